@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Everything that must hold before a change goes in: fmt, lints, docs, licences, contracts, tests.
+# Run every check that a change must pass: `just check --long` runs all tests in full.
 check *arguments:
     ./check {{ arguments }}
 
@@ -20,11 +20,11 @@ sandbox *arguments:
 contracts:
     node contracts/build.mjs
 
-# Payments at a steady rate against a fresh sandbox, each compared in the end: see docs/load.md.
+# Payments at a steady rate against a fresh sandbox, each compared in the end: see docs/src/load-test.md.
 load *arguments:
     cargo run --release -- load {{ arguments }}
 
-# This project's figures, each beside its goal: see docs/profiling.md. Let nothing else run meanwhile.
+# This project's figures, each beside its goal: see docs/src/develop/bench.md. Let nothing else run meanwhile.
 bench *arguments:
     cargo run --release -- bench {{ arguments }}
 

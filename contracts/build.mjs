@@ -1,11 +1,11 @@
 #!/usr/bin/env node
-// Compile the contracts into artifacts/, which are committed so that a Rust build needs no Solidity compiler.
+// Compiles the contracts into artifacts/, which are committed so that a Rust build needs no Solidity compiler.
 //
-//   node contracts/build.mjs           write the artifacts
-//   node contracts/build.mjs --check   fail if the committed artifacts are not what the sources compile to
+//   node contracts/build.mjs           writes the artifacts
+//   node contracts/build.mjs --check   fails if the committed artifacts do not match the sources
 //
 // The compiler is the npm package `solc`, pinned in package-lock.json and installed into contracts/node_modules
-// when it is not there yet. The output depends on nothing else: no metadata hash, no paths, no time.
+// if necessary. The output depends on nothing else: no metadata hash, no paths, no time.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -16,14 +16,14 @@ import { fileURLToPath } from "node:url";
 const here = dirname(fileURLToPath(import.meta.url));
 const require = createRequire(import.meta.url);
 const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT"];
-// For the tests only: tokens that misbehave. Kept apart so that nobody deploys one by accident.
+// Misbehaving tokens, for tests only. In a separate folder, so that they are not deployed by accident.
 const testContracts = ["HostileToken", "TokenProxy"];
 
 const settings = {
-  // Runs far above any real count: call gas matters here, deployment is paid once per chain.
+  // A high number of runs, because call gas matters; deployment is paid only once per chain.
   optimizer: { enabled: true, runs: 1_000_000 },
   viaIR: true,
-  // The newest level that Base, Polygon and Arbitrum all run; the contracts need PUSH0 (Shanghai) at least.
+  // The newest version that Base, Polygon and Arbitrum all support; the contracts need at least PUSH0 (Shanghai).
   evmVersion: "cancun",
   metadata: { bytecodeHash: "none", appendCBOR: false },
   outputSelection: { "*": { "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"] } },
@@ -76,7 +76,7 @@ for (const [folder, names] of [["artifacts", contracts], ["artifacts/test", test
       writeFileSync(file, text);
       console.log(`${folder}/${name}.json: ${evm.deployedBytecode.object.length / 2} bytes of code`);
     } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
-      console.error(`${folder}/${name}.json is not what the sources compile to; run node contracts/build.mjs`);
+      console.error(`${folder}/${name}.json does not match the sources; run node contracts/build.mjs`);
       stale += 1;
     }
   }

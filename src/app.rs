@@ -1,6 +1,7 @@
-//! The running service: database, supervision tree and the two listeners, started and stopped in order.
+//! The running service: database, supervision tree and both listeners, started and stopped in order.
 //!
-//! What is simulated is not known here: the sandbox hands in its chains and its routes, `serve` real chains and none.
+//! Simulation is not known here: the sandbox passes its chains and routes, `serve` passes real chains and no extra
+//! routes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use anyhow::Context;
 use axum::Router;
 use payferry_accounts::documents::{self, DocumentStore};
 use payferry_accounts::keys::KeyMode;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
-use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::{WebhookConfig, retention};
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::WebhookConfig;
+use payferry_journal::webhooks::retention;
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
 use payferry_migration::{Migrator, MigratorTrait};
@@ -28,36 +30,36 @@ use url::Url;
 use crate::config::Config;
 use crate::telemetry;
 
-/// The whole stop is cut short after this: what is not done by then is resumed at the next start.
+/// Time limit of the whole stop. Unfinished work is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);
 
-/// What a service is started with besides its configuration.
+/// Parts of a service besides its configuration.
 pub struct AppParts {
-    /// Open; its tables are brought up to date.
+    /// Open database. The start migrates it.
     pub database: Database,
-    /// Seals secrets and hashes keys.
+    /// Seals secrets and hashes API keys.
     pub sealer: Sealer,
     /// The service's time.
     pub clock: Clock,
-    /// The chains to run.
+    /// Chains to run.
     pub chains: Vec<ChainSetup>,
-    /// The KYT provider.
+    /// Screening provider (KYT).
     pub screener: Arc<dyn KytScreener>,
-    /// Who verifies customers, if anybody does.
+    /// Identity provider, if one is configured.
     pub identity: Option<Arc<dyn IdentityProvider>>,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
-    /// Where customers' documents are kept.
+    /// Storage of customers' documents.
     pub documents: DocumentStore,
-    /// Opens the operator's listener.
+    /// Token of the operator's listener.
     pub operator_token: String,
-    /// What sort of API keys the operator makes.
+    /// Mode of the API keys that the operator creates.
     pub key_mode: KeyMode,
-    /// Cancelled when the public listener is to end, for what its handlers would otherwise keep open.
+    /// Cancelled when the public listener shuts down, to end long-running responses.
     pub closing: CancellationToken,
 }
 
-/// The listeners of a service, bound and not yet answering: so that links can carry the bound port.
+/// Listeners of a service, bound but not accepting requests yet, so that links can contain the bound port.
 #[derive(Debug)]
 pub struct Listeners {
     api: TcpListener,
@@ -66,7 +68,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds both.
+    /// Binds both listeners.
     pub async fn bind(config: &Config) -> anyhow::Result<Self> {
         let server = &config.server;
         let api = bind(server.listen).await?;
@@ -78,23 +80,23 @@ impl Listeners {
         Ok(Self { api, operator, public_url })
     }
 
-    /// What links to the service begin with.
+    /// Base URL of links to the service.
     pub fn public_url(&self) -> &Url {
         &self.public_url
     }
 
-    /// Where the public one is reached from this machine.
+    /// URL of the public listener on this machine.
     pub fn api_url(&self) -> anyhow::Result<String> {
         Ok(format!("http://{}", reachable(self.api.local_addr()?)))
     }
 
-    /// Where the operator's is reached from this machine.
+    /// URL of the operator's listener on this machine.
     pub fn operator_url(&self) -> anyhow::Result<String> {
         Ok(format!("http://{}", reachable(self.operator.local_addr()?)))
     }
 }
 
-/// A running service.
+/// Running service.
 #[derive(Debug)]
 pub struct App {
     system: System,
@@ -113,17 +115,17 @@ struct Serving {
 }
 
 impl App {
-    /// Migrates the database, starts the tree and answers on both listeners. `routes` makes the public router over the
-    /// running tree.
+    /// Migrates the database, starts the tree and accepts requests on both listeners. `routes` builds the public router
+    /// over the running tree.
     pub async fn start(
         config: &Config,
         listeners: Listeners,
         parts: AppParts,
         routes: impl FnOnce(&System) -> Router,
     ) -> anyhow::Result<Self> {
-        // First, so that whatever says what it measures is heard.
+        // Installed first, so that the other parts can register their metrics.
         let metrics = telemetry::keep_metrics();
-        // Before anything is changed that a service of before may still use.
+        // Taken before the migration, because another service may still use the database.
         let hold = parts.database.hold().await.context("the database cannot be used")?;
         Migrator::up(parts.database.patient(), None).await.context("the database could not be migrated")?;
         let screening = ScreeningConfig {
@@ -166,27 +168,27 @@ impl App {
         Ok(Self { system, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
     }
 
-    /// The tree.
+    /// Supervision tree.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Stops in order: no new requests, those under way are answered, the tree ends with its journal flushed, the
-    /// database is closed. Takes at most [`STOP_TIMEOUT`].
+    /// Stops in order: refuses new requests, answers the running ones, stops the tree with its journal flushed, closes
+    /// the database. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
         let Self { system, api, operator, _hold, _metrics, _sweep, _prune } = self;
         let orderly = async {
             api.end().await;
-            // The operator may look on until the requests are answered.
+            // The operator's listener stays open until the public requests are answered.
             operator.end().await;
             let database = system.database().clone();
             system.stop().await;
             if let Err(error) = database.close().await {
-                tracing::warn!(%error, "the database did not close in order");
+                tracing::warn!(%error, "closing the database failed");
             }
         };
         if tokio::time::timeout(STOP_TIMEOUT, orderly).await.is_err() {
-            tracing::warn!("stopping took too long and was cut short; the next start resumes what was left");
+            tracing::warn!("the stop exceeded its time limit; the next start resumes unfinished work");
         }
     }
 }
@@ -197,11 +199,11 @@ impl Serving {
         Self { stop, task: tokio::spawn(payferry_httpkit::serve(listener, router, stopped)) }
     }
 
-    /// Takes nothing new, and waits until what is under way is answered.
+    /// Refuses new requests and waits until the running ones are answered.
     async fn end(self) {
         self.stop.cancel();
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "a listener failed");
+            tracing::error!(%error, "listener failed");
         }
     }
 }
@@ -210,7 +212,7 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// An address that can be connected to: the unspecified one is reached at the loopback.
+/// Address that a client can connect to. The unspecified address is replaced by the loopback address.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {

@@ -1,7 +1,7 @@
-//! The configuration: one struct a concern, each key with what may stand there.
+//! The configuration: one struct per section; each key lists its accepted values.
 //!
-//! Layers: the embedded `default.toml` < a file < the environment. Every key is in the defaults; a key that is not
-//! there does not exist. Deliberately absent: secrets themselves (the file names where they are).
+//! Layers: the embedded `default.toml` < a file < the environment. The defaults contain every key; any other key is
+//! rejected. Deliberately absent: secrets themselves (the configuration names the files that hold them).
 
 mod auditors;
 mod chains;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use payferry_accounts::keys::KeyMode;
 use payferry_actors::compliance::identity::DeskConfig;
-use payferry_actors::webhook::retention::Retention;
-use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
+use payferry_journal::webhooks::retention::Retention;
+use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
 use payferry_domain::Address;
 use serde::Deserialize;
 
@@ -26,17 +26,17 @@ pub use chains::{ChainConfig, Chains, Endpoint};
 pub use limits::Limits;
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
 
-/// Requests that a provider is sent for one step of a check, at most.
+/// Maximum number of requests to a provider for one step of a check.
 const REQUESTS_PER_CHECK_MAX: u32 = 4;
 
-/// Everything that can be configured.
+/// The whole configuration.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
-    /// Listeners and links.
+    /// Listeners and public links.
     pub server: Server,
-    /// Where rows are kept.
+    /// The database connection.
     pub database: Database,
-    /// Where secrets are kept.
+    /// Files that hold secrets.
     pub secrets: Secrets,
     /// The account that pays for gas.
     pub signer: Signer,
@@ -44,25 +44,25 @@ pub struct Config {
     pub contracts: Contracts,
     /// The chains.
     pub chains: Chains,
-    /// Who is asked where money comes from.
+    /// KYT providers that screen the source of funds.
     pub kyt: Kyt,
-    /// Who verifies customers.
+    /// Provider that verifies customers.
     pub identity: Identity,
-    /// How much may be sent.
+    /// Ceilings of outbound transfers.
     pub limits: Limits,
-    /// What is logged.
+    /// Logging.
     pub log: Log,
-    /// The actors of payments.
+    /// Payment actors.
     pub payments: Payments,
-    /// The KYT provider's limits.
+    /// Request limits of the KYT provider.
     pub screening: Screening,
     /// Delivery of webhooks.
     pub webhooks: Webhooks,
-    /// Where customers' documents are kept.
+    /// Storage of customers' documents.
     pub documents: Documents,
-    /// How long is kept what need not be kept for ever.
+    /// Retention periods.
     pub retention: Kept,
-    /// How often the auditors look.
+    /// Intervals of the auditors.
     pub auditors: Auditors,
     /// Warnings of the loader, for the log.
     #[serde(skip)]
@@ -75,21 +75,21 @@ impl Default for Config {
     }
 }
 
-/// Listeners and links.
+/// Listeners and public links.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Server {
-    /// Where PSPs and payers reach the service.
+    /// Listen address for PSPs and payers.
     pub listen: SocketAddr,
-    /// Where the operator does.
+    /// Listen address for the operator.
     pub operator_listen: SocketAddr,
-    /// What links begin with; `None` takes the bound address.
+    /// Base URL of links; `None` uses the bound address.
     #[serde(deserialize_with = "values::optional_url")]
     pub public_url: Option<url::Url>,
-    /// Which world it is: decides which keys are taken and where webhooks may go.
+    /// Environment: determines which API keys are accepted and which webhook URLs are allowed.
     pub environment: Environment,
-    /// Whether a proxy in front tells the payer's address as the last entry of `X-Forwarded-For`.
+    /// Whether a proxy in front of the service appends the payer's address to `X-Forwarded-For`.
     pub behind_proxy: bool,
-    /// The terms of service that customers accept; `None` takes those that come with the program.
+    /// File with the terms of service that customers accept; `None` uses the built-in terms.
     #[serde(deserialize_with = "values::optional_path")]
     pub terms_file: Option<PathBuf>,
 }
@@ -122,26 +122,26 @@ impl Environment {
     }
 }
 
-/// Where rows are kept.
+/// The database connection.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Database {
-    /// As [`database_url`] makes it.
+    /// URL in the form that [`database_url`] returns.
     #[serde(deserialize_with = "values::any_database_url")]
     pub url: String,
 }
 
-/// Where secrets are kept.
+/// Files that hold secrets.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Secrets {
-    /// A file with 32 bytes in hexadecimal, or several versions of such keys.
+    /// A file with 32 bytes in hexadecimal, or with several versions of such keys.
     #[serde(deserialize_with = "values::optional_path")]
     pub master_key_file: Option<PathBuf>,
-    /// A file with the bearer token of the operator's listener.
+    /// A file with the bearer token of the operator listener.
     #[serde(deserialize_with = "values::optional_path")]
     pub operator_token_file: Option<PathBuf>,
 }
 
-/// The account that pays for gas: exactly one of the three.
+/// The account that pays for gas: exactly one of the three sources is set.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Signer {
     /// A file with 64 hexadecimal digits.
@@ -156,53 +156,53 @@ pub struct Signer {
     /// A file with a mnemonic.
     #[serde(deserialize_with = "values::optional_path")]
     pub mnemonic_file: Option<PathBuf>,
-    /// Which of its accounts: m/44'/60'/0'/0/this.
+    /// Index of the account: m/44'/60'/0'/0/index.
     pub mnemonic_index: u32,
 }
 
 /// The settlement contract, at the same address on every chain.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Contracts {
-    /// As `payferry deploy` printed it.
+    /// Contract address as printed by `payferry deploy`.
     #[serde(deserialize_with = "chains::optional_address")]
     pub address: Option<Address>,
-    /// Where fees go.
+    /// Account that receives the fees.
     #[serde(deserialize_with = "chains::optional_address")]
     pub treasury: Option<Address>,
-    /// Who may change roles and pause; `deploy` needs it.
+    /// Account that may change roles and pause; `deploy` needs it.
     #[serde(deserialize_with = "chains::optional_address")]
     pub admin: Option<Address>,
 }
 
-/// Who is asked where money comes from: the strictest of all that are set.
+/// KYT providers that screen the source of funds; the strictest verdict of all that are set applies.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Kyt {
-    /// Sanctioned addresses, one a line.
+    /// Sanctioned addresses, one per line.
     #[serde(deserialize_with = "values::optional_path")]
     pub sanctions_file: Option<PathBuf>,
-    /// Chainalysis' list on each chain.
+    /// Whether to query Chainalysis' on-chain sanctions list on each chain.
     pub oracle: bool,
-    /// Chainalysis' address screening: where its API is.
+    /// Base URL of Chainalysis' address screening API.
     #[serde(deserialize_with = "values::optional_url")]
     pub api_url: Option<url::Url>,
     /// A file with the API's token.
     #[serde(deserialize_with = "values::optional_path")]
     pub api_token_file: Option<PathBuf>,
-    /// Nobody is asked. For test networks.
+    /// Allows every transfer without screening. For test networks.
     pub allow_everything: bool,
 }
 
-/// Who verifies customers, and how long the desk waits for it.
+/// Provider that verifies customers, and the timing of checks.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Identity {
-    /// Which provider; `None`: nobody is verified.
+    /// The provider; `None`: customers are not verified.
     #[serde(deserialize_with = "values::optional_provider")]
     pub provider: Option<IdentityProviderName>,
-    /// Where its API is.
+    /// Base URL of the provider's API.
     pub base_url: url::Url,
-    /// The level of verifications.
+    /// Provider's level name for verifications.
     pub level: String,
-    /// The level of screenings after a change.
+    /// Provider's level name for screenings after a change.
     pub rescreen_level: String,
     /// A file with the app token.
     #[serde(deserialize_with = "values::optional_path")]
@@ -213,17 +213,17 @@ pub struct Identity {
     /// A file with the secret that callbacks are signed with.
     #[serde(deserialize_with = "values::optional_path")]
     pub callback_secret_file: Option<PathBuf>,
-    /// Checks that are worked on at once.
+    /// Maximum number of checks processed at once.
     pub concurrency_max: NonZeroUsize,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub timeout_ms: NonZeroU64,
-    /// The first pause before a provider that failed is asked again; doubles.
+    /// First pause before a failed request is repeated; doubles with every failure.
     pub retry_min_ms: NonZeroU64,
-    /// The longest.
+    /// Longest pause.
     pub retry_max_ms: NonZeroU64,
-    /// How often an open check is looked at.
+    /// Interval at which an open check is polled.
     pub poll_interval_ms: NonZeroU64,
-    /// After how long a check that waits for the provider is an alarm.
+    /// Time after which a check that still waits for the provider raises an alert.
     pub overdue_after_ms: NonZeroU64,
 }
 
@@ -235,7 +235,7 @@ pub enum IdentityProviderName {
 }
 
 impl Identity {
-    /// The desk's limits.
+    /// Settings of the identity service.
     pub fn desk(&self) -> DeskConfig {
         let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
         DeskConfig {
@@ -250,40 +250,40 @@ impl Identity {
     }
 }
 
-/// What is logged.
+/// Logging.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Log {
-    /// As `RUST_LOG`; empty: what suits the command.
+    /// Filter in the syntax of `RUST_LOG`; empty: the default of the command.
     #[serde(deserialize_with = "values::log_filter")]
     pub filter: String,
-    /// How a line looks.
+    /// Format of a log line.
     pub format: LogFormat,
 }
 
-/// How a log line looks.
+/// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For machines.
+    /// One line of JSON per event.
     Json,
 }
 
-/// The actors of payments.
+/// Payment actors.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Payments {
-    /// Shard supervisors.
+    /// Number of shard supervisors.
     #[serde(deserialize_with = "values::divides_256")]
     pub shards: usize,
 }
 
-/// The KYT provider's limits.
+/// Request limits of the KYT provider.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Screening {
-    /// Requests at once.
+    /// Maximum number of concurrent requests.
     pub concurrency_max: NonZeroUsize,
-    /// How long one may take.
+    /// Timeout of one request.
     pub timeout_ms: NonZeroU64,
 }
 
@@ -292,12 +292,12 @@ pub struct Screening {
 pub struct Webhooks {
     /// The delay before each retry.
     pub retry_delays_ms: [NonZeroU64; 3],
-    /// How long a receiver has to answer.
+    /// Time a receiver has to answer.
     pub timeout_ms: NonZeroU64,
 }
 
 impl Webhooks {
-    /// For the sender, with the URLs that this world allows.
+    /// Settings of the webhook sender, with the URL policy of the environment.
     pub fn sender(&self, url_policy: UrlPolicy) -> WebhookConfig {
         let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
         WebhookConfig {
@@ -308,45 +308,45 @@ impl Webhooks {
     }
 }
 
-/// Where customers' documents are kept: in a bucket if one is named, else in a folder.
+/// Storage of customers' documents: a bucket if one is set, otherwise a folder.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Documents {
-    /// Made if it is not there.
+    /// Folder, created if it does not exist.
     pub folder: PathBuf,
-    /// An S3-compatible bucket that this service alone uses.
+    /// An S3-compatible bucket used by this service only.
     #[serde(deserialize_with = "values::optional_text")]
     pub bucket: Option<String>,
-    /// Where its API is; `None`: AWS'.
+    /// URL of the bucket's API; `None`: AWS.
     #[serde(deserialize_with = "values::optional_url")]
     pub endpoint: Option<url::Url>,
-    /// Its region.
+    /// Region of the bucket.
     pub region: String,
-    /// Whether the endpoint may be plain HTTP. For tests.
+    /// Whether the endpoint may use plain HTTP. For tests.
     pub allow_http: bool,
-    /// A file with the access key's id; `None`: as AWS' own tools find it.
+    /// A file with the id of the access key; `None`: the default credential chain of AWS.
     #[serde(deserialize_with = "values::optional_path")]
     pub access_key_id_file: Option<PathBuf>,
-    /// A file with its secret.
+    /// A file with the secret access key.
     #[serde(deserialize_with = "values::optional_path")]
     pub secret_access_key_file: Option<PathBuf>,
 }
 
-/// How long is kept what need not be kept for ever.
+/// Retention periods.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Kept {
-    /// Events with their deliveries, days; `None`: for ever.
+    /// Days to keep events with their deliveries; `None`: for ever.
     #[serde(deserialize_with = "values::kept_days")]
     pub events_days: Option<i64>,
 }
 
 impl Kept {
-    /// For the pruner.
+    /// Settings of the pruner.
     pub const fn retention(&self) -> Retention {
         Retention { events_days: self.events_days }
     }
 }
 
-/// What may stand at a key, for the error that says so.
+/// Description of the accepted values of a key, for error messages.
 fn expected(key: &str) -> &'static str {
     match key {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
@@ -382,7 +382,7 @@ fn expected(key: &str) -> &'static str {
     }
 }
 
-/// A database's URL as the driver takes it: a path becomes `sqlite://path?mode=rwc`. `None` for another scheme.
+/// Returns a database URL in the driver's form: a path becomes `sqlite://path?mode=rwc`. `None` for an unknown scheme.
 pub fn database_url(text: &str) -> Option<String> {
     match text.split_once(':').map(|(scheme, _)| scheme) {
         Some("sqlite" | "postgres" | "postgresql") => Some(text.to_owned()),
@@ -392,7 +392,7 @@ pub fn database_url(text: &str) -> Option<String> {
     }
 }
 
-/// The file of a SQLite URL; `None` for other databases.
+/// Returns the file of a SQLite URL; `None` for other databases.
 pub fn sqlite_file(url: &str) -> Option<&std::path::Path> {
     let file = url.strip_prefix("sqlite:")?;
     Some(file.trim_start_matches("//").split('?').next().unwrap_or_default().as_ref())

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Much of what a payment costs is memory taken and given back: by the service itself, and by SQLite, whose allocations
-/// its `override` feature takes over, too.
+/// Allocation is a large part of a payment's cost, in the service and in SQLite. The `override` feature of mimalloc
+/// also replaces SQLite's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

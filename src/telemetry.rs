@@ -1,4 +1,4 @@
-//! Logs, and the metrics of this process. Deliberately absent for now: OpenTelemetry.
+//! Logs and metrics of this process. Deliberately absent for now: OpenTelemetry.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -13,8 +13,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
 
-/// Sends logs to standard error: what `RUST_LOG` says, else the configuration, else `usual`. Does nothing the second
-/// time.
+/// Writes logs to standard error, filtered by `RUST_LOG`, else by the configuration, else by `usual`. Later calls have
+/// no effect.
 pub fn init(log: &Log, usual: &str) {
     let configured = if log.filter.is_empty() { usual } else { &log.filter };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(configured));
@@ -28,39 +28,39 @@ pub fn init(log: &Log, usual: &str) {
     };
 }
 
-/// Upper ends of the buckets of histograms of requests, ours and those to others, seconds.
+/// Upper bounds of the histogram buckets of incoming and outgoing requests, seconds.
 const REQUEST_BUCKETS_SECS: [f64; 15] =
     [0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 const UPTIME: &str = "payferry_uptime_seconds";
 const BUILD: &str = "payferry_build_info";
-/// How often what was recorded is put into buckets, so that it does not pile up where nobody scrapes, and how often the
-/// process is looked at.
+/// Interval at which recorded values are put into buckets, so that they do not accumulate in a process that is never
+/// scraped, and at which process metrics are read.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// The metrics of this process: there is one set, however many services run in it.
+/// Metrics of this process. All services in the process share them.
 pub fn metrics() -> &'static PrometheusHandle {
     static METRICS: OnceLock<PrometheusHandle> = OnceLock::new();
     METRICS.get_or_init(|| {
         let usual = PrometheusBuilder::new().set_buckets(&REQUEST_BUCKETS_SECS);
-        let builder = BUCKETS.iter().fold(usual.expect("there are buckets"), |builder, (name, ends)| {
+        let builder = BUCKETS.iter().fold(usual.expect("the bucket list is not empty"), |builder, (name, ends)| {
             let matcher = Matcher::Full((*name).to_owned());
-            builder.set_buckets_for_metric(matcher, ends).expect("there are buckets")
+            builder.set_buckets_for_metric(matcher, ends).expect("the bucket list is not empty")
         });
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         if metrics::set_global_recorder(recorder).is_err() {
-            tracing::warn!("metrics are recorded elsewhere in this process; /metrics stays empty");
+            tracing::warn!("another metrics recorder is installed in this process; /metrics stays empty");
         }
         handle
     })
 }
 
-/// Keeps the metrics in order, and shows those of the process, until it is dropped.
+/// Maintains the metrics and reports those of the process, until the handle is dropped.
 pub fn keep_metrics() -> AbortOnDropHandle<()> {
     let (metrics, process) = (metrics(), Collector::default());
     process.describe();
-    describe_gauge!(UPTIME, Unit::Seconds, "Time since the service was started in this process.");
-    describe_gauge!(BUILD, "Always 1; its label says which version runs.");
+    describe_gauge!(UPTIME, Unit::Seconds, "Time since the service started in this process.");
+    describe_gauge!(BUILD, "Always 1; the label is the running version.");
     gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     let started = Instant::now();
     AbortOnDropHandle::new(tokio::spawn(async move {

@@ -1,23 +1,21 @@
-//! The auditors: one holds the ledger against itself ([`crate::ledger::check`]), one the vaults on the chains against the ledger
-//! ([`crate::reconcile::watch`]). They only look, and tell; the operator mends.
-//!
-//! Owned here: how often they look, and at what.
+//! Configuration of the auditors: one checks the ledger ([`crate::ledger::check`]), the other compares the vaults on
+//! the chains with the ledger ([`crate::reconcile::watch`]). They only report; the operator fixes.
 
 use std::time::Duration;
 
-/// Between two reconciliations in the background, unless configured otherwise.
+/// Default interval of background reconciliations.
 pub const VAULTS_INTERVAL: Duration = Duration::from_hours(1);
-/// Between two looks at the ledger, unless configured otherwise.
+/// Default interval of ledger checks.
 pub const LEDGER_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often the auditors look, and at what.
+/// Intervals and scope of the auditors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditorsConfig {
-    /// Between two looks at the ledger.
+    /// Interval of ledger checks.
     pub ledger_interval: Duration,
-    /// Between two looks at the vaults; `None`: they are looked at only by command.
+    /// Interval of vault checks; `None`: only by command.
     pub vaults_interval: Option<Duration>,
-    /// Whether nobody moves the treasury's money, so that what differs there is a difference, too.
+    /// True if the treasury's funds are never moved, so that deviations there are differences, too.
     pub treasury_kept: bool,
 }
 

@@ -1,15 +1,17 @@
-//! The chains that run here: what is configured of each, how it stands, and its settler.
+//! The configured chains: configuration, state and settler of each.
 
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{ObservedTransfer, TransferKey};
 use payferry_domain::{Chain, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::Vaults;
+use payferry_journal::chain::rows::{self, LoadError};
 
-use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
-use crate::wallet::Vaults;
+use crate::chain::{self, ChainView, Selector, SettlerHandle, Watchlist};
 
-/// The running chains, shared by payments, HTTP and the supervisors.
+/// Configured chains, shared by payments, HTTP and the supervisors.
 #[derive(Debug)]
 pub struct Chains {
     watchlist: Watchlist,
@@ -19,7 +21,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Over the chains that passed their checks.
+    /// Creates the chains that passed their checks.
     pub(crate) fn new(specs: Vec<ChainSpec>) -> Self {
         let watchlist = Watchlist::new();
         let settlers = specs.iter().map(|spec| (spec.chain, SettlerHandle::new())).collect();
@@ -28,27 +30,27 @@ impl Chains {
         Self { watchlist, selector, settlers, vaults }
     }
 
-    /// What is configured of a chain; `None` if it does not run here.
+    /// Configuration of a chain; `None` if it is not configured.
     pub fn spec(&self, chain: Chain) -> Option<&ChainSpec> {
         self.selector.spec(chain)
     }
 
-    /// Where a chain's vaults are; `None` if it does not run here.
+    /// Vault addresses of a chain; `None` if it is not configured.
     pub(crate) fn vaults(&self, chain: Chain) -> Option<Vaults> {
         self.vaults.get(&chain).copied()
     }
 
-    /// How a chain stood when it was last looked at.
+    /// View of a chain at its last poll.
     pub fn view(&self, chain: Chain) -> Option<ChainView> {
         self.watchlist.view(chain)
     }
 
-    /// How many wallets are watched, on every chain: those of live payments, and of those just over.
+    /// Number of watched wallets: of live payments, and of payments that ended recently.
     pub fn wallets_watched(&self) -> usize {
         self.watchlist.wallets_len()
     }
 
-    /// Shows how old each chain's newest block is, whatever its watcher waits for, and how many wallets are watched.
+    /// Exports the age of each chain's newest block, even while its watcher waits, and the number of watched wallets.
     pub(crate) fn refresh_metrics(&self, now: Timestamp) {
         chain::metrics::wallets_watched(self.wallets_watched());
         for view in self.running().filter_map(|spec| self.view(spec.chain)) {
@@ -56,17 +58,17 @@ impl Chains {
         }
     }
 
-    /// Why a chain cannot be read at the moment, if so; known also of one that was never read.
+    /// Reason why a chain cannot currently be read, if any; known even before the first read.
     pub fn trouble(&self, chain: Chain) -> Option<String> {
         self.watchlist.trouble(chain)
     }
 
-    /// The chains that run here, in their usual order.
+    /// The configured chains, in their usual order.
     pub fn running(&self) -> impl Iterator<Item = &ChainSpec> {
         Chain::ALL.into_iter().filter_map(|chain| self.spec(chain))
     }
 
-    /// Chooses a chain for `best`.
+    /// Selector of the chain for `best`.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
@@ -75,7 +77,7 @@ impl Chains {
         &self.watchlist
     }
 
-    /// The settler of a chain: its pauses and counts. It is the same handle when the settler is restarted.
+    /// Settler of a chain: its pauses and counts. The handle stays the same when the settler is restarted.
     pub fn settler(&self, chain: Chain) -> Option<&SettlerHandle> {
         self.settlers.get(&chain)
     }
@@ -97,12 +99,12 @@ impl Chains {
         self.watchlist.await_finality(payment, key, revision, block, want);
     }
 
-    /// Those that run here.
+    /// Names of the configured chains.
     pub(crate) fn names(&self) -> impl Iterator<Item = Chain> {
         Chain::ALL.into_iter().filter(|chain| self.spec(*chain).is_some())
     }
 
-    /// What rows about transfers state, as facts for their payments, oldest blocks first.
+    /// Facts in rows of transfers, for their payments, oldest block first.
     pub(crate) async fn facts(
         &self,
         database: &Database,
@@ -113,7 +115,12 @@ impl Chains {
             let Some(spec) = self.spec(chain) else { continue };
             let of_chain: Vec<_> = rows.iter().filter(|row| row.chain == chain.as_str()).cloned().collect();
             if !of_chain.is_empty() {
-                facts.extend(chain::facts(database, spec, &of_chain).await?.into_iter().map(|(_, fact)| fact));
+                facts.extend(
+                    rows::facts(database, spec.chain, |address| spec.token_at(address), &of_chain)
+                        .await?
+                        .into_iter()
+                        .map(|(_, fact)| fact),
+                );
             }
         }
         Ok(facts)

@@ -1,45 +1,45 @@
-//! Addresses that money must never be sent to: ours, the tokens' own, and nobody's.
+//! Addresses that must never receive funds: the service's own, token contracts, and addresses without an owner.
 //!
-//! Deliberately absent: screening (who an address belongs to is the KYT provider's business), and checksums of what a caller
-//! wrote.
+//! Deliberately absent: screening (the KYT provider knows the owners of addresses), and checksums of input.
 
 use payferry_domain::Address;
 use payferry_entities::{Database, psps};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::Vaults;
+use payferry_journal::payments::StoreError;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
-use crate::chain::{self, ChainSpec, Watchlist};
-use crate::payment::store::StoreError;
+use crate::chain::{self, Watchlist};
 use crate::system::System;
-use crate::wallet::Vaults;
 
-/// Built-in contracts have the numbers from 1 to this one.
+/// Highest number of a built-in contract; the lowest is 1.
 const RESERVED_MAX: u16 = 0x01ff;
 
-/// Why an address must not be sent to.
+/// Reason why an address must not receive funds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsuitable {
-    /// The zero address: what goes there is gone.
+    /// The zero address: funds sent there are lost.
     #[error("is the zero address")]
     Zero,
-    /// A built-in contract of every chain: what goes there is gone, too.
+    /// A built-in contract of every chain: funds sent there are lost.
     #[error("is one of the chain's own contracts")]
     Reserved,
-    /// A token's contract, or a look-alike's.
+    /// Contract of a token or look-alike.
     #[error("is the contract of a token")]
     Token,
     /// The settlement contract.
     #[error("is the settlement contract of this service")]
     Contract,
-    /// Where fees go.
+    /// Recipient of fees.
     #[error("is the treasury of this service")]
     Treasury,
-    /// The vault of a payment or of a PSP: it would be money of that one.
+    /// Vault of a payment or of a PSP: the funds would belong to it.
     #[error("is a vault of this service")]
     Vault,
 }
 
 impl Unsuitable {
-    /// The reason, for programs.
+    /// Machine-readable reason code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Zero => "zero_address",
@@ -52,7 +52,7 @@ impl Unsuitable {
     }
 }
 
-/// Why an address must not be sent to, if so, as far as it can be told without the database.
+/// Reason why an address must not receive funds, as far as it is known without the database.
 pub fn unsuitable_by_itself<'a>(
     specs: impl IntoIterator<Item = &'a ChainSpec>,
     address: Address,
@@ -71,7 +71,7 @@ pub fn unsuitable_by_itself<'a>(
     })
 }
 
-/// The first addresses are the chains' own.
+/// Checks the lowest addresses, which are reserved by the chains.
 fn of_the_chain(address: Address) -> Option<Unsuitable> {
     let (head, tail) = address.0.split_at(18);
     if head.iter().any(|byte| *byte != 0) {
@@ -85,14 +85,14 @@ fn of_the_chain(address: Address) -> Option<Unsuitable> {
 }
 
 impl System {
-    /// Why an address must not be sent to, if so.
+    /// Reason why an address must not receive funds, if any.
     pub async fn unsuitable(&self, address: Address) -> Result<Option<Unsuitable>, DbErr> {
         let specs: Vec<&ChainSpec> = self.chains().running().collect();
         unsuitable_knowing(self.chains().watchlist(), self.database(), specs, address).await
     }
 }
 
-/// Why an address must not be sent to, if so.
+/// Reason why an address must not receive funds, if any.
 pub async fn unsuitable<'a>(
     database: &Database,
     specs: impl IntoIterator<Item = &'a ChainSpec> + Clone,
@@ -117,7 +117,7 @@ async fn unsuitable_knowing<'a>(
     if !of_payment.is_empty() {
         return Ok(Some(Unsuitable::Vault));
     }
-    // Their vaults are nowhere written down: they follow from the ids.
+    // PSP vaults are not stored: they are derived from the ids.
     let ids: Vec<String> =
         psps::Entity::find().select_only().column(psps::Column::Id).into_tuple().all(database.reader()).await?;
     let is_of_psp = specs.into_iter().any(|spec| {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_addresses_are_the_chains_own() {
+    fn lowest_addresses_are_reserved() {
         let numbered = |number: u16| {
             let mut bytes = [0; 20];
             bytes[18..].copy_from_slice(&number.to_be_bytes());

@@ -1,34 +1,38 @@
-//! The supervision tree that runs payments: journal, payment shards and actors, chain watchers and settlers, screening
-//! and the webhook sender.
+//! The engine: the supervision tree that runs payments and outbound transfers, watches and settles on chains, screens,
+//! and audits.
 //!
-//! Truth is in the database. Every actor here is a cache with a queue: it can be killed at any moment and is rebuilt
-//! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
+//! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
+//! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
 pub mod auditors;
 pub mod chain;
 pub mod chains;
-pub mod clock;
 pub mod compliance;
-pub mod customers;
 pub mod destination;
 pub mod files;
 pub mod inbox;
-pub mod journal;
 pub mod ledger;
 pub mod observe;
 pub mod pauses;
 pub mod payment;
-pub mod psps;
 pub mod reconcile;
-pub mod seal;
 pub mod sending;
-mod supervise;
+mod services;
 pub mod system;
-pub mod tls;
-pub mod wallet;
-pub mod webhook;
 
 pub use system::{
     ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError, OrderSending,
     PaymentView, SendingCommandError, SendingView, StartError, System, SystemConfig, SystemView,
 };
+
+// Paths from before these modules were crates.
+pub use payferry_evm::wallet;
+pub use payferry_journal::{self as journal, psps};
+pub use payferry_runtime::{clock, seal, tls};
+pub use payferry_webhook as webhook;
+
+/// Customers as rows, and the audit log.
+pub mod customers {
+    pub use payferry_journal::audit;
+    pub use payferry_journal::customers::*;
+}

@@ -1,8 +1,8 @@
-//! What the operator holds back: chains, PSPs, settlement, sending.
+//! Pauses by the operator: chains, PSPs, settlement, sending.
 //!
-//! The table is the truth and outlives restarts; what is served here is at most [`STALE_MAX`] old, on every node. A pause
-//! holds back what is not under way: nothing is lost, and everything goes on when it is lifted. Deliberately absent: what
-//! a refusal looks like to a caller.
+//! The table is authoritative and outlives restarts; the cached pauses are at most [`STALE_MAX`] old, on every node. A
+//! pause holds back new work only: nothing is lost, and work continues when it is lifted. Deliberately absent: the
+//! error for a caller.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,40 +14,40 @@ use metrics::{Unit, describe_gauge, gauge};
 use parking_lot::RwLock;
 use payferry_domain::{Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, pauses};
+use payferry_journal::audit::{self, Actor, Entry};
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::Role;
 use crate::chains::Chains;
-use crate::customers::audit::{self, Actor, Entry};
 
-/// How long a pause may take to be seen by other nodes.
+/// Maximum time until other nodes apply a pause.
 pub const STALE_MAX: Duration = Duration::from_secs(1);
 
-/// What is held back.
+/// Scope of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// A chain: it takes no new payments, and nothing is settled or sent there. It is still watched.
+    /// A chain: it accepts no new payments, and nothing is settled or sent there. It is still watched.
     Chain(Chain),
-    /// A PSP: it starts no payments and sends no money out. What is under way goes on.
+    /// A PSP: it starts no payments and sends no funds. Work in progress continues.
     Psp(PspId),
-    /// Settlements, on this chain or on all.
+    /// Settlements, on this chain or on all chains.
     Settlement(Option<Chain>),
-    /// Refunds, payouts, withdrawals and transfers, on this chain or on all.
+    /// Refunds, payouts, withdrawals and transfers, on this chain or on all chains.
     Sending(Option<Chain>),
 }
 
-/// Not the name of anything that can be paused.
+/// Error: not the name of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be chain:<chain>, psp:<psp_id>, settlement, settlement:<chain>, sending or sending:<chain>")]
 pub struct UnknownScope;
 
 impl Scope {
-    /// The kinds, as metrics name them.
+    /// Kinds of scopes, as in metrics.
     pub const KINDS: [&str; 4] = ["chain", "psp", "settlement", "sending"];
 
-    /// Which kind.
+    /// Kind of the scope.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Chain(_) => Self::KINDS[0],
@@ -88,49 +88,49 @@ impl FromStr for Scope {
 /// One pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
-    /// Why, in the operator's words.
+    /// Reason given by the operator.
     pub reason: String,
-    /// The kind of actor that set it.
+    /// Kind of the actor that set it.
     pub set_by: String,
-    /// Since when.
+    /// Time when it was set.
     pub since: Timestamp,
 }
 
-/// All pauses by what they hold back.
+/// All pauses by scope.
 pub type Held = BTreeMap<Scope, Pause>;
 
-/// The pauses as they were read last. Clones are the same.
+/// Cached pauses. Clones share the cache.
 #[derive(Clone)]
 pub struct Pauses {
     database: Database,
     held: Arc<RwLock<Arc<Held>>>,
-    /// One reading after the other: what was read before a change must not be taken over after it.
+    /// Serialises reads: a result from before a change must not replace a later one.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Pauses {
-    /// Over `database`, nothing read yet.
+    /// Creates an empty cache over `database`.
     pub(crate) fn new(database: Database) -> Self {
-        describe_gauge!("payferry_paused", Unit::Count, "What the operator holds back, by kind.");
+        describe_gauge!("payferry_paused", Unit::Count, "Pauses set by the operator, by kind.");
         Self { database, held: Arc::default(), turn: Arc::default() }
     }
 
-    /// Everything that is paused, at most [`STALE_MAX`] old; while the database is away, as it was before.
+    /// All pauses, at most [`STALE_MAX`] old; while the database is unavailable, the last ones read.
     pub fn held(&self) -> Arc<Held> {
         self.held.read().clone()
     }
 
-    /// Whether exactly this is paused.
+    /// True if exactly this scope is paused.
     pub fn is_paused(&self, scope: Scope) -> bool {
         self.held.read().contains_key(&scope)
     }
 
-    /// Whether nothing is settled on a chain.
+    /// True if settlement on a chain is paused.
     pub fn is_settlement_held(&self, chain: Chain) -> bool {
         self.is_any_paused([Scope::Chain(chain), Scope::Settlement(None), Scope::Settlement(Some(chain))])
     }
 
-    /// Whether nothing is sent on a chain. What is accepted meanwhile waits.
+    /// True if sending on a chain is paused. Accepted orders wait meanwhile.
     pub fn is_sending_held(&self, chain: Chain) -> bool {
         self.is_any_paused([Scope::Chain(chain), Scope::Sending(None), Scope::Sending(Some(chain))])
     }
@@ -140,14 +140,14 @@ impl Pauses {
         scopes.iter().any(|scope| held.contains_key(scope))
     }
 
-    /// Reads the table, and has the chains go by it.
+    /// Reads the table and applies it to the chains.
     pub(crate) async fn refresh(&self, chains: &Chains) -> Result<(), DbErr> {
         let _turn = self.turn.lock().await;
         let held = Arc::new(load(&self.database).await?);
         let before = std::mem::replace(&mut *self.held.write(), held.clone());
         if before != held {
             let names: Vec<String> = held.keys().map(Scope::to_string).collect();
-            tracing::warn!(paused = names.join(" "), "what is paused has changed: {}", names.len());
+            tracing::warn!(paused = names.join(" "), "the pauses have changed: {} active", names.len());
         }
         for spec in chains.running() {
             let chain = spec.chain;
@@ -167,19 +167,19 @@ impl Pauses {
         Ok(())
     }
 
-    /// Reads the table again and again, until it is dropped.
+    /// Reads the table periodically, until it is dropped.
     pub(crate) fn follow(&self, chains: Arc<Chains>) -> AbortOnDropHandle<()> {
         let pauses = self.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
             let mut is_away = false;
             loop {
-                // Sooner than it may be seen at the latest: reading takes time, too.
+                // Shorter than the maximum staleness, because the read takes time, too.
                 tokio::time::sleep(STALE_MAX / 2).await;
                 let read = pauses.refresh(&chains).await;
                 if let Err(error) = &read
                     && !is_away
                 {
-                    tracing::warn!(%error, "the pauses cannot be read; those that were read last hold");
+                    tracing::warn!(%error, "the pauses cannot be read; the last ones read remain in force");
                 }
                 is_away = read.is_err();
             }
@@ -193,7 +193,7 @@ impl fmt::Debug for Pauses {
     }
 }
 
-/// Reads every pause. A row of another version's making is passed over, and told.
+/// Reads every pause. A row with a scope of another version is skipped and logged.
 pub async fn load(database: &Database) -> Result<Held, DbErr> {
     let rows = pauses::Entity::find().all(database.reader()).await?;
     let read = |row: pauses::Model| {
@@ -201,7 +201,7 @@ pub async fn load(database: &Database) -> Result<Held, DbErr> {
         match row.scope.parse() {
             Ok(scope) => Some((scope, pause)),
             Err(error) => {
-                tracing::error!(%error, "a pause of something unknown is passed over");
+                tracing::error!(%error, "a pause with an unknown scope is skipped");
                 None
             }
         }
@@ -209,8 +209,8 @@ pub async fn load(database: &Database) -> Result<Held, DbErr> {
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-/// Pauses something, in a transaction that somebody else commits; answers the pause. Of what is paused already, the pause that
-/// there is, untouched.
+/// Pauses a scope, in a transaction that the caller commits; returns the pause. An existing pause is returned
+/// unchanged.
 pub async fn set(
     transaction: &Transaction,
     scope: Scope,
@@ -238,7 +238,7 @@ pub async fn set(
     Ok(Pause { reason: there.reason, set_by: there.set_by, since: Timestamp(there.since) })
 }
 
-/// Lifts a pause, in a transaction that somebody else commits; answers the pause that it was, if there was one.
+/// Lifts a pause, in a transaction that the caller commits; returns the previous pause, if any.
 pub async fn lift(transaction: &Transaction, scope: Scope, by: &Actor, now: Timestamp) -> Result<Option<Pause>, DbErr> {
     let id = scope.to_string();
     let Some(row) = pauses::Entity::find_by_id(&id).lock_exclusive().one(transaction).await? else { return Ok(None) };
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_read_as_they_are_written() {
+    fn scopes_parse_as_they_are_displayed() {
         let psp = PspId::generate();
         let scopes = [
             Scope::Chain(Chain::Base),

@@ -1,7 +1,8 @@
-//! One running tree: started over a database, reached through a handle, stopped in order.
+//! Handle to one running tree: started on a database, and stopped in order.
 //!
-//! Nothing here is global: a test starts as many as it likes.
+//! There is no global state: a test can start several trees.
 
+mod inbox;
 mod initiate;
 mod order;
 mod refresh;
@@ -13,28 +14,33 @@ mod wallets;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment};
 use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
+use payferry_journal::payments;
+use payferry_journal::psps::PspDirectory;
+use payferry_journal::{Hindrance, Journal};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Mailbox};
+use payferry_runtime::seal::Sealer;
+use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::ChainView;
 use crate::chains::Chains;
-use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
-use crate::journal::{Hindrance, Journal};
-use crate::ledger::check::LedgerView;
-use crate::observe::{ActorKind, Books, Ferried, Mailbox, Quarantine};
+use crate::ledger::check::{Findings, LedgerView};
+use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
-use crate::payment::store;
-use crate::payment::{Ask, Beside, CommandFailure, Message, Services};
-use crate::psps::PspDirectory;
-use crate::reconcile::watch::VaultsView;
-use crate::seal::Sealer;
+use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentServices};
+use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::sending;
-use crate::sending::DeskMessage;
-use crate::supervise::RootMessage;
-use crate::webhook::WebhookSender;
+use crate::sending::{DeskMessage, SendingServices};
+use crate::services::Services;
+
+use inbox::Inbox;
+use payferry_webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiatePayment};
 pub use order::{OrderAnswer, OrderSending};
@@ -43,38 +49,64 @@ pub use sendings::SendingView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
-/// Shard supervisors of one tree, unless configured otherwise.
+/// Default number of shard supervisors per tree.
 pub const SHARDS_DEFAULT: usize = 16;
-/// How long a command waits for its payment before the caller is told that nobody knows what becomes of it: it stays with
-/// the payment, which may yet carry it out.
+/// Maximum wait for a command before the caller is told that its outcome is unknown. The payment keeps the command and
+/// may still run it.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the journal may take to flush when the tree stops.
+/// Maximum time for the journal to flush when the tree stops.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long each half of the tree may take to stop, milliseconds.
+/// Maximum time for each half of the tree to stop, in milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
 
-/// Handle to a running tree. Clones are the same tree.
+/// Handle to a running tree. Clones share the tree.
 #[derive(Clone)]
 pub struct System {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    services: Arc<Services>,
+    parts: Arc<Parts>,
+    inbox: Arc<Inbox>,
     sealer: Sealer,
     root: Mailbox<RootMessage>,
-    /// The journal's task; ends with the tree.
+    /// Task of the journal; ends with the tree.
     _writing: AbortOnDropHandle<()>,
-    /// Shows gauges.
+    /// Updates gauges.
     _refreshing: AbortOnDropHandle<()>,
-    /// Keeps the list of wallets.
+    /// Maintains the list of wallets.
     _keeping: AbortOnDropHandle<()>,
-    /// Follows what is paused.
+    /// Follows changes of pauses.
     _following: AbortOnDropHandle<()>,
 }
 
+/// The parts of the tree. They outlive their actors' restarts.
+struct Parts {
+    services: Arc<Services>,
+    payments: Arc<PaymentServices>,
+    sendings: Arc<SendingServices>,
+    /// Set once it runs, and again when it was restarted.
+    desk: RwLock<Option<ComplianceDesk>>,
+    /// What the auditor of the ledger found.
+    ledger: Findings,
+    /// What the auditor of the vaults found.
+    vaults: VaultFindings,
+}
+
 impl System {
-    /// Has a payment carry out a person's command; answers the payment afterwards.
+    fn services(&self) -> &Arc<Services> {
+        &self.inner.parts.services
+    }
+
+    fn payments(&self) -> &Arc<PaymentServices> {
+        &self.inner.parts.payments
+    }
+
+    fn sendings(&self) -> &Arc<SendingServices> {
+        &self.inner.parts.sendings
+    }
+
+    /// Runs a request on a payment; returns the payment afterwards.
     pub async fn command(
         &self,
         payment_id: PaymentId,
@@ -83,167 +115,164 @@ impl System {
     ) -> Result<Payment, CommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let ask = Ask { command, beside: beside.into(), reply: reply.into() };
-        self.inner.services.router.send(payment_id, Message::Ask(Box::new(ask)));
-        // It may have been taken in, and may yet be written.
+        self.payments().router.send(payment_id, Message::Ask(Box::new(ask)));
+        // The command may have been received, and may still be written.
         let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
             Ok(Ok(Ok(payment))) => Ok(payment),
             Ok(Ok(Err(failure))) => Err(failure.into()),
             Ok(Err(_)) => Err(unknown("was interrupted")),
-            Err(_) => Err(unknown("did not answer in time")),
+            Err(_) => Err(unknown("did not respond in time")),
         }
     }
 
-    /// What is known of transfers that a payment has set aside for want of room, what is worth most first; at most so many.
+    /// Up to `limit` transfers that a payment has set aside because its list is full, highest amount first.
     pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
-        let Services { database, chains, .. } = &*self.inner.services;
+        let Services { database, chains, .. } = &**self.services();
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
-        let rows = store::set_aside_of(database, payment_id, chains.names(), limit)
+        let rows = payments::set_aside_of(database, payment_id, chains.names(), limit)
             .await
             .map_err(|error| unavailable(&error))?;
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
-    fn books(&self) -> &Books {
-        &self.inner.services.books
+    fn books(&self) -> &TreeBooks {
+        &self.services().books
     }
 
-    /// Makes the actor of a payment, or of a payout or withdrawal, panic with its next message: to see, in the sandbox and in
-    /// tests, that nothing is lost.
+    /// Makes the actor of a payment, payout or withdrawal panic on its next message, for tests and the sandbox.
     #[cfg(feature = "faults")]
     pub fn inject_panic(&self, of: impl Into<Ferried>) {
-        let services = &self.inner.services;
         match of.into() {
-            Ferried::Payment(id) => services.router.send(id, Message::Panic),
-            Ferried::Sending(id) => services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Panic)),
+            Ferried::Payment(id) => self.payments().router.send(id, Message::Panic),
+            Ferried::Sending(id) => self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Panic)),
         }
     }
 
-    /// Has every shard look for live payments without an actor, as it does by itself every five minutes.
+    /// Asks every shard to look for live payments without an actor, which it also does every five minutes.
     pub fn sweep_payments(&self) {
-        self.inner.services.router.sweep();
+        self.payments().router.sweep();
     }
 
-    /// Kills all permanent actors of a kind in the middle of whatever they do: to see, in tests, that nothing is lost.
+    /// Kills all permanent actors of a kind in the middle of their work, for tests.
     #[cfg(feature = "faults")]
     pub fn inject_crash(&self, kind: ActorKind) {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
 
-    /// Why a payment, payout or withdrawal is not run any more, if it is not.
+    /// Reason of the quarantine of a payment, payout or withdrawal, if it is quarantined.
     pub fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
         self.books().quarantine_of(of)
     }
 
-    /// Lets a quarantined payment, payout or withdrawal run again, and take in what came meanwhile; answers whether it was
+    /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed; returns true if it was
     /// quarantined.
     pub fn release(&self, of: impl Into<Ferried>) -> bool {
-        let (services, of) = (&self.inner.services, of.into());
-        let released = services.books.release(of);
+        let of = of.into();
+        let released = self.books().release(of);
         match of {
-            Ferried::Payment(id) if released => services.router.send(id, Message::CatchUp),
-            // The settler and the screening tell it what it missed.
+            Ferried::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
+            // The settler and the screening send again what it missed.
             Ferried::Sending(id) if released => {
-                services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Resume));
+                self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Resume));
             }
             _ => {}
         }
         released
     }
 
-    /// Lets a quarantined payment run again without telling it what came meanwhile: to see, in tests, that it is not lost.
+    /// Releases a quarantined payment without applying what it missed, for tests.
     #[cfg(feature = "faults")]
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
-        let services = &self.inner.services;
-        let released = services.books.release(payment_id.into());
+        let released = self.books().release(payment_id.into());
         if released {
-            services.router.send(payment_id, Message::Resume);
+            self.payments().router.send(payment_id, Message::Resume);
         }
         released
     }
 
-    /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.
+    /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub fn is_ready(&self) -> bool {
-        self.inner.services.is_rehydrated()
+        self.payments().is_rehydrated()
     }
 
-    /// Whether the database takes what is written, as far as is known.
+    /// True if the database accepts writes, as far as known.
     pub fn is_writing(&self) -> bool {
-        self.inner.services.journal.is_writing()
+        self.services().journal.is_writing()
     }
 
-    /// Why it does not, and since when.
+    /// Reason and time since when the database does not accept writes.
     pub fn hindrance(&self) -> Option<Hindrance> {
-        self.inner.services.journal.hindrance()
+        self.services().journal.hindrance()
     }
 
-    /// How a chain stood when it was last looked at; `None` if it does not run here or was not looked at yet.
+    /// View of a chain at its last poll; `None` if it is not configured or was not polled yet.
     pub fn chain_view(&self, chain: Chain) -> Option<ChainView> {
-        self.inner.services.chains.view(chain)
+        self.services().chains.view(chain)
     }
 
-    /// The chains that run here.
+    /// The configured chains.
     pub fn chains(&self) -> &Chains {
-        &self.inner.services.chains
+        &self.services().chains
     }
 
-    /// The webhook sender. It may have just been restarted: hold it for one call.
+    /// The webhook sender. Use the handle for one call only, because the actor may be restarted.
     pub fn webhooks(&self) -> WebhookSender {
-        self.inner.services.webhooks.read().clone().expect("set before the tree is handed out")
+        self.services().webhooks.read().clone().expect("set before the tree is handed out")
     }
 
-    /// The compliance desk. It may have just been restarted: hold it for one call.
+    /// The compliance service. Use the handle for one call only, because the actor may be restarted.
     pub fn desk(&self) -> ComplianceDesk {
-        self.inner.services.desk.read().clone().expect("set before the tree is handed out")
+        self.inner.parts.desk.read().clone().expect("set before the tree is handed out")
     }
 
     /// The database.
     pub fn database(&self) -> &Database {
-        &self.inner.services.database
+        &self.services().database
     }
 
     /// The journal.
     pub fn journal(&self) -> &Journal {
-        &self.inner.services.journal
+        &self.services().journal
     }
 
-    /// The service's time.
+    /// The service's clock.
     pub fn clock(&self) -> &Clock {
-        &self.inner.services.clock
+        &self.services().clock
     }
 
-    /// Seals secrets.
+    /// Encrypts secrets.
     pub fn sealer(&self) -> &Sealer {
         &self.inner.sealer
     }
 
     /// The PSPs' policies.
     pub fn psps(&self) -> &PspDirectory {
-        &self.inner.services.psps
+        &self.services().psps
     }
 
-    /// Whether the ledger adds up, as far as its auditor has come.
+    /// State of the ledger, as far as its auditor has checked it.
     pub fn ledger(&self) -> LedgerView {
-        self.inner.services.ledger.view()
+        self.inner.parts.ledger.view()
     }
 
-    /// Whether vaults hold what the ledger says, as far as their auditor has come.
+    /// State of the vaults compared with the ledger, as far as their auditor has checked them.
     pub fn vaults(&self) -> VaultsView {
-        self.inner.services.vaults.view()
+        self.inner.parts.vaults.view()
     }
 
-    /// What the operator holds back.
+    /// Pauses set by the operator.
     pub fn pauses(&self) -> &Pauses {
-        &self.inner.services.pauses
+        &self.services().pauses
     }
 
-    /// Goes by the pauses as they are in the database now: after a change made here. Other nodes follow within a second.
+    /// Reloads the pauses from the database, after a change made here. Other nodes follow within a second.
     pub async fn refresh_pauses(&self) -> Result<(), sea_orm::DbErr> {
-        self.inner.services.pauses.refresh(&self.inner.services.chains).await
+        self.services().pauses.refresh(&self.services().chains).await
     }
 
-    /// Stops the tree in order: nothing new comes in, what is queued is handled, and the journal is flushed. Bounded in
-    /// time; whatever is cut short is resumed at the next start.
+    /// Stops the tree in order: accepts nothing new, handles queued messages, and flushes the journal. The time is
+    /// limited; interrupted work is resumed at the next start.
     pub async fn stop(self) {
         let outer = vec![
             ActorKind::Watcher,
@@ -260,17 +289,15 @@ impl System {
                 tracing::error!(%error, "some actors did not stop in time");
             }
         }
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.inner.services.journal.close()).await.is_err() {
-            tracing::error!(
-                "the journal could not be flushed in time; what was not committed was not acknowledged either"
-            );
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.services().journal.close()).await.is_err() {
+            tracing::error!("the journal could not be flushed in time; uncommitted writes were not acknowledged");
         }
         self.inner.root.stop(None);
     }
 }
 
 impl Drop for Inner {
-    /// A tree that nobody holds ends at once, as by a crash: it would go on without its journal.
+    /// Ends a tree without handles at once, like a crash: it would otherwise continue without its journal.
     fn drop(&mut self) {
         self.root.kill();
     }
@@ -294,6 +321,6 @@ impl From<CommandFailure> for CommandError {
 
 impl std::fmt::Debug for System {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("System").field("payments_live", &self.inner.services.router.live_len()).finish_non_exhaustive()
+        f.debug_struct("System").field("payments_live", &self.payments().router.live_len()).finish_non_exhaustive()
     }
 }

@@ -3,20 +3,20 @@ pragma solidity 0.8.37;
 
 import {Vault} from "./Vault.sol";
 
-/// @title Payferry: vaults, settlement and sending
-/// @notice Owns: the address of every vault, who may move money out of it, and that an operation happens once.
-/// Absent: balances and fees (the service's ledger has them), upgrades, any way for the settling role to choose a
-/// receiver.
+/// @title Payferry: vaults, settlements and outbound transfers
+/// @notice Defines the address of every vault and who may move funds out of it, and ensures that each operation
+/// succeeds at most once. Not here: balances and fees (they are in the service's ledger), upgrades, and any way for
+/// the settler role to choose a recipient.
 ///
-/// A vault is an address derived from this contract and a salt. Nothing is deployed there until money has to leave;
-/// then a permanent clone is, so late money and a second operation find it again. Deployed through the canonical
-/// CREATE2 deployer with the same constructor arguments, this contract and all its vaults have the same address on
-/// every chain.
+/// A vault is an address derived from this contract and a salt. Nothing is deployed there until funds must leave.
+/// Then a permanent clone is deployed, which late funds and further operations use again. If this contract is
+/// deployed through the canonical CREATE2 deployer with the same constructor arguments, it and all its vaults have
+/// the same address on every chain.
 contract Payferry {
-    /// One settlement. The PSP is named by its vault's salt, not by an address, so that a stolen settling key can
-    /// pay nobody but PSP vaults and the treasury.
+    /// One settlement. The PSP is identified by the salt of its vault, not by an address, so that a stolen settler
+    /// key can pay only PSP vaults and the treasury.
     struct SettleItem {
-        uint256 number; // operation number; one number space for settle and send
+        uint256 number; // operation number; settle and send share the numbers
         bytes32 vaultSalt; // the payment's vault
         address token;
         bytes32 pspSalt; // the PSP's vault
@@ -24,7 +24,7 @@ contract Payferry {
         uint256 treasuryFee; // base units
     }
 
-    /// One sending: payout, withdrawal, refund or recovery.
+    /// One outbound transfer: a payout, withdrawal, refund, or recovery.
     struct SendItem {
         uint256 number;
         bytes32 vaultSalt;
@@ -37,8 +37,8 @@ contract Payferry {
         uint256 indexed number, bytes32 vaultSalt, bytes32 pspSalt, address token, uint256 pspAmount, uint256 treasuryFee
     );
     event Sent(uint256 indexed number, bytes32 vaultSalt, address token, address to, uint256 amount);
-    /// `reason` is one of the errors below or of `Vault`, ABI-encoded; empty when the item ran out of its own gas
-    /// or did not decode.
+    /// `reason` is an ABI-encoded error from below or from `Vault`. It is empty if the item ran out of gas or could
+    /// not be decoded.
     event SettleFailed(uint256 indexed number, bytes reason);
     event SendFailed(uint256 indexed number, bytes reason);
 
@@ -50,7 +50,7 @@ contract Payferry {
     event TreasuryChanged(address treasury);
     event PauseChanged(bool settlePaused, bool sendPaused);
 
-    // Whole-transaction errors.
+    // Errors of the whole transaction.
     error NotAdmin();
     error NotSettler();
     error NotSender();
@@ -60,32 +60,33 @@ contract Payferry {
     error ZeroAddress();
     error NoTreasuryProposed();
     error TreasuryTooEarly(uint256 effectiveAt);
-    /// Too little gas is left to give item `index` its full allowance; nothing of the batch has happened.
+    /// Too little gas is left for the full gas limit of item `index`. The whole batch is reverted.
     error OutOfGasForItem(uint256 index);
 
-    // Item errors: found in `SettleFailed` and `SendFailed`.
-    /// The number has succeeded before; nothing moved now.
+    // Errors of an item, reported in `SettleFailed` and `SendFailed`.
+    /// The operation already succeeded; this item moved nothing.
     error AlreadyDone(uint256 number);
     error NothingToMove();
     error VaultNotCreated();
 
-    /// Gas that every item is given, and can't exceed: about twice the dearest honest item (new vault, three new
-    /// storage slots, a token behind a proxy).
+    /// Gas limit of every item: about twice the most expensive regular item (new vault, three new storage slots, a
+    /// token behind a proxy).
     uint256 public constant ITEM_GAS = 240_000;
-    /// Kept back for making the call (a call that can't have its gas silently gets less), for reporting a failed
-    /// item and for ending the batch.
+    /// Reserved for making the call (a call silently gets less gas if its limit is not available), for reporting a
+    /// failed item, and for ending the batch.
     uint256 private constant ITEM_RESERVE_GAS = 12_000;
-    /// A call passes on at most 63/64 of what is left (EIP-150).
+    /// A call forwards at most 63/64 of the remaining gas (EIP-150).
     uint256 private constant ITEM_GAS_NEEDED = ITEM_GAS * 64 / 63 + ITEM_RESERVE_GAS;
     uint256 private constant REASON_BYTES_MAX = 288;
-    /// Time for the PSPs and the operator to see, and stop, a treasury they did not expect.
+    /// Time for the PSPs and the operator to detect and stop an unexpected treasury.
     uint256 public constant TREASURY_DELAY = 2 days;
-    /// Call data of `Vault.pay` and 96 bytes more: a clone answers with at most as many bytes as it was sent, and a
-    /// refusal is longer than the call.
+    /// Call data of `Vault.pay` plus 96 bytes: a clone returns at most as many bytes as it received, and an error is
+    /// longer than the call.
     uint256 private constant PAY_CALL_BYTES = 260;
 
     Vault public immutable vaultImplementation;
-    // The clone's creation code, in two words, and its hash. Immutable: pushing them is cheaper than building them.
+    // Creation code of a clone, in two words, and its hash. Immutable, because pushing them is cheaper than
+    // building them.
     bytes32 private immutable CLONE_HEAD;
     bytes32 private immutable CLONE_TAIL;
     bytes32 public immutable vaultInitCodeHash;
@@ -100,7 +101,7 @@ contract Payferry {
     address public treasury;
     address public pendingTreasury;
     uint64 public treasuryEffectiveAt;
-    /// Operation `n` is bit `n % 256` of word `n / 256`: the numbers of one batch share a storage slot.
+    /// Operation `n` is bit `n % 256` of word `n / 256`, so the numbers of one batch share a storage slot.
     mapping(uint256 word => uint256 bits) private done;
 
     constructor(address admin_, address settler_, address sender_, address treasury_) {
@@ -115,9 +116,9 @@ contract Payferry {
         emit TreasuryChanged(treasury_);
 
         vaultImplementation = new Vault();
-        // A delegating clone after EIP-1167, 11 bytes shorter (each costs 200 gas per payment): the call data's
-        // memory is also the answer's, and a revert of the implementation becomes an ordinary return of its error.
-        // `_pay` therefore never reads the call's status, only its answer.
+        // A delegating clone like in EIP-1167, but 11 bytes shorter (each byte costs 200 gas per payment): call data
+        // and returned data share the memory, and a revert of the implementation becomes a normal return of its
+        // error. Therefore `_pay` checks the returned data, not only the status of the call.
         //   creation  PUSH1 34, 0, DUP2, PUSH1 9, 0, CODECOPY, RETURN
         //   runtime   calldatacopy(0, 0, calldatasize)
         //             delegatecall(gas, implementation, 0, calldatasize, 0, calldatasize)
@@ -138,7 +139,7 @@ contract Payferry {
 
     // ---------------------------------------------------------------------------------------------- operations
 
-    /// @notice Run settlements; each succeeds or fails on its own and says so in an event.
+    /// @notice Runs settlements. Each succeeds or fails separately and emits an event.
     function settle(SettleItem[] calldata items) external {
         if (msg.sender != settler) revert NotSettler();
         if (settlePaused) revert SettlePaused();
@@ -152,7 +153,7 @@ contract Payferry {
         }
     }
 
-    /// @notice Run sendings; each succeeds or fails on its own and says so in an event.
+    /// @notice Runs outbound transfers. Each succeeds or fails separately and emits an event.
     function send(SendItem[] calldata items) external {
         if (msg.sender != sender) revert NotSender();
         if (sendPaused) revert SendPaused();
@@ -166,8 +167,8 @@ contract Payferry {
         }
     }
 
-    /// @notice One settlement, all or nothing: the number is marked in the same call that moves the money, so a
-    /// failure gives it back, and a token that calls back finds it taken.
+    /// @notice Runs one settlement atomically. The call that moves the funds also marks the number, so a failure
+    /// releases the number, and a token that calls back finds it in use.
     function settleItem(SettleItem calldata item) external {
         if (msg.sender != address(this)) revert NotSelf();
         _markDone(item.number);
@@ -175,7 +176,7 @@ contract Payferry {
         emit Settled(item.number, item.vaultSalt, item.pspSalt, item.token, item.pspAmount, item.treasuryFee);
     }
 
-    /// @notice One sending, all or nothing.
+    /// @notice Runs one outbound transfer atomically.
     function sendItem(SendItem calldata item) external {
         if (msg.sender != address(this)) revert NotSelf();
         if (item.to == address(0)) revert ZeroAddress();
@@ -184,12 +185,12 @@ contract Payferry {
         emit Sent(item.number, item.vaultSalt, item.token, item.to, item.amount);
     }
 
-    /// @notice Where the vault of `salt` is, or will be.
+    /// @notice Returns the address of the vault of `salt`, whether it exists yet or not.
     function vaultAddress(bytes32 salt) public view returns (address vault) {
         bytes32 codeHash = vaultInitCodeHash;
         assembly ("memory-safe") {
-            // 0xff ++ factory ++ salt ++ hash, 85 bytes, over the scratch space and the free memory pointer,
-            // which is put back.
+            // 0xff ++ factory ++ salt ++ hash, 85 bytes, written over the scratch space and the free memory
+            // pointer, which is restored.
             let free := mload(0x40)
             mstore(0x00, or(0xff0000000000000000000000000000000000000000, address()))
             mstore(0x20, salt)
@@ -199,15 +200,15 @@ contract Payferry {
         }
     }
 
-    /// @notice Whether operation `number` has succeeded.
+    /// @notice Returns true if operation `number` has succeeded.
     function isDone(uint256 number) external view returns (bool) {
         return done[number >> 8] & (1 << (number & 0xff)) != 0;
     }
 
-    /// Give item `index` (`size` bytes of call data at `source`) to `selector` of this contract with its full gas
-    /// allowance. Nothing the item returns is copied here.
+    /// Calls `selector` of this contract with item `index` (`size` bytes of call data at `source`) and the full gas
+    /// limit of an item. Returned data is not copied.
     function _attempt(uint256 index, bytes4 selector, uint256 source, uint256 size) private returns (bool ok) {
-        // Without this, an item could fail merely because its neighbours used up the gas.
+        // Otherwise an item could fail only because other items used up the gas.
         if (gasleft() < ITEM_GAS_NEEDED) revert OutOfGasForItem(index);
         assembly ("memory-safe") {
             let data := mload(0x40)
@@ -217,7 +218,7 @@ contract Payferry {
         }
     }
 
-    /// What the call just made returned, cut to a bounded length.
+    /// Returns the data of the last call, cut to a maximum length.
     function _reason() private pure returns (bytes memory reason) {
         assembly ("memory-safe") {
             let size := returndatasize()
@@ -236,7 +237,7 @@ contract Payferry {
         done[number >> 8] = bits | bit;
     }
 
-    /// Pay out of the vault of `salt`, creating its clone if this is the first time.
+    /// Pays from the vault of `salt`, and creates its clone if it does not exist yet.
     function _pay(bytes32 salt, address token, address first, uint256 firstAmount, address second, uint256 secondAmount)
         private
     {
@@ -263,7 +264,7 @@ contract Payferry {
             mstore(add(data, 0x64), second)
             mstore(add(data, 0x84), secondAmount)
             let called := call(gas(), vault, 0, data, PAY_CALL_BYTES, 0x00, 0x20)
-            // Only `pay` itself answers one word holding 1; every error begins with a selector.
+            // Only `pay` itself returns one word with value 1. Every error starts with a selector.
             if iszero(and(called, and(eq(returndatasize(), 0x20), eq(mload(0x00), 1)))) {
                 returndatacopy(data, 0, returndatasize())
                 revert(data, returndatasize())
@@ -278,7 +279,7 @@ contract Payferry {
         _;
     }
 
-    /// @notice First of two steps: nothing changes until the new admin accepts, so a mistyped address is harmless.
+    /// @notice First of two steps. Nothing changes until the new admin accepts, so a mistyped address is harmless.
     function proposeAdmin(address admin_) external onlyAdmin {
         pendingAdmin = admin_;
         emit AdminProposed(admin_);
@@ -292,19 +293,20 @@ contract Payferry {
         emit AdminChanged(msg.sender);
     }
 
-    /// @notice Effective at once: a stolen key must be replaceable at once. The zero address takes the role away.
+    /// @notice Effective immediately, because it must be possible to replace a stolen key immediately. The zero
+    /// address removes the role.
     function setSettler(address settler_) external onlyAdmin {
         settler = settler_;
         emit SettlerChanged(settler_);
     }
 
-    /// @notice As `setSettler`, for sending.
+    /// @notice Like `setSettler`, for the sender role.
     function setSender(address sender_) external onlyAdmin {
         sender = sender_;
         emit SenderChanged(sender_);
     }
 
-    /// @notice Announce a new treasury; a later proposal replaces it, proposing the current one withdraws it.
+    /// @notice Proposes a new treasury. A later proposal replaces it; proposing the current treasury withdraws it.
     function proposeTreasury(address treasury_) external onlyAdmin {
         if (treasury_ == address(0)) revert ZeroAddress();
         pendingTreasury = treasury_;
@@ -312,7 +314,7 @@ contract Payferry {
         emit TreasuryProposed(treasury_, treasuryEffectiveAt);
     }
 
-    /// @notice Put the announced treasury into force once its delay is over.
+    /// @notice Applies the proposed treasury after its delay.
     function applyTreasury() external onlyAdmin {
         if (pendingTreasury == address(0)) revert NoTreasuryProposed();
         if (block.timestamp < treasuryEffectiveAt) revert TreasuryTooEarly(treasuryEffectiveAt);
@@ -321,7 +323,7 @@ contract Payferry {
         emit TreasuryChanged(treasury);
     }
 
-    /// @notice Stop or resume settling and sending, separately.
+    /// @notice Pauses or resumes settlements and outbound transfers separately.
     function setPaused(bool settlePaused_, bool sendPaused_) external onlyAdmin {
         settlePaused = settlePaused_;
         sendPaused = sendPaused_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title A stand-in for USDC, for sandboxes and tests only
-/// @notice Behaves and costs like Circle's FiatToken 2.2 as far as a payment meets it: 6 decimals, transfers that
-/// return true, a pause flag read on every transfer, and the blacklist mark in the top bit of the balance slot.
-/// Absent: permit, authorisations, minters, the upgrade proxy.
+/// @title A replacement for USDC, for sandboxes and tests only
+/// @notice Has the behaviour and gas costs of Circle's FiatToken 2.2 that matter to payments: 6 decimals, transfers
+/// that return true, a pause flag that every transfer reads, and the blacklist flag in the top bit of the balance
+/// slot. Not here: permit, authorisations, minters, the upgrade proxy.
 contract TestUSDC {
     event Transfer(address indexed from, address indexed to, uint256 value);
     event Approval(address indexed owner, address indexed spender, uint256 value);
@@ -67,7 +67,7 @@ contract TestUSDC {
         _mint(to, value);
     }
 
-    /// Mint `values[i]` to `to[i]` for every i.
+    /// Mints `values[i]` to `to[i]` for every i.
     function mintBatch(address[] calldata to, uint256[] calldata values) external onlyOwner {
         require(to.length == values.length, "TestUSDC: lengths differ");
         for (uint256 i = 0; i < to.length; ++i) _mint(to[i], values[i]);

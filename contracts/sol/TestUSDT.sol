@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title A stand-in for USDT, for sandboxes and tests only
-/// @notice Behaves and costs like Tether's original token as far as a payment meets it: 6 decimals, transfers and
-/// approvals that return nothing, a blacklist of its own that only binds the one who pays, and fee parameters
-/// (zero) that every transfer reads. Absent: upgrades by deprecation, destroying black funds.
+/// @title A replacement for USDT, for sandboxes and tests only
+/// @notice Has the behaviour and gas costs of Tether's original token that matter to payments: 6 decimals, transfers
+/// and approvals that return nothing, a blacklist that affects only the payer, and fee parameters (zero) that every
+/// transfer reads. Not here: upgrades by deprecation, destroying blacklisted funds.
 contract TestUSDT {
     event Transfer(address indexed from, address indexed to, uint256 value);
     event Approval(address indexed owner, address indexed spender, uint256 value);
@@ -49,7 +49,7 @@ contract TestUSDT {
         _transfer(from, to, value);
     }
 
-    /// As the original: a nonzero allowance must be set to zero before it is changed.
+    /// Like the original: a nonzero allowance must be set to zero before it is changed.
     function approve(address spender, uint256 value) external whenNotPaused {
         require(value == 0 || allowance[msg.sender][spender] == 0);
         allowance[msg.sender][spender] = value;
@@ -60,7 +60,7 @@ contract TestUSDT {
         _mint(to, value);
     }
 
-    /// Mint `values[i]` to `to[i]` for every i.
+    /// Mints `values[i]` to `to[i]` for every i.
     function mintBatch(address[] calldata to, uint256[] calldata values) external onlyOwner {
         require(to.length == values.length);
         for (uint256 i = 0; i < to.length; ++i) _mint(to[i], values[i]);

@@ -2,24 +2,24 @@
 pragma solidity 0.8.37;
 
 /// @title The code behind every vault
-/// @notice Owns: moving tokens out of the vault it is run in. Absent: any storage, any owner but the factory, any
-/// way to call something other than `transfer`. A vault is a 34-byte clone that delegates here (see `Payferry`), so
-/// `address(this)` is the vault and `msg.sender` is whoever called the vault.
+/// @notice Moves tokens out of the vault that executes it. Not here: storage, any owner except the factory, any way
+/// to call anything except `transfer`. A vault is a 34-byte clone that delegates to this code (see `Payferry`), so
+/// `address(this)` is the vault and `msg.sender` is the caller of the vault.
 contract Vault {
     /// The caller is not the factory.
     error Stranger();
-    /// The token refused a transfer to `to`; `reason` is the start of what it answered (empty when it returned
-    /// false, returned something else than a bool, or has no code).
+    /// The token rejected a transfer to `to`. `reason` is the start of the returned data (empty if the token returned
+    /// false, returned something other than a bool, or has no code).
     error TransferFailed(address to, bytes reason);
 
-    /// Longest part of a token's refusal that is passed on. With the error's own 100 bytes it must not exceed the
-    /// call data that `Payferry` sends, since a clone returns no more than it was sent.
+    /// Maximum length of a token's reason that is returned. With the 100 bytes of the error it must not exceed the
+    /// call data that `Payferry` sends, because a clone returns at most as many bytes as it received.
     uint256 private constant REASON_BYTES_MAX = 160;
 
     address private immutable FACTORY = msg.sender;
 
-    /// @notice Pay up to two receivers in one call; an amount of 0 is skipped.
-    /// @return Always 1. A clone turns a revert into an ordinary return, so success needs a value that no error has.
+    /// @notice Pays up to two recipients in one call. An amount of 0 is skipped.
+    /// @return Always 1. A clone turns a revert into a normal return, so success needs a value that no error has.
     function pay(address token, address first, uint256 firstAmount, address second, uint256 secondAmount)
         external
         returns (uint256)
@@ -30,8 +30,8 @@ contract Vault {
         return 1;
     }
 
-    /// SafeERC20's reading of an answer: nothing (from an address that has code) or exactly `true` is success.
-    /// Never more than one word of the answer is copied, however much a hostile token returns.
+    /// Checks the result like SafeERC20: success is no data (from an address with code) or exactly `true`. At most
+    /// one word of the returned data is copied, however much a hostile token returns.
     function _transfer(address token, address to, uint256 amount) private {
         bool called;
         bool accepted;
@@ -53,7 +53,7 @@ contract Vault {
                 if gt(size, REASON_BYTES_MAX) { size := REASON_BYTES_MAX }
                 reason := mload(0x40)
                 mstore(reason, size)
-                // The encoder copies whole words: what follows the reason must be zero for a stable answer.
+                // The encoder copies whole words, so the bytes after the reason must be zero for a stable result.
                 calldatacopy(add(reason, 0x20), calldatasize(), REASON_BYTES_MAX)
                 returndatacopy(add(reason, 0x20), 0, size)
                 mstore(0x40, add(reason, add(0x20, REASON_BYTES_MAX)))

@@ -1,4 +1,4 @@
-//! The compiled artifacts, embedded, and creation code with its constructor arguments.
+//! Embedded compiled artifacts, and creation code with constructor arguments.
 
 use alloy::primitives::{Address, Bytes};
 use alloy::sol_types::SolConstructor;
@@ -7,33 +7,33 @@ use crate::bindings::{Payferry, TestUSDC, TestUSDT};
 
 /// Artifact of `Payferry.sol`: a JSON object with `abi`, `bytecode`, `deployedBytecode`, `solc` and `settings`.
 pub const PAYFERRY_JSON: &str = include_str!("../artifacts/Payferry.json");
-/// Artifact of `Vault.sol`, which `Payferry` deploys itself; shape as [`PAYFERRY_JSON`].
+/// Artifact of `Vault.sol`, which `Payferry` deploys itself. Same format as [`PAYFERRY_JSON`].
 pub const VAULT_JSON: &str = include_str!("../artifacts/Vault.json");
-/// Artifact of `TestUSDC.sol`; shape as [`PAYFERRY_JSON`].
+/// Artifact of `TestUSDC.sol`. Same format as [`PAYFERRY_JSON`].
 pub const TEST_USDC_JSON: &str = include_str!("../artifacts/TestUSDC.json");
-/// Artifact of `TestUSDT.sol`; shape as [`PAYFERRY_JSON`].
+/// Artifact of `TestUSDT.sol`. Same format as [`PAYFERRY_JSON`].
 pub const TEST_USDT_JSON: &str = include_str!("../artifacts/TestUSDT.json");
 
-/// Creation code of `Payferry` with its constructor arguments. It decides, with the salt, the address on every
-/// chain: keep the four addresses the same everywhere and rotate afterwards.
+/// Returns the creation code of `Payferry` with its constructor arguments. Together with the salt it determines the
+/// address on every chain, so use the same four addresses on all chains and rotate them afterwards.
 ///
-/// `admin` and `treasury` must not be zero; `settler` and `sender` may be, and are then set by the admin.
+/// `admin` and `treasury` must not be zero. `settler` and `sender` may be zero; the admin then sets them later.
 pub fn payferry_init_code(admin: Address, settler: Address, sender: Address, treasury: Address) -> Bytes {
     init_code(PAYFERRY_JSON, &Payferry::constructorCall { admin, settler, sender, treasury })
 }
 
-/// Creation code of the test token that behaves like USDC; `owner` may mint and blacklist.
+/// Returns the creation code of the test token that behaves like USDC. `owner` may mint and blacklist.
 pub fn test_usdc_init_code(owner: Address) -> Bytes {
     init_code(TEST_USDC_JSON, &TestUSDC::constructorCall { owner })
 }
 
-/// Creation code of the test token that behaves like USDT; `owner` may mint and blacklist.
+/// Returns the creation code of the test token that behaves like USDT. `owner` may mint and blacklist.
 pub fn test_usdt_init_code(owner: Address) -> Bytes {
     init_code(TEST_USDT_JSON, &TestUSDT::constructorCall { owner })
 }
 
 fn init_code(artifact: &str, arguments: &impl SolConstructor) -> Bytes {
-    // The artifacts are part of this crate and every one is parsed by its tests.
+    // The artifacts are part of this crate, and its tests parse each of them.
     let artifact: serde_json::Value = serde_json::from_str(artifact).expect("embedded artifact is JSON");
     let bytecode = artifact["bytecode"].as_str().expect("embedded artifact has bytecode");
     let mut code = alloy::hex::decode(bytecode).expect("embedded bytecode is hexadecimal");

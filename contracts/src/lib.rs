@@ -1,8 +1,8 @@
-//! The settlement contracts: their compiled artifacts, typed bindings, addresses and gas.
+//! The settlement contracts: compiled artifacts, typed bindings, addresses, and gas.
 //!
-//! Owns: what the contracts look like from outside (`sol/` holds the sources, `artifacts/` what they compile to) and
-//! the arithmetic that must agree with them: where a vault is, which salt an id has, how much gas a batch needs.
-//! Absent: any I/O, signing, or knowledge of payments. Nothing here talks to a chain.
+//! This crate contains the external interface of the contracts (sources in `sol/`, compiled code in `artifacts/`) and
+//! the computations that must agree with them: the address of a vault, the salt of an id, the gas of a batch. Not here:
+//! I/O, signing, knowledge of payments, access to a chain.
 //!
 //! ```
 //! use alloy::primitives::{Address, U256};

@@ -1,6 +1,6 @@
-//! Chain words: names, addresses, hashes and what "final" means for an amount.
+//! Chains, addresses, hashes, and the finality that an amount requires.
 //!
-//! Deliberately absent: keccak (so no checksummed addresses here), token addresses (configuration), clients.
+//! Not here: keccak (and therefore checksummed addresses), token addresses (configuration), clients.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::money::{Amount, UnknownName};
 
-/// A chain that payments are made on.
+/// A supported chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chain {
@@ -25,7 +25,7 @@ impl Chain {
     /// Every chain, in the order of the interface.
     pub const ALL: [Self; 3] = [Self::Base, Self::Polygon, Self::Arbitrum];
 
-    /// The name as the interface writes it.
+    /// Name in the interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -58,11 +58,11 @@ impl FromStr for Chain {
     }
 }
 
-/// Why a text is not a hexadecimal value of the expected length.
+/// Error of a text that is not a hexadecimal value of the expected length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected 0x and {digits} hexadecimal digits")]
 pub struct HexError {
-    /// Digits after `0x`.
+    /// Number of digits after `0x`.
     pub digits: usize,
 }
 
@@ -128,17 +128,18 @@ macro_rules! hex_bytes {
 }
 
 hex_bytes! {
-    /// An account or contract address: 20 bytes, written `0x` and lower-case hex; either case is read.
+    /// An account or contract address: 20 bytes. Displayed as `0x` and lower-case hex; parsing accepts both cases.
     Address(20);
-    /// A transaction or block hash: 32 bytes, written `0x` and lower-case hex; either case is read.
+    /// A transaction or block hash: 32 bytes. Displayed as `0x` and lower-case hex; parsing accepts both cases.
     Hash32(32);
 }
 
-/// How sure it is that a block will not be taken back; ordered, later is surer.
+/// Finality of a block, ordered: a greater value is safer against a reorganisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finality {
-    /// The block and so many on top of it less one: `Blocks(1)` is in the head block, `Blocks(2)` has one above it.
+    /// Number of blocks, counted from the block itself to the head: `Blocks(1)` is met in the head block, `Blocks(2)`
+    /// with one block on top.
     Blocks(u32),
     /// At or below the chain's `safe` block.
     Safe,
@@ -146,24 +147,24 @@ pub enum Finality {
     Finalized,
 }
 
-/// Which finality an amount needs: three bands, the larger the stricter.
+/// Finality that each amount requires, in three bands. Larger amounts need stricter finality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalityPolicy {
-    /// Amounts below this need `small`.
+    /// Amounts below this limit need `small`.
     pub small_below: Amount,
-    /// For amounts below `small_below`.
+    /// Finality for amounts below `small_below`.
     pub small: Finality,
-    /// Amounts from `small_below` and below this need `medium`.
+    /// Amounts from `small_below` up to, but not including, this limit need `medium`.
     pub medium_below: Amount,
-    /// For amounts below `medium_below`.
+    /// Finality for amounts below `medium_below`.
     pub medium: Finality,
-    /// For all greater amounts.
+    /// Finality for all other amounts.
     pub large: Finality,
 }
 
 impl FinalityPolicy {
-    /// The defaults: below 1,000 quick, below 50,000 `safe`, above `finalized`; Polygon `finalized` throughout, which takes it
-    /// about 5 s.
+    /// Returns the default policy: a few blocks below 1,000, `safe` below 50,000, `finalized` above. Polygon uses
+    /// `finalized` for all amounts, because a block is final there after about 5 s.
     pub const fn default_for(chain: Chain) -> Self {
         let (small, medium) = match chain {
             Chain::Base => (Finality::Blocks(2), Finality::Safe),
@@ -174,22 +175,23 @@ impl FinalityPolicy {
         Self { small_below, small, medium_below, medium, large: Finality::Finalized }
     }
 
-    /// The same for every amount.
+    /// Returns a policy that requires the same finality for every amount.
     pub const fn flat(finality: Finality) -> Self {
         let (small_below, medium_below) = (Amount::from_tokens(1_000), Amount::from_tokens(50_000));
         Self { small_below, small: finality, medium_below, medium: finality, large: finality }
     }
 
-    /// The sandbox: two blocks, whatever the amount.
+    /// Returns the policy of the sandbox: two blocks for every amount.
     pub const fn sandbox() -> Self {
         Self::flat(Finality::Blocks(2))
     }
 
-    /// These tiers, each band raised to the surest that `least` wants of any amount in it: never looser than either.
+    /// Raises each band to the strictest finality that `least` requires for any amount in that band. The result is
+    /// never looser than either policy.
     #[must_use]
     pub fn at_least(self, least: Self) -> Self {
         let band = |from: Amount, below: Option<Amount>, own: Finality| {
-            // What `least` wants changes at its own bounds only.
+            // The finality that `least` requires changes only at its own limits.
             let changes = [from, least.small_below, least.medium_below].into_iter();
             let within = changes.filter(|amount| *amount >= from && below.is_none_or(|below| *amount < below));
             within.map(|amount| least.required(amount)).fold(own, Finality::max)
@@ -202,8 +204,8 @@ impl FinalityPolicy {
         }
     }
 
-    /// What `amount` needs. Callers pass max(payment amount, everything received so far), so that a large sum cannot
-    /// be split under a small tier.
+    /// Returns the finality that `amount` requires. Callers pass max(payment amount, total received so far), so that a
+    /// payer cannot split a large sum to stay in a lower band.
     pub fn required(&self, amount: Amount) -> Finality {
         if amount < self.small_below {
             self.small
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_reads_either_case_and_writes_lower() {
+    fn hex_parses_both_cases_and_displays_lower_case() {
         let text = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
         let address: Address = text.parse().unwrap();
         assert_eq!(address.to_string(), text.to_lowercase());
@@ -235,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn finality_grows() {
+    fn finality_is_ordered() {
         assert!(Finality::Blocks(u32::MAX) < Finality::Safe && Finality::Safe < Finality::Finalized);
         assert!(Finality::Blocks(2) < Finality::Blocks(20));
     }
 
     #[test]
-    fn the_tiers_are_those_of_the_table() {
+    fn default_policy_matches_the_documented_tiers() {
         let base = FinalityPolicy::default_for(Chain::Base);
         assert_eq!(base.required(Amount::from_tokens(999)), Finality::Blocks(2));
         assert_eq!(base.required(Amount::from_tokens(1_000)), Finality::Safe);
@@ -255,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn tiers_are_raised_to_the_least_allowed_of_every_amount() {
+    fn at_least_raises_tiers_for_every_amount() {
         let least = FinalityPolicy::default_for(Chain::Base);
-        // Given tiers with other bounds, when they are raised, then an amount waits as long as either wants, or longer.
+        // Given a policy with other limits, when it is raised, then no amount needs less than either policy requires.
         let own = FinalityPolicy {
             small_below: Amount::from_tokens(2_000),
             small: Finality::Blocks(5),
@@ -267,11 +269,11 @@ mod tests {
         };
         let raised = own.at_least(least);
         assert_eq!(raised, FinalityPolicy { small: Finality::Safe, large: Finality::Finalized, ..own });
-        // Given tiers that are nowhere looser, then they stay as they are.
+        // Given a policy that is nowhere looser, then it does not change.
         for kept in [least, FinalityPolicy::flat(Finality::Finalized), raised] {
             assert_eq!(kept.at_least(least), kept);
         }
-        // Given bands that hold no amount, then nothing is wanted of them.
+        // Given an empty band, then it does not change.
         let no_medium = FinalityPolicy { medium_below: own.small_below, medium: Finality::Blocks(1), ..raised };
         assert_eq!(no_medium.at_least(least), no_medium);
         let none_small = FinalityPolicy { small_below: Amount::ZERO, small: Finality::Blocks(1), ..raised };

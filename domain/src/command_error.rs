@@ -53,7 +53,7 @@ pub enum InitiateError {
     #[error("this PSP requires a customer")]
     CustomerRequired,
     /// The idempotency key is taken: read the answer kept with it.
-    #[error("the idempotency key was used before")]
+    #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
     /// Too much at once; try again soon.
     #[error("too many payments are being made at the moment")]
@@ -91,7 +91,7 @@ pub enum CommandError {
         send_max: Amount,
     },
     /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
+    #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
     /// Nothing came of it: try again.
     #[error("{0}")]
@@ -129,7 +129,7 @@ pub enum OrderError {
         send_daily_max: Amount,
     },
     /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
+    #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
     /// The journal has no room.
     #[error("too many requests wait to be written")]

@@ -1,7 +1,7 @@
-//! Identifiers: a prefix that names the kind, and a ULID. Stored inline as 128 bits, so that an id is `Copy`.
+//! Identifiers: a prefix that names the kind, followed by a ULID. An id is 128 bits, stored inline, and `Copy`.
 //!
-//! Deliberately absent: any bare `String` id. Parsing is strict: the prefix of the kind and the canonical
-//! upper-case ULID, nothing else.
+//! There are no plain `String` ids. Parsing is strict: it accepts only the prefix of the kind followed by a canonical
+//! upper-case ULID.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use ulid::Ulid;
 
 use crate::Timestamp;
 
-/// Why a text is not an id of the expected kind.
+/// Error of a text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The text does not begin with the prefix of this kind.
+    /// The text does not start with the prefix of this kind.
     #[error("expected an id that begins with `{expected}`")]
     WrongPrefix {
-        /// The prefix with its underscore, such as `pay_`.
+        /// Prefix with its underscore, such as `pay_`.
         expected: &'static str,
     },
-    /// What follows the prefix is not a canonical ULID (26 upper-case characters of Crockford's base 32).
+    /// The text after the prefix is not a canonical ULID (26 upper-case characters of Crockford's base 32).
     #[error("`{prefix}` must be followed by a ULID of 26 characters")]
     NotAUlid {
-        /// The prefix with its underscore.
+        /// Prefix with its underscore.
         prefix: &'static str,
     },
 }
@@ -31,7 +31,8 @@ pub enum IdError {
 fn parse_ulid(text: &str, prefix: &'static str) -> Result<u128, IdError> {
     let rest = text.strip_prefix(prefix).ok_or(IdError::WrongPrefix { expected: prefix })?;
     let ulid = Ulid::from_string(rest).map_err(|_| IdError::NotAUlid { prefix })?;
-    // Decoding is lenient about case and look-alike letters; one object has one name only.
+    // Decoding ignores case and accepts look-alike letters. Each object must have exactly one id, so accept only the
+    // canonical form.
     let mut buffer = [0; ulid::ULID_LEN];
     if *ulid.array_to_str(&mut buffer) == *rest { Ok(ulid.0) } else { Err(IdError::NotAUlid { prefix }) }
 }
@@ -43,25 +44,25 @@ macro_rules! ids {
         pub struct $name(u128);
 
         impl $name {
-            /// The prefix of this kind, with its underscore.
+            /// Prefix of this kind, with its underscore.
             pub const PREFIX: &'static str = $prefix;
 
-            /// A fresh id from the clock and the thread's random generator. Never called inside a decision.
+            /// Generates an id from the clock and the random generator of the thread. Decisions never call this.
             pub fn generate() -> Self {
                 Self(Ulid::generate().0)
             }
 
-            /// The id with this ULID.
+            /// Creates the id with this ULID.
             pub const fn from_ulid(ulid: Ulid) -> Self {
                 Self(ulid.0)
             }
 
-            /// The ULID without the prefix: 48 bits of milliseconds, 80 random bits.
+            /// Returns the ULID without the prefix: 48 bits of milliseconds, 80 random bits.
             pub const fn ulid(self) -> Ulid {
                 Ulid(self.0)
             }
 
-            /// The 128 bits, most significant first: for hashing and for key columns.
+            /// Returns the 128 bits, most significant first, for hashing and for key columns.
             pub const fn to_bytes(self) -> [u8; 16] {
                 self.0.to_be_bytes()
             }
@@ -104,31 +105,31 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A payment service provider, the tenant.
+    /// A payment service provider (the tenant).
     PspId = "psp_";
     /// A customer of a PSP.
     CustomerId = "cr_";
-    /// A merchant of a PSP, permanent.
+    /// A merchant of a PSP. Merchants are permanent.
     MerchantId = "merch_";
     /// A payment.
     PaymentId = "pay_";
-    /// A payout to a customer's wallet.
+    /// A payout to the wallet of a customer.
     PayoutId = "po_";
-    /// A withdrawal to the PSP's own wallet.
+    /// A withdrawal to the wallet of a PSP.
     WithdrawalId = "wd_";
     /// A refund of a payment.
     RefundId = "rf_";
     /// A transfer to a recipient customer.
     TransferId = "tr_";
-    /// A public event (webhook body).
+    /// A public event (the body of a webhook).
     EventId = "evt_";
     /// A webhook delivery.
     DeliveryId = "whd_";
-    /// One movement of money on-chain; the same id on-chain and in the database, so that it succeeds once.
+    /// One movement of money on-chain. The chain and the database use the same id, so that it succeeds at most once.
     OperationId = "op_";
     /// An API key.
     KeyId = "key_";
-    /// A check of a customer, which the interface calls a verification.
+    /// A check of a customer. The interface calls it a verification.
     CheckId = "ver_";
     /// A stored document of a customer.
     DocumentId = "doc_";
@@ -137,65 +138,67 @@ ids! {
 /// The low 80 bits of a ULID.
 const RANDOM_MASK: u128 = (1 << 80) - 1;
 
-/// Sets the ids of automatic refunds apart from the payment they belong to (and from its neighbours, which a
-/// monotonic generator would number consecutively). An arbitrary constant of 80 bits.
+/// Separates the ids of automatic refunds from the id of their payment, and from consecutive payment ids that a
+/// monotonic generator creates. An arbitrary constant of 80 bits.
 const EXCESS_REFUND_SALT: u128 = 0x9e37_79b9_7f4a_7c15_f39c;
 
 impl PaymentId {
-    /// The logical shard, 0 to 255, from the random part: the ids of one moment spread over all shards.
+    /// Returns the logical shard, 0 to 255. It is taken from the random part, so that ids of the same millisecond
+    /// spread over all shards.
     pub const fn shard(self) -> u8 {
         self.to_bytes()[15]
     }
 
-    /// When it was generated, by the wall clock of whoever did.
+    /// Returns the time of generation, by the wall clock of the process that generated the id.
     pub const fn made_at(self) -> Timestamp {
         #[allow(clippy::cast_possible_wrap, reason = "a ULID's time has 48 bits")]
         Timestamp(self.ulid().timestamp_ms() as i64)
     }
 
-    /// The payment behind an id as the PSP knows it: its own, or that of the transfer that it carries.
+    /// Parses a public id, `pay_` or `tr_`, into the id of the payment.
     pub fn of_public(text: &str) -> Option<Self> {
         text.parse().ok().or_else(|| text.parse().ok().map(TransferId::payment))
     }
 }
 
 impl TransferId {
-    /// The transfer that a payment carries.
+    /// Returns the id of the transfer that `payment` implements.
     pub const fn of(payment: PaymentId) -> Self {
         Self(payment.0)
     }
 
-    /// The payment that carries it.
+    /// Returns the id of the payment that implements this transfer.
     pub const fn payment(self) -> PaymentId {
         PaymentId(self.0)
     }
 }
 
 impl OperationId {
-    /// The one settlement of a payment, for ever: after a reorganisation the same operation is used again.
+    /// Returns the operation that settles `payment`. It never changes: after a reorganisation the same operation is
+    /// used again.
     pub const fn settlement_of(payment: PaymentId) -> Self {
         Self(payment.0)
     }
 
-    /// The one sending of a payout.
+    /// Returns the operation that sends `payout`.
     pub const fn payout_of(payout: PayoutId) -> Self {
         Self(payout.0)
     }
 
-    /// The one sending of a withdrawal.
+    /// Returns the operation that sends `withdrawal`.
     pub const fn withdrawal_of(withdrawal: WithdrawalId) -> Self {
         Self(withdrawal.0)
     }
 
-    /// The one sending of a refund.
+    /// Returns the operation that sends `refund`.
     pub const fn refund_of(refund: RefundId) -> Self {
         Self(refund.0)
     }
 }
 
 impl RefundId {
-    /// The id of the `ordinal`-th refund of `payment` when the excess policy makes it by itself: deterministic, since a
-    /// decision rolls no dice.
+    /// Returns the id of the `ordinal`-th refund of `payment` when the excess policy creates it. The id is
+    /// deterministic, because decisions are pure.
     pub(crate) fn automatic(payment: PaymentId, ordinal: usize) -> Self {
         let random = (payment.0 ^ EXCESS_REFUND_SALT).wrapping_add(ordinal as u128) & RANDOM_MASK;
         Self((payment.0 & !RANDOM_MASK) | random)
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_reads_back_and_keeps_to_its_kind() {
+    fn id_round_trips_and_rejects_other_kinds() {
         let id = PaymentId::generate();
         let text = id.to_string();
         assert!(text.starts_with("pay_") && text.len() == 30);
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_named_after_what_they_do() {
+    fn operation_ids_derive_from_payments_and_refunds() {
         let payment = PaymentId::generate();
         let operation = OperationId::settlement_of(payment);
         assert_eq!(operation.to_string().strip_prefix("op_"), payment.to_string().strip_prefix("pay_"));
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_spread() {
+    fn shards_cover_all_256_values() {
         let shards: std::collections::BTreeSet<_> = (0..10_000).map(|_| PaymentId::generate().shard()).collect();
         assert_eq!(shards.len(), 256);
     }

@@ -1,5 +1,5 @@
-//! What must hold of every payment after every commit, numbered and named. Debug builds panic in `transition`; release
-//! builds return the violations, to be counted and alarmed.
+//! Numbered invariants of a payment. They must hold after every commit. Debug builds panic in `transition`; release
+//! builds return the violations, which are counted and raise an alarm.
 
 use std::collections::BTreeSet;
 
@@ -11,52 +11,52 @@ use crate::payment::{
     TransferStatus, Vault, derived_labels, is_judged,
 };
 
-/// One rule about a payment.
+/// One invariant of a payment.
 pub struct Invariant {
-    /// Its number, such as `PAY-1`.
+    /// Number, such as `PAY-1`.
     pub id: &'static str,
-    /// What must hold.
+    /// Condition that must hold.
     pub name: &'static str,
     holds: fn(&Payment) -> bool,
 }
 
-/// A rule that a payment breaks.
+/// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule's number.
+    /// Number of the invariant.
     pub id: &'static str,
-    /// What should hold.
+    /// Condition that must hold.
     pub name: &'static str,
 }
 
-/// The rules that `payment` breaks.
+/// Returns the invariants that `payment` violates.
 pub fn check(payment: &Payment) -> Vec<Violation> {
     let broken = INVARIANTS.iter().filter(|invariant| !(invariant.holds)(payment));
     broken.map(|Invariant { id, name, .. }| Violation { id, name }).collect()
 }
 
-/// Every rule, by number.
+/// Every invariant, in the order of the numbers.
 pub const INVARIANTS: &[Invariant] = &[
     Invariant { id: "PAY-1", name: "psp_amount + treasury_fee == settlement.amount", holds: adds_up },
-    Invariant { id: "PAY-2", name: "the settlement is split by the payment's fee", holds: split_as_agreed },
-    Invariant { id: "PAY-3", name: "only right, final, allowed money counts", holds: only_clean_counts },
+    Invariant { id: "PAY-2", name: "the settlement is split by the fee of the payment", holds: split_as_agreed },
+    Invariant { id: "PAY-3", name: "only final, allowed transfers of the due token count", holds: only_clean_counts },
     Invariant { id: "PAY-4", name: "a transfer is listed once", holds: listed_once },
-    Invariant { id: "PAY-5", name: "a transaction counts in one block only", holds: one_block },
-    Invariant { id: "PAY-6", name: "excess counts, and only beside a frozen amount", holds: excess_after_freeze },
-    Invariant { id: "PAY-7", name: "failure_reason exactly while failed", holds: failure_has_reason },
+    Invariant { id: "PAY-5", name: "a transaction counts in only one block", holds: one_block },
+    Invariant { id: "PAY-6", name: "excess counts, and only after the freeze", holds: excess_after_freeze },
+    Invariant { id: "PAY-7", name: "failure_reason is set exactly while failed", holds: failure_has_reason },
     Invariant { id: "PAY-8", name: "a confirmed or settled payment has its one settlement", holds: has_settlement },
-    Invariant { id: "PAY-9", name: "no settlement is under way unless confirmed or settled", holds: settles_confirmed },
-    Invariant { id: "PAY-10", name: "no more is settled than is there", holds: settlement_covered },
-    Invariant { id: "PAY-11", name: "no more is refunded than was received", holds: refunds_covered },
-    Invariant { id: "PAY-12", name: "no more blocked money is sent back than was blocked", holds: blocked_covered },
-    Invariant { id: "PAY-13", name: "the history ends where the payment stands", holds: history_is_current },
-    Invariant { id: "PAY-14", name: "labels agree with the state", holds: labels_agree },
-    Invariant { id: "PAY-15", name: "an expired or cancelled payment holds nothing that counts", holds: empty_handed },
-    Invariant { id: "PAY-16", name: "deadlines only move on", holds: deadline_moves_on },
-    Invariant { id: "PAY-17", name: "a failed settlement, and no other, has a time to be tried again", holds: retries },
-    Invariant { id: "PAY-18", name: "a pending payment counts in-time money only", holds: pending_in_time },
-    Invariant { id: "PAY-19", name: "operations are distinct", holds: operations_distinct },
-    Invariant { id: "PAY-20", name: "nothing is left to be judged", holds: is_judged },
+    Invariant { id: "PAY-9", name: "only confirmed or settled payments are settling", holds: settles_confirmed },
+    Invariant { id: "PAY-10", name: "the wallet covers the settlement", holds: settlement_covered },
+    Invariant { id: "PAY-11", name: "refunds do not exceed the amount received", holds: refunds_covered },
+    Invariant { id: "PAY-12", name: "refunds of blocked funds do not exceed them", holds: blocked_covered },
+    Invariant { id: "PAY-13", name: "the history ends with the current status", holds: history_is_current },
+    Invariant { id: "PAY-14", name: "labels match the state", holds: labels_agree },
+    Invariant { id: "PAY-15", name: "an expired or cancelled payment has no counted transfer", holds: empty_handed },
+    Invariant { id: "PAY-16", name: "deadlines only move later", holds: deadline_moves_on },
+    Invariant { id: "PAY-17", name: "a settlement has a retry time exactly while failed", holds: retries },
+    Invariant { id: "PAY-18", name: "a pending payment counts only in-time transfers", holds: pending_in_time },
+    Invariant { id: "PAY-19", name: "operation ids are distinct", holds: operations_distinct },
+    Invariant { id: "PAY-20", name: "no further event follows from the state", holds: is_judged },
 ];
 
 fn adds_up(payment: &Payment) -> bool {
@@ -120,7 +120,7 @@ fn settles_confirmed(payment: &Payment) -> bool {
     !active || matches!(payment.status, Status::Confirmed | Status::Settled)
 }
 
-/// Whether the chain itself has upset the accounts: it took back money that had counted, or sent what had been given up.
+/// Returns true if the chain invalidated the balances: it orphaned counted funds, or it sent a refund that had failed.
 fn upset(payment: &Payment) -> bool {
     payment.history.iter().any(|entry| entry.reason == Reason::Reorged)
         || payment.refunds.iter().any(|refund| refund.state == RefundState::Sent && refund.failure.is_some())

@@ -1,10 +1,15 @@
-//! The ledger's words: double entry, one posting a movement. A posting takes from one account (debit) what it gives to
-//! another (credit), so that debits equal credits in every row, and in every sum of rows.
+//! Types of the double-entry ledger. Each posting moves an amount from one account (debit) to another (credit), so
+//! debits equal credits in every row and in every sum of rows.
 //!
-//! Accounts are per PSP, chain and token; those of a payment are per payment as well. What stands on `Payment` and
-//! `Suspense` is in the payment's own vault on that chain, what stands on `Psp` and `InFlight` in the PSP's, what stands on
-//! `Treasury` was sent to the treasury; `External` is the world outside, which owes what all others hold.
-//! Deliberately absent: rows and running balances (`actors::ledger`), and which event posts what (`payment`, `sending`).
+//! Accounts are per PSP, chain, and token; accounts of a payment are also per payment.
+//!
+//! - The balances of `Payment` and `Suspense` are in the vault of the payment on that chain.
+//! - The balances of `Psp` and `InFlight` are in the vault of the PSP.
+//! - The balance of `Treasury` was sent to the treasury.
+//! - `External` is everything outside the service. Its balance is the negative sum of all other balances.
+//!
+//! Not here: rows and running balances (`actors::ledger`), and the mapping from events to postings (`payment`,
+//! `sending`).
 
 use std::collections::BTreeMap;
 
@@ -15,53 +20,53 @@ use crate::money::Amount;
 use crate::named::named;
 
 named! {
-    /// An account.
+    /// A ledger account.
     Account, "external, payment, psp, in_flight, treasury, suspense" {
-        /// The world outside: what came from there, less what went there.
+        /// Everything outside the service: the sum of what was received from there, less what was sent there.
         External = "external",
-        /// What a payment's own vault holds of money that was received for it.
+        /// Funds in the vault of a payment that were received for the payment.
         Payment = "payment",
-        /// What the PSP's vault holds and nobody has asked for.
+        /// Available funds in the vault of the PSP.
         Psp = "psp",
-        /// What the PSP's vault holds and is promised: payouts, withdrawals and refunds on their way.
+        /// Reserved funds in the vault of the PSP: payouts, withdrawals, and refunds in progress.
         InFlight = "in_flight",
-        /// What was sent to the treasury.
+        /// Funds that were sent to the treasury.
         Treasury = "treasury",
-        /// What a payment's own vault holds of dust.
+        /// Dust in the vault of a payment.
         Suspense = "suspense",
     }
 }
 
 named! {
-    /// Why something was posted.
+    /// Kind of a posting.
     PostingKind, "the kind of a posting" {
-        /// A transfer is final.
+        /// A transfer became final.
         Received = "received",
-        /// The chain took a final transfer back.
+        /// A final transfer was orphaned.
         Orphaned = "orphaned",
-        /// Dust was seen.
+        /// Dust was received.
         Dust = "dust",
-        /// The chain took dust back.
+        /// Dust was orphaned.
         DustOrphaned = "dust_orphaned",
         /// The PSP's share of a settlement.
         Settled = "settled",
         /// The treasury's share of a settlement.
         Fee = "fee",
-        /// A transfer's money went to its recipient.
+        /// The funds of a transfer were sent to its recipient.
         Delivered = "delivered",
-        /// The chain took a settlement back: the PSP's share.
+        /// A settlement was orphaned: the PSP's share.
         SettlementReversed = "settlement_reversed",
-        /// The chain took a settlement back: the treasury's share.
+        /// A settlement was orphaned: the treasury's share.
         FeeReversed = "fee_reversed",
-        /// The chain took a delivery back.
+        /// A delivery was orphaned.
         DeliveryReversed = "delivery_reversed",
-        /// Money of the PSP was promised.
+        /// Funds of the PSP were reserved.
         Reserved = "reserved",
-        /// Money left.
+        /// Funds were sent.
         Sent = "sent",
-        /// What was promised is free again.
+        /// A reservation was released.
         Returned = "returned",
-        /// The chain took a sending back and refused it then: the money is where it was.
+        /// A sent outbound transfer was orphaned and then failed: the funds are back in their vault.
         SentReversed = "sent_reversed",
     }
 }
@@ -69,31 +74,31 @@ named! {
 /// A token contract on a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Asset {
-    /// The chain.
+    /// Chain.
     pub chain: Chain,
-    /// The contract.
+    /// Token contract.
     pub address: Address,
 }
 
 /// One movement between two accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
-    /// Why.
+    /// Kind of the movement.
     pub kind: PostingKind,
-    /// What it is taken from.
+    /// Account that is debited.
     pub debit: Account,
-    /// What it is given to.
+    /// Account that is credited.
     pub credit: Account,
-    /// In what.
+    /// Token and chain.
     pub asset: Asset,
-    /// How much, always positive.
+    /// Amount, always positive.
     pub amount: Amount,
-    /// What proves it: a transaction, a refund, or another id.
+    /// Evidence: a transaction hash, a refund id, or another id.
     pub reference: String,
 }
 
 impl Posting {
-    /// What the posting adds to an account: negative if it takes from it.
+    /// Returns the change of the balance of `account`: negative if the posting debits it.
     pub fn change_of(&self, account: Account) -> i64 {
         let units = self.amount.units();
         let gives = if self.credit == account { units } else { 0 };
@@ -102,7 +107,7 @@ impl Posting {
     }
 }
 
-/// What stands on accounts, by token: sums of movements. An account that holds nothing is not in it.
+/// Balances by token and account: sums of movements. Accounts with a zero balance are not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings(BTreeMap<(Asset, Account), i64>);
 
@@ -113,12 +118,12 @@ impl Holdings {
         self.add(asset, credit, amount.units());
     }
 
-    /// Base units on an account; negative if more was taken from it than given.
+    /// Returns the balance of an account in base units; negative if debits exceed credits.
     pub fn on(&self, asset: Asset, account: Account) -> i64 {
         self.0.get(&(asset, account)).copied().unwrap_or_default()
     }
 
-    /// Where these and `others` differ: token, account, what stands here and what there.
+    /// Returns the differences to `others`: token, account, own balance, other balance.
     pub fn differences(&self, others: &Self) -> Vec<(Asset, Account, i64, i64)> {
         let mut places: Vec<_> = self.0.keys().chain(others.0.keys()).copied().collect();
         places.sort_unstable();

@@ -1,11 +1,13 @@
-//! The domain of Payferry: pure, no input or output.
+//! Pure domain model of Payferry, without I/O.
 //!
-//! Owns the words (ids, money, chains, time) and the payment aggregate as three functions, `decide`, `evolve`
-//! and `react`, with `resume` for what is still owed after a restart, and the numbered invariants; and a customer's
-//! compliance in the same manner.
+//! - Basic types: ids, money, chains, time.
+//! - The payment aggregate as four functions: `decide`, `evolve`, `react`, and `resume`, which returns the effects that
+//!   are still due after a restart. Outbound transfers (`sending`) and the compliance of a customer have the same
+//!   structure.
+//! - Numbered invariants.
 //!
-//! Deliberately absent: databases, HTTP, runtimes, chain clients, clocks. Time comes in as data; the one impurity
-//! is the `generate()` of an id, which decisions never call.
+//! Not here: databases, HTTP, runtimes, chain clients, clocks. The caller passes the time as data. The only impure
+//! function is `generate()` of an id, and decisions never call it.
 
 pub mod chain;
 mod command_error;

@@ -1,7 +1,7 @@
-//! Money: whole base units of tokens with 6 decimals, fees and tolerances.
+//! Money in base units of tokens with 6 decimals, fees, and tolerances.
 //!
-//! Every token here has 6 decimals, so one integer type serves. Deliberately absent: floats, rounding of what a
-//! caller wrote, exchange rates.
+//! Every supported token has 6 decimals, so one integer type is enough. Not here: floats, rounding of input, exchange
+//! rates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,66 +9,69 @@ use std::str::FromStr;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
-/// Decimals of every token the service takes.
+/// Decimals of every supported token.
 pub const DECIMALS: u32 = 6;
 /// Base units of one token.
 pub const UNITS_PER_TOKEN: i64 = 1_000_000;
-/// The smallest amount of a payment: 0.01.
+/// Smallest amount of a payment: 0.01.
 pub const AMOUNT_MIN: Amount = Amount(10_000);
-/// The largest amount of a payment: 1,000,000.
+/// Largest amount of a payment: 1,000,000.
 pub const AMOUNT_MAX: Amount = Amount(1_000_000 * UNITS_PER_TOKEN);
-/// Basis points of the whole.
+/// Basis points in 100 %.
 pub const BPS_WHOLE: u16 = 10_000;
-/// The longest text that is looked at as an amount.
+/// Longest text that is parsed as an amount, in bytes.
 const TEXT_LEN_MAX: usize = 32;
 
-/// An amount of a token in base units (10^-6). Displayed with at least two decimals ("10.00", "10.123456");
-/// serialised as the integer, for state; at the edges use `Display` and `FromStr`.
+/// An amount of a token in base units (10^-6).
+///
+/// `Display` and `FromStr` use decimal text, with two to six decimals ("10.00", "10.123456"). Use them at the
+/// interfaces. Serde uses the integer, for stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Amount(pub i64);
 
-/// Why a text is not an amount.
+/// Error of a text that is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
-    /// Not digits with an optional fraction: a sign, an exponent, a space, nothing, or any other character.
+    /// The text is empty, or contains a character that is not a digit or a single decimal point (a sign, an exponent, a
+    /// space).
     #[error("an amount is written as digits with an optional fraction, such as \"10.50\"")]
     Malformed,
-    /// More than six digits after the point; never rounded.
+    /// The text has more than six decimals. Input is never rounded.
     #[error("an amount has at most 6 decimals")]
     TooManyDecimals,
-    /// More than the service can hold, or a text longer than any amount.
+    /// The amount does not fit into 64 bits, or the text is longer than any amount.
     #[error("the amount is too large")]
     TooLarge,
 }
 
 impl Amount {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The most that can be held.
+    /// Largest value that the type can hold.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// From base units.
+    /// Creates an amount from base units.
     pub const fn from_units(units: i64) -> Self {
         Self(units)
     }
 
-    /// From whole tokens, saturating: for constants and tests.
+    /// Creates an amount from whole tokens, saturating. For constants and tests.
     pub const fn from_tokens(tokens: i64) -> Self {
         Self(tokens.saturating_mul(UNITS_PER_TOKEN))
     }
 
-    /// Base units.
+    /// Returns the base units.
     pub const fn units(self) -> i64 {
         self.0
     }
 
-    /// Whether it is nothing.
+    /// Returns true if the amount is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The sum, unless it cannot be held.
+    /// Adds; returns `None` on overflow.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
             Some(units) => Some(Self(units)),
@@ -76,7 +79,7 @@ impl Amount {
         }
     }
 
-    /// The difference, unless it would be negative.
+    /// Subtracts; returns `None` if the result would be negative.
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
             Some(units) if units >= 0 => Some(Self(units)),
@@ -84,25 +87,25 @@ impl Amount {
         }
     }
 
-    /// The sum, at most [`Amount::MAX`]: for totals of what strangers send, which must never wrap.
+    /// Adds; the result is at most [`Amount::MAX`]. For totals of untrusted amounts, which must never wrap.
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, at least zero.
+    /// Subtracts; the result is at least zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         let units = self.0.saturating_sub(other.0);
         Self(if units < 0 { 0 } else { units })
     }
 
-    /// As a decimal with six places.
+    /// Converts to a decimal with six places.
     pub fn to_decimal(self) -> Decimal {
         Decimal::new(self.0, DECIMALS)
     }
 }
 
 impl std::iter::Sum for Amount {
-    /// Saturating.
+    /// Saturates at [`Amount::MAX`].
     fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
         amounts.fold(Self::ZERO, Self::saturating_add)
     }
@@ -145,21 +148,21 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A token that payments are made in.
+/// A supported token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Token {
     /// Circle's USDC.
     Usdc,
-    /// Tether's USDT (USDT0 where the chain has that).
+    /// Tether's USDT (USDT0 on chains that have it).
     Usdt,
 }
 
-/// A name that is none of those allowed.
+/// Error of an unknown name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected one of {expected}")]
 pub struct UnknownName {
-    /// The names that are allowed, for people.
+    /// Allowed names, for the error message.
     pub expected: &'static str,
 }
 
@@ -167,7 +170,7 @@ impl Token {
     /// Every token.
     pub const ALL: [Self; 2] = [Self::Usdc, Self::Usdt];
 
-    /// The name as the interface writes it.
+    /// Name in the interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Usdc => "USDC",
@@ -195,17 +198,17 @@ impl FromStr for Token {
 pub struct FeeBps(u16);
 
 impl FeeBps {
-    /// The fee where the PSP has none of its own: 1 %.
+    /// Fee of a PSP without a fee of its own: 1 %.
     pub const DEFAULT: Self = Self(100);
-    /// Nothing.
+    /// No fee.
     pub const ZERO: Self = Self(0);
 
-    /// `None` above 10,000.
+    /// Creates a fee; returns `None` above 10,000.
     pub const fn new(bps: u16) -> Option<Self> {
         if bps <= BPS_WHOLE { Some(Self(bps)) } else { None }
     }
 
-    /// Basis points.
+    /// Returns the basis points.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -230,39 +233,39 @@ impl From<FeeBps> for u16 {
     }
 }
 
-/// `floor(amount * bps / 10000)`, exact for every amount.
+/// Returns `floor(amount * bps / 10000)`. Exact for every amount.
 fn bps_of(amount: Amount, bps: u16) -> Amount {
     let units = i128::from(amount.0) * i128::from(bps) / i128::from(BPS_WHOLE);
     Amount(i64::try_from(units).unwrap_or(i64::MAX))
 }
 
-/// How a settled amount is shared out; the two always add up to it.
+/// Shares of a settled amount. They always add up to the amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Split {
-    /// What the PSP's vault gets.
+    /// Share of the PSP's vault.
     pub psp_amount: Amount,
-    /// What the treasury gets: `floor(amount * fee_bps / 10000)`.
+    /// Share of the treasury: `floor(amount * fee_bps / 10000)`.
     pub treasury_fee: Amount,
 }
 
-/// Shares out a settled amount between the PSP and the treasury.
+/// Splits a settled amount between the PSP and the treasury.
 pub fn split_fee(amount: Amount, fee: FeeBps) -> Split {
     let treasury_fee = bps_of(amount, fee.get());
     Split { psp_amount: Amount(amount.0 - treasury_fee.0), treasury_fee }
 }
 
-/// How much less than the amount still pays it (never how much more): the greater of the two.
+/// Shortfall that is still accepted as full payment: the greater of the two fields. It does not apply to overpayments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tolerance {
-    /// An absolute amount.
+    /// Absolute shortfall.
     pub absolute: Amount,
-    /// Basis points of the amount, at most 10,000.
+    /// Shortfall in basis points of the amount due, at most 10,000.
     pub bps: u16,
 }
 
 impl Tolerance {
-    /// The least that pays `amount`, never below one base unit.
+    /// Returns the least amount that pays `amount`. It is at least one base unit.
     pub fn least_for(self, amount: Amount) -> Amount {
         let allowed = self.absolute.max(bps_of(amount, self.bps.min(BPS_WHOLE)));
         amount.saturating_sub(allowed).max(Amount(1))
@@ -276,7 +279,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn amounts_are_parsed_strictly() {
+    fn amount_parsing_is_strict() {
         let ok = |text: &str| text.parse::<Amount>().unwrap().units();
         assert_eq!(ok("10"), 10_000_000);
         assert_eq!(ok("0.000001"), 1);
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_show_two_to_six_decimals() {
+    fn amounts_display_with_two_to_six_decimals() {
         let shown = |units| Amount(units).to_string();
         assert_eq!(shown(10_000_000), "10.00");
         assert_eq!(shown(10_123_456), "10.123456");
@@ -306,25 +309,25 @@ mod tests {
     }
 
     #[test]
-    fn tolerance_is_the_greater_of_the_two() {
+    fn tolerance_uses_the_greater_allowance() {
         let least =
             |absolute, bps, amount| Tolerance { absolute: Amount(absolute), bps }.least_for(Amount(amount)).units();
         assert_eq!(least(0, 0, 100), 100);
         assert_eq!(least(5, 100, 100), 95);
         assert_eq!(least(0, 1_000, 100), 90);
-        assert_eq!(least(500, 0, 100), 1, "nothing never pays something");
+        assert_eq!(least(500, 0, 100), 1, "zero never pays a payment");
     }
 
     proptest! {
         #[test]
-        fn parts_add_up(units in 0..=i64::MAX, bps in 0..=10_000u16) {
+        fn split_adds_up_to_the_amount(units in 0..=i64::MAX, bps in 0..=10_000u16) {
             let split = split_fee(Amount(units), FeeBps::new(bps).unwrap());
             prop_assert_eq!(split.psp_amount.0 + split.treasury_fee.0, units);
             prop_assert!(split.psp_amount.0 >= 0 && split.treasury_fee.0 >= 0);
         }
 
         #[test]
-        fn shown_amounts_read_back(units in 0..=i64::MAX) {
+        fn displayed_amounts_parse_back(units in 0..=i64::MAX) {
             prop_assert_eq!(Amount(units).to_string().parse::<Amount>(), Ok(Amount(units)));
         }
     }

@@ -1,4 +1,4 @@
-//! Words of the interface as enums: one name each, in answers, webhooks and the database.
+//! Macro for enums of the interface: each variant has one name in responses, webhooks, and the database.
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident, $expected:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -9,10 +9,10 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Every one, in the order of declaration.
+            /// Every variant, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The name in answers, webhooks and the database.
+            /// Name in responses, webhooks, and the database.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }

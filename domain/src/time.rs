@@ -1,39 +1,38 @@
-//! A moment: milliseconds since 1970 UTC. Time comes into the domain as data.
-//!
-//! Deliberately absent: a clock.
+//! A point in time: milliseconds since 1970 UTC. There is no clock here; the caller passes the time as data.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since the Unix epoch. Serialised as that number; displayed as ISO 8601 UTC with milliseconds.
+/// Milliseconds since the Unix epoch. Serialised as the number; displayed as ISO 8601 UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// From whole seconds since the epoch, as block headers carry them.
+    /// Creates a timestamp from seconds since the epoch, the unit of block headers.
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000))
     }
 
-    /// Milliseconds since the epoch.
+    /// Returns milliseconds since the epoch.
     pub const fn as_millis(self) -> i64 {
         self.0
     }
 
-    /// This moment and so many seconds, saturating.
+    /// Adds seconds, saturating.
     pub const fn plus_secs(self, secs: i64) -> Self {
         Self(self.0.saturating_add(secs.saturating_mul(1_000)))
     }
 
-    /// This moment and so many milliseconds, saturating.
+    /// Adds milliseconds, saturating.
     pub const fn plus_millis(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Milliseconds from `earlier` to this moment, saturating, negative if `earlier` is later.
+    /// Returns the milliseconds since `earlier`, saturating. Negative if `earlier` is later.
     pub const fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -45,8 +44,19 @@ impl From<DateTime<Utc>> for Timestamp {
     }
 }
 
+impl From<SystemTime> for Timestamp {
+    /// Cut to whole milliseconds.
+    fn from(moment: SystemTime) -> Self {
+        let millis = |span: std::time::Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        match moment.duration_since(UNIX_EPOCH) {
+            Ok(since) => Self(millis(since)),
+            Err(before) => Self(-millis(before.duration())),
+        }
+    }
+}
+
 impl From<Timestamp> for DateTime<Utc> {
-    /// Moments beyond chrono's range (260,000 years off) become its nearest bound.
+    /// Clamps values outside the range of chrono (about 260,000 years) to the nearest bound.
     fn from(moment: Timestamp) -> Self {
         DateTime::from_timestamp_millis(moment.0).unwrap_or(if moment.0 < 0 {
             DateTime::<Utc>::MIN_UTC
@@ -68,12 +78,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_as_iso_8601_with_milliseconds() {
+    fn displays_as_iso_8601_with_milliseconds() {
         assert_eq!(Timestamp(1_732_175_655_007).to_string(), "2024-11-21T07:54:15.007Z");
         assert_eq!(Timestamp::from_secs(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Timestamp(i64::MAX).plus_secs(5), Timestamp(i64::MAX));
         assert!(!Timestamp(i64::MAX).to_string().is_empty());
         assert_eq!(serde_json::to_string(&Timestamp(5)).unwrap(), "5");
         assert_eq!(Timestamp::from(DateTime::<Utc>::from(Timestamp(77))), Timestamp(77));
+        let moment = |ms| UNIX_EPOCH + std::time::Duration::from_millis(ms);
+        assert_eq!(Timestamp::from(moment(1_732_175_655_007)), Timestamp(1_732_175_655_007));
+        assert_eq!(Timestamp::from(UNIX_EPOCH - std::time::Duration::from_millis(5)), Timestamp(-5));
     }
 }

@@ -1,8 +1,8 @@
-//! Transactions that are known whole beforehand: one way to the database and back, from their beginning to their commit.
+//! Transactions whose statements are all known in advance: one round trip from begin to commit.
 //!
-//! Whoever takes a statement at a time waits for each answer, and on a busy machine for a processor on either side of it,
-//! while the one writer of SQLite has nothing to do. Deliberately absent: whatever has to look at an answer before it goes
-//! on (`Database::begin`).
+//! With one statement at a time, the caller waits for each answer, and on a busy machine for a free processor, while
+//! SQLite's only writer is idle. Not here: transactions that must read an answer before they continue
+//! (`Database::begin`).
 
 use std::sync::Arc;
 
@@ -17,27 +17,28 @@ use sea_orm::{DbBackend, DbErr, RuntimeErr, Value};
 use crate::Database;
 use crate::connection::within;
 
-/// Statements that make one transaction and need nothing of each other's answers. Constant texts: each is prepared once.
+/// Statements of one transaction that do not depend on each other's answers. The texts are constant, so each is
+/// prepared once.
 #[derive(Clone, Debug)]
 pub struct Batch {
     sql: Arc<str>,
-    /// With `BEGIN` and `COMMIT`, where these are statements.
+    /// Number of statements, including `BEGIN` and `COMMIT` if they are separate statements.
     statements: usize,
 }
 
-/// Why a batch was not committed, or is not known to be.
+/// Reason why a batch was not committed, or may not have been committed.
 #[derive(Debug)]
 pub enum NotCommitted {
-    /// It was rolled back, or never begun.
+    /// It was rolled back, or never started.
     RolledBack(DbErr),
-    /// The commit was sent and failed, or nothing came back.
+    /// The commit was sent and failed, or there was no answer.
     Unknown(DbErr),
 }
 
 impl Batch {
-    /// In the dialect of `backend`. On SQLite the statements run one after the other, and their `?` take the values in that
-    /// order; on PostgreSQL they are parts of one statement (none sees what another writes, foreign keys are looked at when
-    /// all have ended), and `$1` and on are of all of them.
+    /// Creates a batch in the dialect of `backend`. On SQLite the statements run one after the other, and their `?`
+    /// take the values in that order. On PostgreSQL they are parts of one statement: no part sees the writes of
+    /// another, foreign keys are checked at the end, and `$1` and so on are shared by all parts.
     pub fn new(backend: DbBackend, statements: &[String]) -> Self {
         if backend == DbBackend::Sqlite {
             let sql = format!("BEGIN IMMEDIATE;\n{};\nCOMMIT", statements.join(";\n"));
@@ -47,14 +48,15 @@ impl Batch {
         Self { sql: format!("WITH {} SELECT 1", parts.join(",\n")).into(), statements: 1 }
     }
 
-    /// What the database is sent.
+    /// Returns the SQL text that is sent to the database.
     pub fn sql(&self) -> &str {
         &self.sql
     }
 }
 
 impl Database {
-    /// Runs `batch` over `values` and commits it. Dropping the future leaves open whether it was committed, and nothing else.
+    /// Runs and commits `batch` with `values`. If the future is dropped, the batch may or may not be committed; there
+    /// is no other effect.
     pub async fn commit_at_once(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
         let _turn = self.writer().turn().await.map_err(NotCommitted::RolledBack)?;
         if self.backend() == DbBackend::Sqlite {
@@ -67,7 +69,8 @@ impl Database {
     async fn commit_at_once_postgres(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
         let rolled_back = |error| NotCommitted::RolledBack(failed(error));
         let arguments = postgres_arguments(values).map_err(NotCommitted::RolledBack)?;
-        // By itself: what is sent has all of the time for an answer, so that the server gives it up before this side does.
+        // Acquire the connection outside the limit: the answer then has the whole limit, so that the server gives up
+        // first.
         let mut connection = self.writer().pool.get_postgres_connection_pool().acquire().await.map_err(rolled_back)?;
         let query = query_with(AssertSqlSafe(Arc::clone(&batch.sql)), arguments);
         let executed = async { connection.execute(query).await.map_err(failed) };
@@ -92,7 +95,7 @@ impl Database {
                     Ok(Some(Either::Left(_))) => done += 1,
                     Ok(Some(Either::Right(_))) => {}
                     Ok(None) if done == batch.statements => break Ok(()),
-                    // SQLite's thread has ended, and nobody knows how far it came.
+                    // SQLite's thread has ended at an unknown statement.
                     Ok(None) => break Err(Error::WorkerCrashed),
                     Err(error) => break Err(error),
                 }
@@ -103,7 +106,7 @@ impl Database {
             return Ok(());
         };
         let is_thread_gone = matches!(error, Error::WorkerCrashed);
-        // Where SQLite has rolled back by itself this fails, and the connection is replaced.
+        // If SQLite has already rolled back, this fails and the connection is replaced.
         lease.is_clean = !is_thread_gone && (done == 0 || lease.connection.execute("ROLLBACK").await.is_ok());
         if is_thread_gone || done + 1 == batch.statements {
             return Err(NotCommitted::Unknown(failed(error)));
@@ -112,8 +115,8 @@ impl Database {
     }
 }
 
-/// SQLite's writing connection for a transaction that the driver knows nothing of. One that is given back before it has
-/// ended (whoever waited was dropped) is closed, which rolls back.
+/// SQLite's write connection, for a transaction that the driver does not track. If it is returned before the
+/// transaction has ended (the waiting future was dropped), it is closed, which rolls back.
 struct Lease {
     connection: PoolConnection<Sqlite>,
     is_clean: bool,
@@ -131,12 +134,12 @@ fn failed(error: Error) -> DbErr {
     DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error)))
 }
 
-/// SQLSTATEs with which it is not known what became of a statement, however the server calls them: a connection that broke
-/// somewhere behind whoever says so (class 08), and the one that is about just that.
+/// SQLSTATEs after which the outcome of a statement is unknown, whatever their severity: connection errors (class 08),
+/// which a proxy can report, and `statement_completion_unknown` (40003).
 const POSTGRES_UNKNOWN: [&str; 2] = ["08", "40003"];
 
-/// Whether it is certain that PostgreSQL has not committed what it was sent: it says that the statement failed (and not that
-/// the server ends, which it may say after the commit).
+/// Returns true if PostgreSQL certainly did not commit: it reported that the statement failed. A report that the server
+/// is shutting down does not count, because it can follow the commit.
 fn is_rolled_back(error: &DbErr) -> bool {
     let DbErr::Exec(RuntimeErr::SqlxError(error)) = error else { return false };
     let of_server = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
@@ -147,7 +150,8 @@ fn says_rolled_back(severity: PgSeverity, code: &str) -> bool {
     severity == PgSeverity::Error && !POSTGRES_UNKNOWN.iter().any(|unknown| code.starts_with(unknown))
 }
 
-/// Of the kinds that rows here are made of: texts, numbers and bits, and arrays of them without NULL.
+/// Converts values to arguments. Supports the types of our tables: text, integers, booleans, and arrays of them without
+/// NULL.
 fn postgres_arguments(values: Vec<Value>) -> Result<PgArguments, DbErr> {
     let mut arguments = PgArguments::default();
     arguments.reserve(values.len(), 0);
@@ -170,12 +174,11 @@ fn array<T>(value: Value) -> Result<Vec<T>, DbErr>
 where
     Vec<T>: ValueType,
 {
-    <Vec<T> as ValueType>::try_from(value)
-        .map_err(|_| DbErr::Type("an array with a NULL in it, or without all".to_owned()))
+    <Vec<T> as ValueType>::try_from(value).map_err(|_| DbErr::Type("an array contains NULL, or is NULL".to_owned()))
 }
 
 fn foreign_kind() -> DbErr {
-    DbErr::Type("a value of a kind that no table here has".to_owned())
+    DbErr::Type("unsupported value type: use text, a 64-bit integer or a boolean".to_owned())
 }
 
 fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, DbErr> {
@@ -204,12 +207,12 @@ mod tests {
     use crate::Failure;
 
     #[test]
-    fn only_the_server_s_word_about_the_statement_says_that_it_was_rolled_back() {
+    fn only_a_statement_error_from_the_server_means_rolled_back() {
         for code in ["23505", "40001", "40P01", "53100", "57014"] {
             assert!(says_rolled_back(PgSeverity::Error, code), "{code}");
             assert!(!says_rolled_back(PgSeverity::Fatal, code), "{code}");
         }
-        // Relayed by a pooler, or by one node of several, whose own link broke.
+        // Reported by a pooler or another node whose own connection broke.
         for code in ["08000", "08006", "40003"] {
             assert!(!says_rolled_back(PgSeverity::Error, code), "{code}");
         }
@@ -217,7 +220,7 @@ mod tests {
         assert!(!is_rolled_back(&never_sent));
     }
 
-    /// Owners, and things that are owned; an owner may come after its things, but not after the commit.
+    /// Creates tables of owners and of owned things. An owner may be inserted after its things, but before the commit.
     async fn open(folder: &tempfile::TempDir) -> Database {
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
         let database = Database::open(&url).await.unwrap();
@@ -233,7 +236,7 @@ mod tests {
         Batch::new(DbBackend::Sqlite, &statements.map(str::to_owned))
     }
 
-    /// Two things of `owner`, who is called `name`.
+    /// Two things owned by `owner`, and an owner called `name`.
     fn values(first: i64, owner: &str, name: &str) -> Vec<Value> {
         vec![first.into(), owner.into(), (first + 1).into(), owner.into(), name.into()]
     }
@@ -244,11 +247,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_of_it_is_committed_or_nothing() {
+    async fn commits_everything_or_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (database, batch) = (open(&folder).await, batch());
         database.commit_at_once(&batch, values(1, "a", "a")).await.unwrap();
-        // A thing is there already; the owner is.
+        // In the first batch a thing already exists; in the second, the owner does.
         for values in [values(2, "b", "b"), values(3, "a", "a")] {
             let answer = database.commit_at_once(&batch, values).await;
             let Err(NotCommitted::RolledBack(error)) = answer else { panic!("{answer:?}") };
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_commit_that_fails_is_unknown_and_leaves_the_writer_as_it_was() {
+    async fn a_failed_commit_is_unknown_and_leaves_the_writer_usable() {
         let folder = tempfile::tempdir().unwrap();
         let (database, batch) = (open(&folder).await, batch());
         let answer = database.commit_at_once(&batch, values(1, "nobody", "a")).await;
@@ -276,10 +279,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_end_too_early_say_nothing_of_the_commit() {
+    async fn answers_that_end_early_leave_the_outcome_unknown() {
         let folder = tempfile::tempdir().unwrap();
         let (database, batch) = (open(&folder).await, batch());
-        // As from a thread that ended before it told of the last statement.
+        // Simulates a thread that ended before it reported the last statement.
         let longer = Batch { statements: batch.statements + 1, ..batch.clone() };
         let answer = database.commit_at_once(&longer, values(1, "a", "a")).await;
         assert!(matches!(answer, Err(NotCommitted::Unknown(_))), "{answer:?}");
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_value_of_a_foreign_kind_is_refused_before_anything_is_sent() {
+    async fn an_unsupported_value_is_rejected_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let database = open(&folder).await;
         let mut values = values(1, "a", "a");
@@ -300,13 +303,13 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn whoever_stops_waiting_leaves_no_transaction_open() {
+    async fn a_dropped_commit_leaves_no_open_transaction() {
         let folder = tempfile::tempdir().unwrap();
         let (database, batch) = (open(&folder).await, batch());
         for round in 0..60 {
             let name = format!("owner{round}");
             let values = values(round * 2, &name, &name);
-            // From before the first statement to after the commit.
+            // Covers the time from before the first statement to after the commit.
             let patience = Duration::from_micros(20 * round.unsigned_abs());
             let _ = tokio::time::timeout(patience, database.commit_at_once(&batch, values)).await;
             let alone = format!("INSERT INTO owners VALUES ('alone{round}')");

@@ -1,35 +1,35 @@
-//! Who did what. Rows are only ever added; triggers see to it.
+//! Audit log. Rows are only inserted; triggers reject other changes.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "audit_log")]
 pub struct Model {
-    /// In the order of writing.
+    /// Row number, in the order of insertion.
     #[sea_orm(primary_key)]
     pub number: i64,
     /// Milliseconds since the epoch.
     pub at: i64,
     /// `api_key`, `operator`, `provider`, `customer` or `service`.
     pub actor_kind: String,
-    /// Which of that kind: the key's id, the provider's name.
+    /// Identifies the actor within its kind: the id of the key, or the name of the provider.
     pub actor: String,
-    /// Such as `customer.approved`.
+    /// Action, such as `customer.approved`.
     pub action: String,
-    /// Whose object it was done to.
+    /// PSP that owns the subject.
     pub psp_id: Option<String>,
-    /// The id of what it was done to.
+    /// Id of the changed object.
     pub subject: String,
-    /// JSON. No personal data.
+    /// JSON. Contains no personal data.
     #[sea_orm(column_type = "Text")]
     pub detail: String,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,15 +1,15 @@
-//! What each PSP's vault holds, in running sums of the ledger.
+//! Balance of each PSP's vault, as running sums of the ledger.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "balances")]
 pub struct Model {
-    /// Owner.
+    /// Owning PSP.
     #[sea_orm(primary_key, auto_increment = false)]
     pub psp_id: String,
     /// Chain.
@@ -18,15 +18,15 @@ pub struct Model {
     /// 0x lower-case hex.
     #[sea_orm(primary_key, auto_increment = false)]
     pub token_address: String,
-    /// Base units that nobody has asked for: the ledger's account `psp`. Negative only after the chain took a settlement back.
+    /// Available base units: account `psp` of the ledger. Negative only after a settlement was orphaned.
     pub available: i64,
-    /// Base units that are promised: the ledger's account `in_flight`.
+    /// Reserved base units: account `in_flight` of the ledger.
     pub reserved: i64,
     /// Milliseconds since the epoch.
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

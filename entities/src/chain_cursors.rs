@@ -1,24 +1,24 @@
-//! How far each chain was read, and the next numbers to give out there.
+//! Position of the watcher on each chain.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "chain_cursors")]
 pub struct Model {
     /// Chain.
     #[sea_orm(primary_key, auto_increment = false)]
     pub chain: String,
-    /// Last block read whole.
+    /// Last block that was read completely.
     pub block_number: i64,
-    /// Of that block.
+    /// Hash of that block.
     pub block_hash: String,
-    /// Of that block, milliseconds since the epoch.
+    /// Time of that block, in milliseconds since the epoch.
     pub block_time: i64,
-    /// First block that was not read a second time.
+    /// First block that was not rescanned yet.
     pub second_look_from: i64,
     /// Lease epoch of the writer.
     pub epoch: i64,
@@ -26,7 +26,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

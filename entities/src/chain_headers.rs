@@ -1,11 +1,11 @@
-//! Headers of the blocks read and not yet final, to find where a reorganisation began.
+//! Headers of blocks that were read and are not final yet. Used to find the start of a reorganisation.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "chain_headers")]
 pub struct Model {
@@ -23,7 +23,7 @@ pub struct Model {
     pub time: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,11 +1,11 @@
-//! Signed bytes, stored before they are broadcast; several a nonce when fees rise.
+//! Signed transactions, stored before they are broadcast. A nonce has several when fees rise.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "chain_tx_attempts")]
 pub struct Model {
@@ -29,7 +29,7 @@ pub struct Model {
     pub created_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

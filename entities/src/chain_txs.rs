@@ -1,11 +1,11 @@
-//! Transactions of the operator's account, one row a nonce.
+//! Transactions of the operator account, one row per nonce.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "chain_txs")]
 pub struct Model {
@@ -27,11 +27,11 @@ pub struct Model {
     pub gas_limit: i64,
     /// submitted, mined, final, reverted or cancelled.
     pub status: String,
-    /// The attempt that was mined.
+    /// Transaction hash of the attempt that was mined.
     pub tx_hash: Option<String>,
-    /// Where it was mined.
+    /// Block in which it was mined.
     pub block_number: Option<i64>,
-    /// Of that block.
+    /// Hash of that block.
     pub block_hash: Option<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -39,7 +39,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,11 +1,12 @@
-//! Moves SQLite's write-ahead log into the database beside the writer, so that no commit has to wait for it.
+//! Checkpoints of SQLite's write-ahead log (WAL) beside the writer, so that no commit has to wait for them.
 //!
-//! Left to SQLite, the commit that makes the log long enough moves all of it. Here a connection of its own moves a little at a
-//! time while commits go on behind it, and brings it to the disk. Only when the log is long, and then only for the few pages
-//! that were added meanwhile, is the writer kept out: the log begins anew only when all of it is moved, and each such wait
-//! is one that every commit has. Deliberately absent: a promise. Where this does not come to it (a full disk, a reader that
-//! stays, a process that ends), SQLite's own limit of the writer stands behind it, and SQLite syncs whatever it needs to have
-//! on the disk itself, after us as before.
+//! Without this, the commit that makes the log long enough moves all of it. Here a separate connection moves a few
+//! pages at a time while commits continue, and syncs them to disk. The writer is blocked only when the log is long, and
+//! then only for the pages added in the meantime: the log restarts only when all of it is moved, and each such pause
+//! delays all commits.
+//!
+//! This is best effort. If it cannot run (a full disk, a long reader, a process that ends), the writer's own limit in
+//! SQLite applies, and SQLite itself syncs everything it needs, before and after.
 
 use std::fs::{File, OpenOptions};
 use std::time::Duration;
@@ -15,27 +16,27 @@ use tokio::task::JoinHandle;
 
 use crate::database::sqlite_file;
 
-/// Pages of the log that are moved at a time, while commits go on (8 MiB). Most commits touch the same pages of the indexes
-/// again, and the more are moved at once, the fewer of them are written twice; but whoever waits for a processor or for the
-/// disk meanwhile waits longer.
+/// Pages moved per step, while commits continue (8 MiB). Most commits change the same index pages again, so a larger
+/// step writes fewer pages twice, but others then wait longer for the processor or the disk.
 pub const SQLITE_CHECKPOINT_PAGES: i64 = 2_048;
-/// Pages in the log from which on it is to begin anew (128 MiB). It costs a start after a kill a third of a second.
+/// Number of pages from which the log is restarted (128 MiB). A log of this size adds a third of a second to a start
+/// after a kill.
 pub const SQLITE_LOG_PAGES: i64 = 32_768;
-/// Pages in the log after which the writer itself moves them in its commit (256 MiB).
+/// Number of pages from which the writer itself moves the log in its commit (256 MiB).
 pub const SQLITE_LOG_PAGES_MAX: i64 = 65_536;
 
-/// How often the log's length is looked at.
+/// Interval between checks of the log size.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Pages that are moved while the writer is kept out (2 MiB).
+/// Maximum number of pages that are moved while the writer is blocked (2 MiB).
 const REST_PAGES_MAX: i64 = 512;
-/// How often what was added meanwhile is moved before the writer is kept out, however much it still is.
+/// Maximum number of passes over new pages before the writer is blocked, however many remain.
 const PASSES_MAX: u32 = 4;
-/// How long readers that still use the log are waited for while the writer is kept out.
+/// Time to wait for readers that still use the log while the writer is blocked.
 pub(crate) const READERS_PATIENCE: Duration = Duration::from_millis(20);
-/// The wait after a checkpoint that failed, or that a reader stood in the way of.
+/// Delay after a checkpoint that failed or was blocked by a reader.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Checkpoints are made until this is dropped.
+/// Runs checkpoints until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     task: JoinHandle<()>,
@@ -43,7 +44,7 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// `own` is the connection that moves, `writer` the pool of the one that writes.
+    /// Starts the task. `own` is the connection for checkpoints, `writer` the pool of the write connection.
     pub(crate) fn start(own: DatabaseConnection, writer: DatabaseConnection) -> Self {
         let pool = own.clone();
         Self { task: tokio::spawn(watch(own, writer)), pool }
@@ -54,7 +55,7 @@ impl Checkpoints {
         self.pool.clone()
     }
 
-    /// Ends them and closes their connection.
+    /// Stops the task and closes its connection.
     pub(crate) async fn close(&self) -> Result<(), DbErr> {
         self.task.abort();
         self.pool.clone().close().await
@@ -71,25 +72,25 @@ async fn watch(own: DatabaseConnection, writer: DatabaseConnection) {
     let file = file_of(&own).await.unwrap_or_default();
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
-        // What cannot be done now is tried again; who writes hears of a disk that is full.
+        // A failed step is retried. A full disk is reported by writes.
         if !matches!(look(&own, &writer, file).await, Ok(true)) {
             tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
-/// The database's file, to be synced; none of a database in memory.
+/// Opens the database file for syncing; `None` for an in-memory database.
 ///
-/// It is never closed: a process that closes any descriptor of a file gives up all its locks on it (POSIX), those of every
-/// connection of SQLite's among them.
+/// It is never closed: a process that closes any descriptor of a file releases all its POSIX locks on the file,
+/// including those of SQLite's connections.
 async fn file_of(connection: &DatabaseConnection) -> Result<Option<&'static File>, DbErr> {
     let Some(path) = sqlite_file(connection).await? else { return Ok(None) };
-    // Without it all is as it was, but slower.
+    // Without the file everything still works, but slower.
     let file = OpenOptions::new().read(true).write(true).open(path).ok();
     Ok(file.map(|file| &*Box::leak(Box::new(file))))
 }
 
-/// Moves what there is to move, and has the log begin anew if it is long; `false` if somebody stood in the way.
+/// Moves pages, and restarts the log if it is long. Returns `false` if a reader was in the way.
 async fn look(
     own: &DatabaseConnection,
     writer: &DatabaseConnection,
@@ -97,11 +98,11 @@ async fn look(
 ) -> Result<bool, DbErr> {
     let log = checkpoint(own, "NOOP").await?;
     if log.pages < SQLITE_LOG_PAGES {
-        // While a reader stays, nothing is moved that was written after it began.
+        // While a reader is active, pages written after it started are not moved.
         return Ok(log.rest() < SQLITE_CHECKPOINT_PAGES || move_pages(own, file).await?.moved > log.moved);
     }
     if log.rest() == 0 {
-        // The next commit begins anew by itself.
+        // The next commit restarts the log by itself.
         return Ok(true);
     }
     for _ in 0..PASSES_MAX {
@@ -110,23 +111,23 @@ async fn look(
             break;
         }
     }
-    // Whoever wants to write meanwhile waits for the pool, in line, and not for SQLite's lock by chance.
+    // Other writers now wait in the queue of the pool, not for SQLite's lock, which is not fair.
     let _writer =
         writer.get_sqlite_connection_pool().acquire().await.map_err(|error| DbErr::Custom(error.to_string()))?;
     Ok(!checkpoint(own, "RESTART").await?.is_busy)
 }
 
-/// Moves what is in the log now beside the writer, brings it to the disk, and answers how far it came.
+/// Moves the current pages of the log beside the writer, syncs them to disk, and returns the progress.
 async fn move_pages(own: &DatabaseConnection, file: Option<&'static File>) -> Result<Log, DbErr> {
     let log = checkpoint(own, "PASSIVE").await?;
     if let Some(file) = file {
-        // An error is SQLite's to find: it syncs once more before the log begins anew.
+        // Errors are ignored: SQLite syncs again before the log restarts, and reports them.
         let _ = tokio::task::spawn_blocking(move || file.sync_data()).await;
     }
     Ok(log)
 }
 
-/// What SQLite says of a checkpoint.
+/// Result of a checkpoint.
 struct Log {
     is_busy: bool,
     pages: i64,
@@ -146,7 +147,7 @@ async fn checkpoint(connection: &DatabaseConnection, mode: &str) -> Result<Log, 
             format!("PRAGMA wal_checkpoint({mode})"),
         ))
         .await?
-        .ok_or_else(|| DbErr::RecordNotFound("the answer to a checkpoint".to_owned()))?;
+        .ok_or_else(|| DbErr::RecordNotFound("the result of a checkpoint".to_owned()))?;
     let number = |column: usize| row.try_get_by_index::<i64>(column);
     Ok(Log { is_busy: number(0)? != 0, pages: number(1)?, moved: number(2)? })
 }
@@ -168,7 +169,7 @@ mod tests {
         database
     }
 
-    /// A disk that stands still for a while keeps a writer waiting longer than it gets: then it is asked again.
+    /// Begins a transaction. Retries while a slow disk delays the writer beyond its time limit.
     async fn begin(database: &Database) -> crate::Transaction {
         let since = std::time::Instant::now();
         loop {
@@ -179,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Writes about so many pages, a few a commit.
+    /// Writes about this many pages, a few per commit.
     async fn write(database: &Database, pages: i64) {
         for _ in 0..pages / 128 {
             let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 128) \
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_log_stays_bounded_while_much_is_written() {
+    async fn the_log_stays_bounded_during_many_writes() {
         let folder = tempfile::tempdir().unwrap();
         let database = open(folder.path()).await;
         let (writes, pages) = (2 * SQLITE_LOG_PAGES / SQLITE_CHECKPOINT_PAGES, SQLITE_CHECKPOINT_PAGES);
@@ -212,25 +213,25 @@ mod tests {
         let rows: i64 = rows.await.unwrap().unwrap().try_get_by_index(0).unwrap();
         assert_eq!(rows, writes * pages);
         database.close().await.unwrap();
-        assert_eq!(log_bytes(folder.path()), 0, "whoever closes last takes the log away");
+        assert_eq!(log_bytes(folder.path()), 0, "closing the last connection deletes the log");
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_reader_keeps_in_the_log_is_moved_when_it_has_gone() {
+    async fn pages_pinned_by_a_reader_are_moved_after_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let database = open(folder.path()).await;
         let snapshot = database.snapshot().await.unwrap();
         write(&database, 2 * SQLITE_CHECKPOINT_PAGES).await;
         let (own, writer) = (database.checkpointing().unwrap(), database.patient().clone());
         let file = file_of(&own).await.unwrap();
-        // What was there before the reader began is moved, by this look or by one of the service's own.
+        // Pages from before the reader are moved, by this call or by the task of the database.
         look(&own, &writer, file).await.unwrap();
-        assert!(!look(&own, &writer, file).await.unwrap(), "there is nothing to be had by looking again at once");
+        assert!(!look(&own, &writer, file).await.unwrap(), "an immediate retry moves nothing");
         assert!(checkpoint(&own, "NOOP").await.unwrap().rest() >= SQLITE_CHECKPOINT_PAGES);
         snapshot.rollback().await.unwrap();
         look(&own, &writer, file).await.unwrap();
         assert_eq!(checkpoint(&own, "NOOP").await.unwrap().rest(), 0);
-        // Commits begin the log anew by themselves then, and nobody is kept out for it.
+        // Commits then restart the log by themselves, without blocking the writer.
         let bytes = log_bytes(folder.path());
         write(&database, SQLITE_CHECKPOINT_PAGES / 2).await;
         assert_eq!(log_bytes(folder.path()), bytes);
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_reader_that_stays_keeps_nobody_from_writing() {
+    async fn a_long_reader_does_not_block_writers() {
         let folder = tempfile::tempdir().unwrap();
         let database = open(folder.path()).await;
         write(&database, 256).await;
@@ -248,7 +249,7 @@ mod tests {
         let since = std::time::Instant::now();
         let file = file_of(&own).await.unwrap();
         assert!(file.is_some());
-        assert!(!look(&own, &writer, file).await.unwrap(), "what the reader sees is still in the log");
+        assert!(!look(&own, &writer, file).await.unwrap(), "the reader still uses the log");
         assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
         write(&database, 256).await;
         snapshot.rollback().await.unwrap();
@@ -258,7 +259,7 @@ mod tests {
             assert!(tries < 100);
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        // While nothing is written after that, nobody is kept out again.
+        // Without further writes, the writer is not blocked again.
         let writing = begin(&database).await;
         let log = checkpoint(&own, "NOOP").await.unwrap();
         assert!(log.pages >= SQLITE_LOG_PAGES && log.rest() == 0);

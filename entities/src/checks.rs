@@ -1,38 +1,38 @@
-//! Checks of customers with an identity provider: the compliance desk's queue, and what became of each.
+//! Checks of customers with an identity provider: the queue of the compliance service, and the results.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "checks")]
 pub struct Model {
     /// `ver_` id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
-    /// About whom.
+    /// Checked customer.
     pub customer_id: String,
-    /// Whose customer that is.
+    /// PSP of the customer.
     pub psp_id: String,
     /// `identity` or `rescreen`.
     pub purpose: String,
-    /// The customer's revision that it was asked for.
+    /// Revision of the customer data that is checked.
     pub revision: i64,
-    /// `queued`, `open` (begun at the provider), `passed`, `failed`, `lapsed` or `superseded`.
+    /// `queued`, `open` (started at the provider), `passed`, `failed`, `lapsed` or `superseded`.
     pub status: String,
-    /// Who was asked.
+    /// Provider that was asked.
     pub provider: Option<String>,
-    /// What the provider calls it.
+    /// Reference of the provider.
     pub provider_ref: Option<String>,
-    /// Where the customer verifies itself, sealed.
+    /// Page where the customer verifies its identity, encrypted.
     pub url: Option<String>,
-    /// How often the provider was asked without success since it last answered.
+    /// Number of failed attempts since the provider last answered.
     pub attempts: i64,
-    /// When it is due, milliseconds since the epoch.
+    /// Time of the next attempt, in milliseconds since the epoch.
     pub next_attempt_at: Option<i64>,
-    /// Why the provider did not answer.
+    /// Error of the last attempt.
     pub last_error: Option<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -40,7 +40,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

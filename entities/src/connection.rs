@@ -1,8 +1,7 @@
-//! Connections and transactions that answer in time.
+//! Connections and transactions with time limits.
 //!
-//! SQLite answers by itself: its file is here, and its locks have a limit of their own. A server may fall silent, with
-//! the connection still open as far as this side can tell; then every call here ends with an error after
-//! `ANSWER_TIMEOUT` of `postgres`.
+//! SQLite needs none: its file is local, and its locks have their own limit. A server can stop answering while the
+//! connection still looks open. Then every call here fails after `ANSWER_TIMEOUT` of `postgres`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,17 +13,17 @@ use sea_orm::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long to wait for an answer; `None`: it comes in time by itself.
+/// Time limit for an answer; `None` if the database always answers in time.
 pub(crate) type Limit = Option<Duration>;
 
-/// How many callers may be at a pool at once, the rest waiting outside, so that others find a short queue there; `None`:
-/// any number.
+/// Limits how many callers can use a pool at once. The others wait outside, so that the queue of the pool stays short.
+/// `None`: no limit.
 pub(crate) type Turns = Option<Arc<Semaphore>>;
 
-/// How long to wait for one's turn.
+/// Time limit for entering the pool.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A pool of connections, each call on which ends in time.
+/// A pool of connections whose calls have a time limit.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) pool: DatabaseConnection,
@@ -33,18 +32,18 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Waits for the turn to use the pool; it lasts as long as what is answered is kept.
+    /// Waits for permission to use the pool. The permission lasts as long as the returned value.
     pub(crate) async fn turn(&self) -> Result<Option<OwnedSemaphorePermit>, DbErr> {
         let Some(turns) = &self.turns else { return Ok(None) };
         let turn = tokio::time::timeout(TURN_TIMEOUT, Arc::clone(turns).acquire_owned()).await;
         turn.map(Result::ok).map_err(|_| {
-            let busy = format!("too many wait for the database: no turn within {} s", TURN_TIMEOUT.as_secs());
+            let busy = format!("the database is busy: no free slot within {} s", TURN_TIMEOUT.as_secs());
             DbErr::Conn(RuntimeErr::Internal(busy))
         })
     }
 }
 
-/// A transaction, each call on which ends in time. Rolled back when it is dropped.
+/// A transaction whose calls have a time limit. It is rolled back when dropped.
 #[derive(Debug)]
 pub struct Transaction {
     pub(crate) inner: DatabaseTransaction,
@@ -53,7 +52,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Commits. After an error it may have been committed all the same.
+    /// Commits. After an error, the transaction may still have been committed.
     pub async fn commit(self) -> Result<(), DbErr> {
         within(self.limit, self.inner.commit()).await
     }

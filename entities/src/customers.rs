@@ -1,24 +1,24 @@
-//! Customers. What compliance decides on stands in columns; who the customer is, sealed in one.
+//! Customers. Columns contain the data that compliance decisions use; one encrypted column contains personal data.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "customers")]
 pub struct Model {
     /// `cr_` id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
-    /// Owner.
+    /// Owning PSP.
     pub psp_id: String,
     /// `individual` or `business`.
     pub kind: String,
     /// As submitted.
     pub email: String,
-    /// The same in lower case, for searching.
+    /// The email in lower case, for search.
     pub email_search: String,
     /// ISO 3166-1 alpha-3.
     pub country: String,
@@ -26,29 +26,29 @@ pub struct Model {
     pub currency: String,
     /// See the domain's `KycStatus`.
     pub kyc_status: String,
-    /// The status that an update returns to, while it is screened.
+    /// Status to restore when the screening of an update passes.
     pub before_update: Option<String>,
-    /// Once false, false for ever.
+    /// False after deactivation, permanently.
     pub is_active: bool,
     /// Milliseconds since the epoch.
     pub tos_accepted_at: Option<i64>,
-    /// JSON list of the kinds that were handed in.
+    /// JSON list of the stored document kinds.
     #[sea_orm(column_type = "Text")]
     pub documents: String,
-    /// The check that counts at the moment, a row of `checks`.
+    /// Current check, a row of `checks`.
     pub check_id: Option<String>,
-    /// What it is for.
+    /// Purpose of that check.
     pub check_purpose: Option<String>,
-    /// The revision that it was asked for.
+    /// Revision of the customer data that it checks.
     pub check_revision: Option<i64>,
     /// JSON list.
     #[sea_orm(column_type = "Text")]
     pub rejection_reasons: String,
-    /// Of the data that is screened.
+    /// Revision of the screened data.
     pub revision: i64,
-    /// Of the row, for compare and swap.
+    /// Version of the row, for compare-and-swap.
     pub version: i64,
-    /// Everything else that was submitted, as JSON, sealed.
+    /// All other submitted data as JSON, encrypted.
     #[sea_orm(column_type = "Text")]
     pub particulars: String,
     /// Milliseconds since the epoch.
@@ -57,7 +57,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,4 +1,4 @@
-//! Opens the database: connections that write and connections that read beside them.
+//! Opens the database, with separate connections for writing and for reading.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,34 +16,35 @@ use crate::connection::{Connection, Transaction, within};
 use crate::failure::Failure;
 use crate::postgres;
 
-/// Connections that read while the one writer of SQLite writes.
+/// Read connections beside SQLite's single writer.
 pub const SQLITE_READERS_MAX: u32 = 8;
-/// Connections that read for visitors.
+/// Read connections for API requests.
 pub const SQLITE_VISITORS_MAX: u32 = 8;
-/// Visitors that write, or stand in line for the one writer, at once: the journal stands behind no more.
+/// API requests that write, or wait for the single writer, at the same time. The journal never queues behind more than
+/// these.
 pub const SQLITE_VISITORS_WRITING_MAX: usize = 2;
-/// Statements that a connection to SQLite keeps prepared: all that the journal runs, in every length of their lists.
+/// Prepared statements per SQLite connection: every statement of the journal, with every length of its lists.
 pub const SQLITE_STATEMENTS_MAX: usize = 512;
-/// Rows that SQLite's thread hands over before it waits for whoever reads them: all that a group of the journal's returns, so
-/// that a statement is one way there and back.
+/// Rows that SQLite's thread returns before it waits for the reader. Enough for one group of the journal, so that a
+/// statement is one round trip.
 pub const SQLITE_ROWS_AHEAD_MAX: usize = 1_024;
-/// What each connection that reads keeps of the file, KiB.
+/// Page cache of each read connection, in KiB.
 const SQLITE_READER_CACHE_KIB: u32 = 65_536;
-/// The same of the one that writes. A commit that has split pages walks over all of it (SQLite gives a page the number of
-/// the one at 1 GiB for a moment, and drops everything behind the end of the file afterwards); what is not in it is in the
-/// system's cache.
+/// Page cache of the write connection, in KiB. A commit that has split pages scans the whole cache (SQLite temporarily
+/// assigns the page number at 1 GiB and then drops all pages behind the end of the file). Pages outside it are in the
+/// cache of the operating system.
 const SQLITE_WRITER_CACHE_KIB: u32 = 16_384;
-/// How long to wait for SQLite's writer, and for another process that holds the file.
+/// Time limit for SQLite's writer, and for another process that locks the file.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long opening SQLite's file may take.
+/// Time limit for opening SQLite's file.
 pub const SQLITE_OPEN_PATIENCE: Duration = Duration::from_secs(30);
-/// Between two tries.
+/// Delay between attempts.
 const SQLITE_OPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the database could not be opened.
+/// Error of opening the database.
 pub type DatabaseError = DbErr;
 
-/// The database. Writers take turns on SQLite (one connection, `BEGIN IMMEDIATE`); readers have connections of their own.
+/// The database. On SQLite, writers share one connection (`BEGIN IMMEDIATE`); readers have separate connections.
 #[derive(Clone, Debug)]
 pub struct Database {
     writer: Connection,
@@ -51,15 +52,16 @@ pub struct Database {
     visitors: Connection,
     visitors_writing: Arc<Semaphore>,
     patient: DatabaseConnection,
-    /// SQLite's.
+    /// Set only for SQLite.
     checkpoints: Option<Arc<Checkpoints>>,
 }
 
 impl Database {
-    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if it cannot be reached; a file of
-    /// SQLite's that somebody holds is waited for up to [`SQLITE_OPEN_PATIENCE`].
+    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if the database is unreachable.
+    /// If another process locks an SQLite file, it retries for up to [`SQLITE_OPEN_PATIENCE`].
     ///
-    /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys on: what was committed survives a power cut.
+    /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys enabled, so committed data survives a power
+    /// failure.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         if url.starts_with("sqlite:") {
             let until = Instant::now() + SQLITE_OPEN_PATIENCE;
@@ -91,29 +93,30 @@ impl Database {
         })
     }
 
-    /// The same database for those who come from outside in any number: they read over connections of their own and only
-    /// few of them are at the writers at once, so that no crowd of them keeps the journal and the actors waiting.
+    /// Returns the database for API requests, which may be many. They read through their own connections, and only a
+    /// few can write at the same time, so that they do not delay the journal and the actors.
     pub fn for_visitors(&self) -> Self {
         let writer = Connection { turns: Some(Arc::clone(&self.visitors_writing)), ..self.writer.clone() };
         Self { reader: self.visitors.clone(), writer, ..self.clone() }
     }
 
-    /// For queries. Sees everything that was committed before the call.
+    /// Connections for queries. They see everything that was committed before the call.
     pub fn reader(&self) -> &Connection {
         &self.reader
     }
 
-    /// For single statements that write. Several statements that belong together: [`Self::begin`].
+    /// Connections for single write statements. For several related statements use [`Self::begin`].
     pub fn writer(&self) -> &Connection {
         &self.writer
     }
 
-    /// For what may take its time while nobody waits for it: migrations, and deleting what is old.
+    /// Connections without time limits, for slow background work: migrations and deletion of old rows.
     pub fn patient(&self) -> &DatabaseConnection {
         &self.patient
     }
 
-    /// Begins a transaction that may write (on SQLite `BEGIN IMMEDIATE`, so that it never fails half-way for a lock).
+    /// Begins a write transaction (on SQLite `BEGIN IMMEDIATE`, so that it never fails in the middle because of a
+    /// lock).
     pub async fn begin(&self) -> Result<Transaction, DatabaseError> {
         let turn = self.writer.turn().await?;
         let Connection { pool, limit, .. } = &self.writer;
@@ -123,8 +126,8 @@ impl Database {
         Ok(Transaction { inner, limit: *limit, _turn: turn })
     }
 
-    /// A transaction that only reads and sees the database as it is now, whatever is committed meanwhile. Its queries may
-    /// take their time.
+    /// Begins a read-only transaction on the current state of the database, unaffected by later commits. Its queries
+    /// have no time limit.
     pub async fn snapshot(&self) -> Result<Transaction, DatabaseError> {
         let (inner, first) = if self.backend() == DbBackend::Sqlite {
             (self.reader.pool.begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
@@ -133,12 +136,12 @@ impl Database {
             let begun = self.patient.begin_with_config(level, access);
             (within(Some(postgres::ANSWER_TIMEOUT), begun).await?, "SELECT 1")
         };
-        // The first query, not the beginning, is what takes the snapshot.
+        // The snapshot is taken by the first query, not by the start of the transaction.
         within(Some(SQLITE_BUSY_TIMEOUT), inner.execute_unprepared(first)).await?;
         Ok(Transaction { inner, limit: None, _turn: None })
     }
 
-    /// Which database it is.
+    /// Returns the type of the database.
     pub fn backend(&self) -> DbBackend {
         ConnectionTrait::get_database_backend(&self.writer)
     }
@@ -161,7 +164,7 @@ impl Database {
     }
 }
 
-/// A disk that stands still for a while, or another process that is just at the file, keeps nobody from starting.
+/// Opens SQLite. Retries if the disk is slow or another process locks the file.
 async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<DatabaseConnection, DatabaseError> {
     loop {
         match sea_orm::Database::connect(options.clone()).await {
@@ -173,7 +176,7 @@ async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<Database
     }
 }
 
-/// The file of a database of SQLite's; `None` of one in memory.
+/// Returns the file of an SQLite database; `None` for an in-memory database.
 pub(crate) async fn sqlite_file(connection: &impl ConnectionTrait) -> Result<Option<PathBuf>, DbErr> {
     let list = Statement::from_string(DbBackend::Sqlite, "PRAGMA database_list");
     let Some(main) = connection.query_one_raw(list).await? else { return Ok(None) };
@@ -189,12 +192,12 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
         .min_connections(1)
         .acquire_timeout(SQLITE_BUSY_TIMEOUT)
         .sqlx_logging(false)
-        // A SQLite connection is a file handle: nothing is won by closing it, and its statement cache is lost.
+        // An SQLite connection is a file handle. Closing it saves nothing and loses its statement cache.
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
-        // SQLite ends a transaction by itself when the disk is full, and the driver does not notice: within its connection
-        // every later transaction would be a part of one that nobody commits. Such a connection is replaced.
+        // SQLite ends a transaction by itself when the disk is full, and the driver does not notice: later transactions
+        // on this connection would become part of one that is never committed. Such a connection is replaced.
         .map_sqlx_sqlite_before_acquire(|connection, _| {
             let is_clean = !connection.is_in_transaction();
             Box::pin(async move { Ok(is_clean) })
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_that_is_held_for_longer_than_one_wait_is_opened_all_the_same() {
+    async fn opens_a_file_that_is_locked_longer_than_one_timeout() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
         let holder = sea_orm::Database::connect(ConnectOptions::new(&url).max_connections(1).clone()).await.unwrap();
@@ -236,10 +239,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_writer_commits_survives_a_power_cut() {
+    async fn commits_survive_a_power_failure() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
-        // As a new file, and as one that is there.
+        // Check a new file and an existing one.
         for _ in 0..2 {
             let database = Database::open(&url).await.unwrap();
             let row = async |pragma: &str| {
@@ -248,7 +251,7 @@ mod tests {
             };
             let full = row("synchronous").await.try_get_by_index::<i64>(0).unwrap();
             let mode = row("journal_mode").await.try_get_by_index::<String>(0).unwrap();
-            assert_eq!((full, mode.as_str()), (2, "wal"), "FULL: a sync of the log in every commit");
+            assert_eq!((full, mode.as_str()), (2, "wal"), "FULL: every commit syncs the log");
             database.close().await.unwrap();
         }
     }

@@ -1,44 +1,44 @@
-//! One row an event that is to reach the PSP's endpoint.
+//! Deliveries of events to the endpoint of the PSP, one row per event.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "deliveries")]
 pub struct Model {
     /// `whd_` id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
-    /// What is delivered.
+    /// Delivered event.
     pub event_id: String,
-    /// Owner.
+    /// Owning PSP.
     pub psp_id: String,
-    /// What the event is about.
+    /// Subject of the event: payment, payout, withdrawal, or transfer.
     pub payment_id: String,
-    /// Of the event.
+    /// Sequence number of the event.
     pub sequence: i64,
-    /// Of the event in the feed; orders the queue.
+    /// Position of the event in the feed; determines the order of the queue.
     pub position: i64,
-    /// queued, failed (waits for a retry), delivered or exhausted.
+    /// queued, failed (waiting for a retry), delivered or exhausted.
     pub status: String,
-    /// Where the last attempt went.
+    /// URL of the last attempt.
     pub url: Option<String>,
-    /// Attempts made, ever.
+    /// Number of all attempts.
     pub attempt_count: i64,
-    /// Attempts that remain before it is exhausted.
+    /// Remaining attempts before the delivery is exhausted.
     pub retries_left: i64,
-    /// When the next is due, milliseconds since the epoch; null when none is.
+    /// Time of the next attempt, in milliseconds since the epoch; null if there is none.
     pub next_attempt_at: Option<i64>,
-    /// Of the last attempt.
+    /// HTTP status of the last attempt.
     pub response_code: Option<i64>,
-    /// First 1 KiB of the last answer.
+    /// First 1 KiB of the last response.
     pub response_body: Option<String>,
-    /// Of the last attempt.
+    /// Duration of the last attempt.
     pub duration_ms: Option<i64>,
-    /// Why the last attempt failed, if not by its answer.
+    /// Error of the last attempt, if there was no response.
     pub error: Option<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -46,7 +46,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

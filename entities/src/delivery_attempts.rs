@@ -1,35 +1,35 @@
-//! Each attempt at a delivery; append-only.
+//! Attempts of deliveries; append-only.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "delivery_attempts")]
 pub struct Model {
     /// Delivery.
     #[sea_orm(primary_key, auto_increment = false)]
     pub delivery_id: String,
-    /// From 1.
+    /// Number of the attempt, from 1.
     #[sea_orm(primary_key, auto_increment = false)]
     pub number: i64,
     /// Milliseconds since the epoch.
     pub at: i64,
-    /// Where it went.
+    /// Request URL.
     pub url: String,
-    /// HTTP status, if there was an answer.
+    /// HTTP status, if there was a response.
     pub response_code: Option<i64>,
-    /// First 1 KiB of the answer.
+    /// First 1 KiB of the response.
     pub response_body: Option<String>,
-    /// How long it took.
+    /// Duration.
     pub duration_ms: i64,
-    /// Why it failed, if not by its answer.
+    /// Error, if there was no response.
     pub error: Option<String>,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,28 +1,28 @@
-//! How far the feed of each PSP has been forgotten.
+//! Position up to which the event feed of each PSP was deleted.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "event_floors")]
 pub struct Model {
-    /// Owner.
+    /// Owning PSP.
     #[sea_orm(primary_key, auto_increment = false)]
     pub psp_id: String,
-    /// Of the last event that was forgotten; older ones that were not delivered may still be there.
+    /// Position of the last deleted event. Older events that were not delivered may still exist.
     pub position: i64,
-    /// Its id.
+    /// Id of that event.
     pub event_id: String,
-    /// When it was made, milliseconds since the epoch.
+    /// Time of that event, in milliseconds since the epoch.
     pub created_at: i64,
-    /// When it was forgotten, milliseconds since the epoch.
+    /// Time of deletion, in milliseconds since the epoch.
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

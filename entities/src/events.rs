@@ -1,26 +1,26 @@
-//! The feed: everything that was announced, in commit order.
+//! Event feed: every announced event, in commit order.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "events")]
 pub struct Model {
-    /// Place in the feed; grows with every commit.
+    /// Position in the feed; grows with every commit.
     #[sea_orm(primary_key)]
     pub position: i64,
     /// `evt_` id, the `webhook-id`.
     pub id: String,
-    /// Owner.
+    /// Owning PSP.
     pub psp_id: String,
-    /// Payment (or payout, withdrawal, transfer) it is about.
+    /// Subject of the event: payment, payout, withdrawal, or transfer.
     pub payment_id: String,
-    /// Gapless per payment, from 1.
+    /// Sequence number per payment, from 1, without gaps.
     pub sequence: i64,
-    /// Such as payment.confirmed.
+    /// Name, such as payment.confirmed.
     pub name: String,
     /// The JSON body, exactly as it is signed and sent.
     #[sea_orm(column_type = "Text")]
@@ -29,7 +29,7 @@ pub struct Model {
     pub created_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,4 +1,4 @@
-//! What an error of the database means to whoever asked for something.
+//! Classification of database errors.
 
 use std::borrow::Cow;
 
@@ -6,21 +6,21 @@ use sea_orm::error::ConnAcquireErr;
 use sea_orm::sqlx::Error as SqlxError;
 use sea_orm::{DbErr, RuntimeErr};
 
-/// Who or what is to blame for an error, and so whether it helps to ask again.
+/// Cause of a database error, which determines whether a retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Another writer was in the way, and nothing was changed: the same again may succeed at once.
+    /// Another writer was in the way, and nothing changed. An immediate retry can succeed.
     Contention,
-    /// The database is away, full or broken: the same again may succeed later.
+    /// The database is unavailable, full, or damaged. A later retry can succeed.
     Away,
-    /// What was asked for is to blame: the same again fails again.
+    /// The request itself is wrong. A retry fails again.
     Request,
 }
 
-/// SQLSTATE classes in which PostgreSQL tells of itself, not of the statement: connection, roll-back, resources, operator
-/// intervention, system error.
+/// SQLSTATE classes about the state of the PostgreSQL server, not about the statement: connection, rollback, resources,
+/// operator intervention, system error.
 const POSTGRES_AWAY_CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
-/// PostgreSQL: a standby, which only reads.
+/// PostgreSQL: the server is a read-only standby.
 const POSTGRES_READ_ONLY: &str = "25006";
 /// PostgreSQL: serialization failure, deadlock, lock not available.
 const POSTGRES_CONTENTION: [&str; 3] = ["40001", "40P01", "55P03"];
@@ -29,12 +29,12 @@ const SQLITE_AWAY: [u32; 10] = [3, 7, 8, 9, 10, 11, 13, 14, 15, 26];
 /// SQLite's primary codes: BUSY, LOCKED.
 const SQLITE_CONTENTION: [u32; 2] = [5, 6];
 
-/// What is said where all connections are taken.
-const NO_CONNECTION: &str = "no connection to it was free in time";
+/// Text used when all connections are in use.
+const NO_CONNECTION: &str = "no free connection in time";
 
 impl Failure {
-    /// What `error` means. Of an error of a commit, only [`Self::Contention`] is certain: every other leaves open whether
-    /// the commit was made.
+    /// Classifies `error`. For an error of a commit only [`Self::Contention`] is certain; with any other, the commit
+    /// may have succeeded.
     pub fn of(error: &DbErr) -> Self {
         match error {
             DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => Self::Away,
@@ -45,8 +45,8 @@ impl Failure {
         }
     }
 
-    /// The error in words for whoever operates the service. Nothing stands in them of what was asked for, nor of where the
-    /// database is.
+    /// Describes the error for operators. The text contains neither data of the request nor the location of the
+    /// database.
     pub fn words(error: &DbErr) -> Cow<'static, str> {
         match error {
             DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) => NO_CONNECTION.into(),
@@ -64,21 +64,21 @@ impl Failure {
     fn words_of_code(code: &str) -> Cow<'static, str> {
         let primary = if code.len() < 5 { code.parse::<u32>().ok().map(|number| number & 0xff) } else { None };
         let words = match (primary, code) {
-            (Some(5 | 6), _) | (None, "55P03") => "somebody else holds a lock",
+            (Some(5 | 6), _) | (None, "55P03") => "another connection holds a lock",
             (Some(13), _) | (None, "53100") => "its disk is full",
-            (Some(8), _) | (None, POSTGRES_READ_ONLY) => "it can only be read",
-            (Some(10), _) => "its disk fails",
+            (Some(8), _) | (None, POSTGRES_READ_ONLY) => "it is read-only",
+            (Some(10), _) => "its disk reports errors",
             (Some(14), _) => "its file cannot be opened",
             (Some(11 | 26), _) => "its file is damaged",
-            (None, "53300") => "it takes no more connections",
-            (None, "57014") => "it took too long",
+            (None, "53300") => "it has reached its connection limit",
+            (None, "57014") => "the statement took too long",
             (None, "57P01" | "57P02" | "57P03") => "it is stopping or starting",
             _ => return format!("it failed with the code {code}").into(),
         };
         words.into()
     }
 
-    /// Whether opening took too long, or somebody was in the way: nothing is known to be wrong.
+    /// Returns true if opening took too long or another process was in the way, so that there is no sign of a defect.
     pub(crate) fn is_delay(error: &DbErr) -> bool {
         let DbErr::Conn(RuntimeErr::SqlxError(error)) = error else {
             return matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
@@ -100,7 +100,8 @@ impl Failure {
         }
     }
 
-    /// A SQLSTATE has five characters; SQLite's codes are numbers of at most four, the primary one in the low byte.
+    /// Classifies a code. A SQLSTATE has five characters. SQLite's codes are numbers with at most four digits; the low
+    /// byte is the primary code.
     fn of_code(code: &str) -> Self {
         match code.parse::<u32>() {
             Ok(number) if code.len() < 5 => Self::of_sqlite(number & 0xff),
@@ -129,15 +130,15 @@ mod tests {
     use super::Failure;
 
     #[test]
-    fn words_tell_what_is_wrong_and_nothing_of_what_was_asked() {
+    fn error_descriptions_contain_no_request_data() {
         for (code, words) in [
-            ("5", "somebody else holds a lock"),
-            ("517", "somebody else holds a lock"),
-            ("55P03", "somebody else holds a lock"),
+            ("5", "another connection holds a lock"),
+            ("517", "another connection holds a lock"),
+            ("55P03", "another connection holds a lock"),
             ("13", "its disk is full"),
             ("53100", "its disk is full"),
-            ("266", "its disk fails"),
-            ("25006", "it can only be read"),
+            ("266", "its disk reports errors"),
+            ("25006", "it is read-only"),
             ("57P01", "it is stopping or starting"),
             ("58030", "it failed with the code 58030"),
         ] {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_tell_of_themselves_or_of_what_was_asked() {
+    fn classifies_errors_by_code() {
         for code in ["40001", "40P01", "55P03", "5", "6", "517"] {
             assert_eq!(Failure::of_code(code), Failure::Contention, "{code}");
         }

@@ -1,8 +1,8 @@
-//! Keeps a second service away from the same file of SQLite.
+//! Prevents a second service on the same SQLite file.
 //!
-//! A running service knows the wallets of its live payments by heart: beside another that makes payments in the same file, money
-//! would come to wallets that it does not know. PostgreSQL has an index of them all. Deliberately absent: commands that change a
-//! setting or read beside a running service, which may.
+//! A running service caches live wallets in memory. A second service that created payments in the same file would use
+//! wallets that the first one does not know, so their transfers would be missed. PostgreSQL has an index of all
+//! wallets. Not here: commands that read or change a setting beside a running service, which are allowed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::PathBuf;
@@ -13,22 +13,22 @@ use sea_orm::{DbBackend, DbErr};
 use crate::Database;
 use crate::database::sqlite_file;
 
-/// How long a service that is just ending is waited for.
+/// Time to wait for a service that is shutting down.
 pub const HOLD_PATIENCE: Duration = Duration::from_secs(30);
-/// Between two tries.
+/// Delay between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What is put behind the name of the database's file.
+/// Suffix of the lock file.
 const SUFFIX: &str = "-service";
 
-/// The file is held until this is dropped, or the process ends.
+/// Holds the lock until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Hold {
     _file: Option<File>,
 }
 
 impl Database {
-    /// Holds SQLite's file for this service; fails if another still holds it after [`HOLD_PATIENCE`]. A database without a file,
-    /// or of PostgreSQL, need not be held.
+    /// Locks SQLite's file for this service. Fails if another service still holds the lock after [`HOLD_PATIENCE`].
+    /// In-memory databases and PostgreSQL need no lock.
     pub async fn hold(&self) -> Result<Hold, DbErr> {
         self.hold_within(HOLD_PATIENCE).await
     }
@@ -49,7 +49,7 @@ impl Database {
                 Err(TryLockError::WouldBlock) if Instant::now() < until => tokio::time::sleep(PAUSE).await,
                 Err(TryLockError::WouldBlock) => {
                     let path = path.display();
-                    return Err(DbErr::Custom(format!("another running service has the database {path}")));
+                    return Err(DbErr::Custom(format!("another running service uses {path}; stop it first")));
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
             }
@@ -65,16 +65,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_is_held_by_one_service_at_a_time() {
+    async fn only_one_service_can_hold_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
         let (first, second) = (Database::open(&url).await.unwrap(), Database::open(&url).await.unwrap());
         let held = first.hold_within(Duration::ZERO).await.unwrap();
         let refused = second.hold_within(Duration::ZERO).await.unwrap_err().to_string();
-        assert!(refused.ends_with("test.db") && refused.contains("another running service"), "{refused}");
-        // Whoever only reads or changes a setting is not kept away.
+        assert!(refused.contains("test.db") && refused.contains("another running service"), "{refused}");
+        // Commands that only read or change a setting are not blocked.
         second.writer().execute_unprepared("CREATE TABLE things (id INTEGER)").await.unwrap();
-        // One that is just ending is waited for.
+        // Waits for a service that is shutting down.
         let waiting = tokio::spawn(async move { second.hold().await.map(|_| second) });
         tokio::time::sleep(PAUSE).await;
         assert!(!waiting.is_finished());

@@ -1,28 +1,28 @@
-//! First answers to requests with an Idempotency-Key.
+//! First responses to requests with an Idempotency-Key.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "idempotency_keys")]
 pub struct Model {
-    /// Owner.
+    /// Owning PSP.
     #[sea_orm(primary_key, auto_increment = false)]
     pub psp_id: String,
     /// Method and path template.
     #[sea_orm(primary_key, auto_increment = false)]
     pub route: String,
-    /// As the caller gave it.
+    /// Key from the request.
     #[sea_orm(primary_key, auto_increment = false)]
     pub key: String,
     /// HMAC-SHA256 of the body, hex.
     pub request_hash: String,
-    /// HTTP status of the first answer.
+    /// HTTP status of the first response.
     pub response_status: i64,
-    /// The first answer, encrypted.
+    /// First response, encrypted.
     pub response_body: String,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -30,7 +30,7 @@ pub struct Model {
     pub expires_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,7 +1,7 @@
-//! Database tables as SeaORM entities, one file a table, and how the database is opened.
+//! Database tables as SeaORM entities, one file per table, and the code that opens the database.
 //!
-//! Amounts are integers in base units and times integers in milliseconds since the epoch, so that SQLite and
-//! PostgreSQL hold and compare the same values. No rule of behaviour lives here.
+//! Amounts are integers in base units and times are integers in milliseconds since the epoch, so that SQLite and
+//! PostgreSQL store and compare the same values. There are no business rules here.
 
 pub mod api_keys;
 pub mod at_once;

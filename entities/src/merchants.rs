@@ -1,26 +1,26 @@
-//! Merchants as their PSP synced them.
+//! Merchants, as synced by their PSP.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "merchants")]
 pub struct Model {
     /// `merch_` id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
-    /// Owner.
+    /// Owning PSP.
     pub psp_id: String,
-    /// The PSP's own reference, unique per PSP.
+    /// Reference from the PSP, unique per PSP.
     pub external_id: String,
     /// Business name.
     pub name: String,
-    /// Contact.
+    /// Contact email.
     pub email: String,
-    /// Legal or tax registration, immutable.
+    /// Legal or tax registration; immutable.
     pub business_id: String,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -28,7 +28,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

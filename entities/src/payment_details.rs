@@ -1,20 +1,20 @@
-//! Where a customer is paid: one set each, which the primary key sees to.
+//! Payment details of customers. The primary key ensures one set per customer.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "payment_details")]
 pub struct Model {
-    /// Whose.
+    /// Customer id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub customer_id: String,
-    /// EIP-55, if there is one.
+    /// Wallet address with EIP-55 checksum, if set.
     pub wallet_address: Option<String>,
-    /// The whole set as submitted, as JSON, sealed.
+    /// Complete submitted set as JSON, encrypted.
     #[sea_orm(column_type = "Text")]
     pub details: String,
     /// Milliseconds since the epoch.
@@ -23,7 +23,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

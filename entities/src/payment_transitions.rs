@@ -1,18 +1,18 @@
-//! What happened to each payment, one row a commit; append-only.
+//! Events of payments, one row per commit; append-only.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "payment_transitions")]
 pub struct Model {
     /// Payment.
     #[sea_orm(primary_key, auto_increment = false)]
     pub payment_id: String,
-    /// The payment's version after this transition.
+    /// Version of the payment after this transition.
     #[sea_orm(primary_key, auto_increment = false)]
     pub version: i64,
     /// Milliseconds since the epoch.
@@ -22,7 +22,7 @@ pub struct Model {
     pub events: String,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

@@ -1,7 +1,7 @@
-//! Pools of connections to a PostgreSQL server that may be slow, silent, restarted or gone.
+//! Connection pools for a PostgreSQL server that may be slow, silent, restarted, or unavailable.
 //!
-//! Whatever is wrong with it is an error within seconds, and as soon as it is back, connections are made anew: nobody has
-//! to restart anything.
+//! Every problem leads to an error within seconds. As soon as the server is back, new connections are made; no restart
+//! is necessary.
 
 use std::time::Duration;
 
@@ -9,45 +9,45 @@ use sea_orm::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
 
-/// Connections that read.
+/// Read connections.
 pub const READERS_MAX: u32 = 8;
-/// Connections that read for visitors.
+/// Read connections for API requests.
 pub const VISITORS_MAX: u32 = 12;
-/// Connections that write. Apart from the readers, so that no crowd of them keeps the journal waiting.
+/// Write connections. Separate from the read connections, so that readers do not delay the journal.
 pub const WRITERS_MAX: u32 = 8;
-/// Writers that visitors may have at once.
+/// Write connections that API requests can use at once.
 pub const VISITORS_WRITING_MAX: usize = 4;
-/// How long to wait for a free connection, or a new one.
+/// Time limit for a free or new connection.
 pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long to wait for an answer before the server counts as silent. Longer than the server gives a statement, so that
-/// it comes first with its own word while it can speak.
+/// Time limit for an answer. Longer than the statement timeout of the server, so that the server reports its own error
+/// first if it can.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long the server lets a statement run.
+/// Statement timeout of the server.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long after an answer was lost, or not waited for any more, what was sent may still be committed: as long as the server
-/// runs it, and a while to begin.
+/// Time after a lost answer within which a sent statement may still be committed: the statement timeout plus time to
+/// start.
 pub const LATE_COMMIT_MAX: Duration = Duration::from_secs(4);
-/// How long the server lets a statement wait for somebody else's lock.
+/// Time limit of the server for waiting for a lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the server keeps a transaction whose client says nothing: one that is cut off holds its locks no longer.
+/// Time after which the server ends an idle transaction. A disconnected client holds its locks no longer than this.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(4);
-/// A connection that was idle this long is tried before it is used: the server may have gone or come again meanwhile.
+/// Idle time after which a connection is tested before use, because the server may have stopped or restarted.
 const TRIED_AFTER_IDLE: Duration = Duration::from_secs(1);
-/// How long a connection has to answer when it is tried.
+/// Time limit of that test.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Connections without limits: migrations and sweeping.
+/// Connections without time limits, for migrations and sweeping.
 const PATIENT_MAX: u32 = 1;
 
-/// The server and database that a URL names.
+/// Server and database of a URL.
 #[derive(Debug)]
 pub(crate) struct Server(PgConnectOptions);
 
 impl Server {
-    /// Reads `url`, and makes sure that there is a database which answers.
+    /// Parses `url` and checks that the database answers.
     pub(crate) async fn reach(url: &str) -> Result<Self, DbErr> {
         let options: PgConnectOptions = url.parse().map_err(|error| unreachable("the URL", &error))?;
         let server = Self(options.disable_statement_logging());
-        // Once without a pool, which would only tell that it waited in vain.
+        // Connect once without a pool, because the pool would report only a timeout.
         match tokio::time::timeout(ACQUIRE_TIMEOUT, server.0.connect()).await {
             Ok(Ok(connection)) => {
                 let _ = connection.close().await;
@@ -58,18 +58,18 @@ impl Server {
         }
     }
 
-    /// Where it is, for people: no user, no password.
+    /// Location for error messages, without user and password.
     fn name(&self) -> String {
-        let database = self.0.get_database().unwrap_or("the user's own");
+        let database = self.0.get_database().unwrap_or("(default)");
         format!("PostgreSQL at {}:{}, database {database}", self.0.get_host(), self.0.get_port())
     }
 
-    /// Connections on which everything has a limit.
+    /// Creates a pool with time limits.
     pub(crate) fn pool(&self, connections_max: u32) -> DatabaseConnection {
         let options = PgPoolOptions::new()
             .max_connections(connections_max)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            // Instead of a trial before every use.
+            // Replaced by the test of idle connections below.
             .test_before_acquire(false)
             .after_connect(|connection, _| Box::pin(limit(connection)))
             .before_acquire(|connection, meta| {
@@ -80,13 +80,13 @@ impl Server {
                     Ok(true)
                 })
             })
-            // The pool tries what comes back as well, without a limit: one whose server fell silent would never be
-            // replaced.
+            // The pool also tests returned connections, but without a time limit: a connection to a silent server would
+            // never be replaced.
             .after_release(|connection, _| Box::pin(async move { try_out(connection).await.map(|()| true) }));
         SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(self.0.clone()))
     }
 
-    /// Connections without limits, made when they are first used.
+    /// Creates a pool without time limits. It connects on first use.
     pub(crate) fn patient_pool(&self) -> DatabaseConnection {
         let options = PgPoolOptions::new().max_connections(PATIENT_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
         SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(self.0.clone()))
@@ -104,7 +104,7 @@ async fn limit(connection: &mut PgConnection) -> Result<(), Error> {
 }
 
 async fn try_out(connection: &mut PgConnection) -> Result<(), Error> {
-    let silent = || Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the server is silent"));
+    let silent = || Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the server does not answer"));
     tokio::time::timeout(TRIAL_TIMEOUT, connection.ping()).await.unwrap_or_else(|_| Err(silent()))
 }
 

@@ -1,28 +1,28 @@
-//! What happened to each payout and withdrawal: one row a commit.
+//! Events of payouts and withdrawals, one row per commit.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "sending_transitions")]
 pub struct Model {
-    /// Whose.
+    /// Payout or withdrawal.
     #[sea_orm(primary_key, auto_increment = false)]
     pub sending_id: String,
-    /// The version that it made.
+    /// Version after this transition.
     #[sea_orm(primary_key, auto_increment = false)]
     pub version: i64,
     /// Milliseconds since the epoch.
     pub at: i64,
-    /// The events as a JSON list.
+    /// JSON array of events.
     #[sea_orm(column_type = "Text")]
     pub events: String,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

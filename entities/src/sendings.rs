@@ -1,40 +1,40 @@
-//! Payouts and withdrawals: the aggregate (`state`) and what is asked for often, as columns.
+//! Payouts and withdrawals: the aggregate (`state`), with frequently queried values as columns.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "sendings")]
 pub struct Model {
     /// `po_` or `wd_` id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
-    /// Owner.
+    /// Owning PSP.
     pub psp_id: String,
     /// payout or withdrawal.
     pub kind: String,
-    /// Customer paid, if a payout.
+    /// Recipient customer of a payout.
     pub customer_id: Option<String>,
-    /// The PSP's own reference.
+    /// Reference from the PSP.
     pub reference: Option<String>,
-    /// Chain it is sent on.
+    /// Chain.
     pub chain: String,
     /// USDC or USDT.
     pub token: String,
     /// Base units.
     pub amount: i64,
-    /// 0x lower-case hex, pinned when it was accepted.
+    /// Recipient address, 0x lower-case hex, fixed at acceptance.
     pub recipient: String,
-    /// Transitions made; the compare-and-swap guard.
+    /// Number of transitions; guard of compare-and-swap.
     pub version: i64,
     /// pending, sent or failed.
     pub status: String,
-    /// Wants an actor: something is still to happen by itself.
+    /// True if it needs an actor because work is pending.
     pub live: bool,
-    /// Its address waits for the operator's decision.
+    /// True if the address waits for a decision of the operator.
     pub in_review: bool,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -45,7 +45,7 @@ pub struct Model {
     pub state: String,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

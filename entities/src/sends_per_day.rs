@@ -1,15 +1,15 @@
-//! What each PSP has had sent, by day, for the ceiling.
+//! Amount sent per PSP and day, for the daily limit.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "sends_per_day")]
 pub struct Model {
-    /// Owner.
+    /// Owning PSP.
     #[sea_orm(primary_key, auto_increment = false)]
     pub psp_id: String,
     /// USDC or USDT.
@@ -18,11 +18,11 @@ pub struct Model {
     /// Days since the epoch, UTC.
     #[sea_orm(primary_key, auto_increment = false)]
     pub day: i64,
-    /// Base units accepted on that day, over all chains.
+    /// Base units accepted on that day, on all chains.
     pub amount: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

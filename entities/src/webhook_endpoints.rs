@@ -1,15 +1,15 @@
-//! Where each PSP hears of events; one a PSP.
+//! Webhook endpoint of each PSP, at most one per PSP.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "webhook_endpoints")]
 pub struct Model {
-    /// Owner.
+    /// Owning PSP.
     #[sea_orm(primary_key, auto_increment = false)]
     pub psp_id: String,
     /// HTTPS URL.
@@ -19,9 +19,9 @@ pub struct Model {
     pub events: String,
     /// Signing secret, encrypted.
     pub secret: String,
-    /// The secret before the last rotation, encrypted.
+    /// Previous secret, encrypted.
     pub previous_secret: Option<String>,
-    /// Until when it signs beside the new one.
+    /// Time until which the previous secret also signs.
     pub previous_secret_expires_at: Option<i64>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
@@ -29,7 +29,7 @@ pub struct Model {
     pub updated_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

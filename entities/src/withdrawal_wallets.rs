@@ -1,32 +1,32 @@
-//! Where PSPs withdraw to. Rows are only ever added: which one holds follows from their order and times.
+//! Withdrawal wallets of PSPs. Rows are only inserted; their order and times determine the current wallet.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "withdrawal_wallets")]
 pub struct Model {
-    /// In the order of writing.
+    /// Row number, in the order of insertion.
     #[sea_orm(primary_key)]
     pub number: i64,
-    /// Whose.
+    /// Owning PSP.
     pub psp_id: String,
-    /// On which chain, or `*`: on every chain without one of its own.
+    /// Chain, or `*` for every chain without its own row.
     pub chain: String,
-    /// Where to; null: nowhere from then on.
+    /// Wallet address; null disables withdrawals.
     pub address: Option<String>,
-    /// From when on it holds, milliseconds since the epoch.
+    /// Time from which it applies, in milliseconds since the epoch.
     pub effective_at: i64,
-    /// The kind of actor that set it, as in the audit log.
+    /// Kind of the actor that set it, as in the audit log.
     pub set_by: String,
     /// Milliseconds since the epoch.
     pub created_at: i64,
 }
 
-/// Joins are written where they are needed; none is declared here.
+/// Empty, because queries write their joins explicitly.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {}
 

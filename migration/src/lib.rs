@@ -1,7 +1,7 @@
-//! The database schema, one file per change, the same for SQLite and PostgreSQL.
+//! Database schema, one file per change, the same for SQLite and PostgreSQL.
 //!
-//! The statements are plain SQL that both understand; the one difference, a self-numbering key, is spelled `{identity}`
-//! and filled in when the statement runs.
+//! The statements are plain SQL for both. The only difference, an auto-numbered key, is written as `{identity}` and
+//! replaced when the statement runs.
 
 use sea_orm_migration::prelude::*;
 
@@ -25,7 +25,7 @@ mod m0015_undelivered;
 mod m0016_wallets;
 mod statements;
 
-/// All changes, oldest first.
+/// All migrations, oldest first.
 pub struct Migrator;
 
 #[async_trait::async_trait]

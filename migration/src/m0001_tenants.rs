@@ -1,10 +1,10 @@
-//! PSPs, their keys, merchants and idempotent answers.
+//! PSPs, API keys, merchants, and idempotency keys.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// PSPs, their keys, merchants and idempotent answers.
+/// PSPs, API keys, merchants, and idempotency keys.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,10 +1,10 @@
-//! Payments, their transitions and the transfers they received.
+//! Payments, their transitions, and received transfers.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// Payments, their transitions and the transfers they received.
+/// Payments, their transitions, and received transfers.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 
@@ -72,7 +72,7 @@ const UP: &[&str] = &[
     "CREATE INDEX transfers_chain_block_number ON transfers (chain, block_number)",
     "CREATE INDEX transfers_chain_block_hash ON transfers (chain, block_hash)",
     "CREATE INDEX payments_live ON payments (shard, id) WHERE live",
-    // What the operator looks for: what is stuck.
+    // Queries of the operator for payments that need attention.
     "CREATE INDEX payments_attention ON payments (attention, updated_at) WHERE attention IS NOT NULL",
     "CREATE INDEX payments_pending ON payments (expires_at) WHERE status = 'pending'",
     "CREATE INDEX payments_confirmed ON payments (updated_at) WHERE status = 'confirmed'",

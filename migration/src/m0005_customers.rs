@@ -1,11 +1,11 @@
-//! Customers, their payment details and documents, what is checked about them, and who did what.
+//! Customers, their payment details, documents, and checks, and the audit log.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend};
 
 use crate::statements;
 
-/// Customers, their payment details and documents, what is checked about them, and who did what.
+/// Customers, their payment details, documents, and checks, and the audit log.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 
@@ -35,7 +35,7 @@ const UP: &[&str] = &[
          PRIMARY KEY (id),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
-    // What lists filter by stands in it, so that they read the rows of one page and no more.
+    // Contains the filter columns of lists, so that a query reads only the rows of one page.
     "CREATE INDEX customers_list ON customers (psp_id, created_at, id, is_active, email_search)",
     "CREATE TABLE payment_details (
          customer_id TEXT NOT NULL,
@@ -95,7 +95,7 @@ const UP: &[&str] = &[
     "CREATE INDEX payments_customer_id_id ON payments (customer_id, id) WHERE customer_id IS NOT NULL",
 ];
 
-/// What was done stays written: rows are only added.
+/// Makes the audit log append-only.
 const APPEND_ONLY_SQLITE: &[&str] = &[
     "CREATE TRIGGER audit_log_stays BEFORE UPDATE ON audit_log
      BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END",

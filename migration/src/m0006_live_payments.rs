@@ -1,12 +1,12 @@
-//! The index of live payments, in few places.
+//! Index of live payments by groups of shards.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// The index of live payments, in few places: ids of one moment are spread over all logical shards, so that an index by
-/// shard has every new payment written to another page. By groups of 32 shards, new payments share few pages. The shard
-/// itself comes last, so that the rows of other shards are passed over in the index.
+/// Index of live payments by groups of shards. Ids of the same millisecond are spread over all logical shards, so an
+/// index by shard writes every new payment to another page. With groups of 32 shards, new payments share few pages. The
+/// shard is the last column, so that the index can skip rows of other shards.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,12 +1,12 @@
-//! The ledger, balances, payouts and withdrawals; transfers to customers among the payments.
+//! Ledger, balances, payouts, and withdrawals; transfers to customers as payments.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend};
 
 use crate::statements;
 
-/// The ledger, balances, payouts and withdrawals. Operations are of more than payments now, and a payment that carries a
-/// transfer to a customer has no merchant.
+/// Ledger, balances, payouts, and withdrawals. Operations can now belong to subjects other than payments, and a payment
+/// that implements a transfer to a customer has no merchant.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 
@@ -81,7 +81,7 @@ const UP: &[&str] = &[
      )",
 ];
 
-/// Postings are written once and stay.
+/// Makes the ledger append-only.
 const APPEND_ONLY_SQLITE: &[&str] = &[
     "CREATE TRIGGER ledger_postings_no_update BEFORE UPDATE ON ledger_postings
      BEGIN SELECT RAISE(ABORT, 'ledger_postings is append-only'); END",
@@ -101,7 +101,7 @@ const RELAX_POSTGRES: &[&str] = &[
     "ALTER TABLE operations DROP CONSTRAINT operations_payment_id_fkey",
 ];
 
-/// SQLite changes no column: the tables are made anew.
+/// SQLite cannot change a column, so the tables are rebuilt.
 async fn relax_sqlite(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
     let merchant = ("merchant_id TEXT NOT NULL,", "merchant_id TEXT,");
     statements::rebuild_sqlite(manager, "payments", merchant, &[]).await?;

@@ -1,15 +1,15 @@
-//! Where PSPs withdraw to, and what the operator has paused.
+//! Withdrawal wallets of PSPs, and pauses set by the operator.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// Where PSPs withdraw to, and what the operator has paused.
+/// Withdrawal wallets of PSPs, and pauses set by the operator.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 
 const UP: &[&str] = &[
-    // Rows are only added: which one holds follows from their order and times.
+    // Rows are only inserted; their order and times determine the current wallet.
     "CREATE TABLE withdrawal_wallets (
          number {identity},
          psp_id TEXT NOT NULL,

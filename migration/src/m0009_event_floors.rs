@@ -1,10 +1,10 @@
-//! How far the feed of each PSP has been forgotten.
+//! Position up to which the event feed of each PSP was deleted.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// How far the feed of each PSP has been forgotten.
+/// Position up to which the event feed of each PSP was deleted.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,10 +1,11 @@
-//! The mark that everything from before the ledger is posted; set by the service, since only the domain can post it.
+//! Marker that everything from before the ledger is posted. The service sets it, because only the domain can create the
+//! postings.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// The mark that everything from before the ledger is posted.
+/// Marker that everything from before the ledger is posted.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,10 +1,10 @@
-//! The index of a PSP's payments, by what they are for.
+//! Index of a PSP's payments by purpose.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// The index of a PSP's payments, by what they are for: the lists of payments and of transfers are counted and paged in it.
+/// Index of a PSP's payments by purpose. The lists of payments and of transfers use it for counting and paging.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
-//! Indexes by time: of operations that are under way, and of an account's events.
+//! Indexes by time: of operations in progress, and of a PSP's events.
 
 use sea_orm_migration::prelude::*;
 
@@ -6,11 +6,13 @@ use crate::statements;
 
 /// Indexes by time.
 ///
-/// Of operations that are under way, by when they were ordered: the operator sees those that take too long. Few are in it at a
-/// time; an operation is written to it when it is ordered and with each step, and is gone from it at the end.
+/// `operations_open` contains operations in progress, by time of creation, so that the operator sees those that take
+/// too long. It contains few rows at a time: an operation is inserted when it is created, updated with each step, and
+/// removed at the end.
 ///
-/// Of an account's events, which are redelivered in bulk by when they were made. Events are made in the order of time, so that
-/// each is written to the end of the index, as it is to that by position: about a tenth more of the bare insert of an event.
+/// `events_psp_id_created_at` contains a PSP's events, which are redelivered in bulk by time of creation. Events are
+/// created in time order, so each one is appended to the index, as in the index by position. This costs about a tenth
+/// of the plain insert of an event.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,10 +1,10 @@
-//! The index of transfers that their payments have set aside.
+//! Index of transfers that their payments set aside.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// The index of transfers that their payments have taken note of and do not list: few, and what the operator looks for.
+/// Index of transfers that their payments processed but do not list. They are few, and the operator searches for them.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

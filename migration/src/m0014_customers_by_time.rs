@@ -1,11 +1,11 @@
-//! Indexes of all PSPs' customers by time.
+//! Indexes of the customers of all PSPs by time.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// Indexes of all PSPs' customers by time: the operator sees the newest first, and those of one stage of verification. What
-/// else the operator's list filters by stands in them, as it does in that of a PSP's customers.
+/// Indexes of the customers of all PSPs by time, for the operator: newest first, and by verification status. They
+/// contain the other filter columns of the operator's list, like the index of a PSP's customers.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

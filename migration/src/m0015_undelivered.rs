@@ -1,13 +1,13 @@
-//! Indexes of deliveries that failed, by age.
+//! Indexes of failed deliveries by age.
 
 use sea_orm_migration::prelude::*;
 
 use crate::statements;
 
-/// Indexes of deliveries that failed, by age.
+/// Indexes of failed deliveries by age.
 ///
-/// The operator sees since when the oldest of them is undelivered, of those that wait for a retry and of those that were given up.
-/// A delivery is in one of them only while it stands so; most never are.
+/// They show the operator the age of the oldest undelivered event, separately for deliveries that wait for a retry and
+/// for exhausted ones. A delivery is in an index only while it has that status; most never are.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

@@ -1,19 +1,19 @@
-//! Wallets of payments that are over in an index of their own, and those of live ones beside their ids.
+//! Separate indexes for wallets of finished payments and for live payments.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend};
 
 use crate::statements;
 
-/// Wallets of payments that are over in an index of their own, and those of live ones beside their ids.
+/// Separate indexes for wallets of finished payments and for live payments.
 ///
-/// Wallets are hashes: an index of them has another page written by each new payment, on SQLite half of all that is written of
-/// it. Whoever looks for transfers knows the wallets of live payments by heart; the index is entered when a payment is over.
-/// For the same reason live payments stand by id alone: new ones share the last page. That all of them are `live` is in the index
-/// once more, or SQLite would look for it in each row.
+/// Wallets are hashes, so each new payment writes another page of an index of wallets. On SQLite this is half of all
+/// data written for a payment. The watcher caches live wallets in memory, so this index contains only finished
+/// payments. For the same reason the index of live payments is ordered by id alone: new payments share the last page.
+/// The index repeats the column `live`, because otherwise SQLite would look it up in each row.
 ///
-/// PostgreSQL, where whoever runs may not know of all that is committed (another process may be the one, or one that has just
-/// ended), keeps every wallet in its index.
+/// PostgreSQL keeps every wallet in its index, because a process may not know everything that is committed: another
+/// process may be active, or may have just ended.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 

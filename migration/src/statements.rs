@@ -1,9 +1,9 @@
-//! Runs plain SQL on either database, and makes a table of SQLite's anew.
+//! Runs plain SQL on either database, and rebuilds SQLite tables.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend, Statement};
 
-/// Runs each statement in order, `{identity}` spelled as the database wants it.
+/// Runs the statements in order, with `{identity}` replaced by the syntax of the database.
 pub(crate) async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
     let connection = manager.get_connection();
     let identity = match ConnectionTrait::get_database_backend(connection) {
@@ -16,10 +16,11 @@ pub(crate) async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Res
     Ok(())
 }
 
-/// Makes a table of SQLite's anew with another definition, its rows and indexes kept: there is no other way to change a
-/// column or a constraint of it. `change` is what its definition says, and what it shall say instead; `indexes` are those that
-/// it shall have besides, or instead of its own of that name. All of it is one transaction, and is not done a second time: a
-/// process that ends before it has noted that it was done finds it done.
+/// Rebuilds an SQLite table with another definition and keeps its rows and indexes. SQLite has no other way to change a
+/// column or a constraint. `change` contains a part of the current definition and its replacement. `indexes` are
+/// created in addition; an existing index of the same name is replaced. Everything is one transaction and is not
+/// repeated: if a process ends before the migration is recorded, the next run detects that the table is already
+/// rebuilt.
 pub(crate) async fn rebuild_sqlite(
     manager: &SchemaManager<'_>,
     table: &str,
@@ -41,7 +42,11 @@ pub(crate) async fn rebuild_sqlite(
     }
     if !definition.contains(change.0) {
         let is_done = definition.contains(change.1);
-        return if is_done { Ok(()) } else { Err(DbErr::Custom(format!("the table {table} is not as it should be"))) };
+        return if is_done {
+            Ok(())
+        } else {
+            Err(DbErr::Custom(format!("the table {table} has an unexpected definition")))
+        };
     }
     let remade = definition.replacen(change.0, change.1, 1).replacen(table, &format!("{table}_anew"), 1);
     let mut script = vec!["PRAGMA foreign_keys = OFF".to_owned(), "BEGIN IMMEDIATE".to_owned(), remade];
@@ -51,6 +56,6 @@ pub(crate) async fn rebuild_sqlite(
     script.extend(others);
     script.extend(indexes.iter().map(|(name, definition)| format!("CREATE INDEX {name} {definition}")));
     script.extend(["COMMIT".to_owned(), "PRAGMA foreign_keys = ON".to_owned()]);
-    // In one go, so that all of it runs on one connection.
+    // One call, so that everything runs on one connection.
     connection.execute_unprepared(&script.join(";\n")).await.map(|_| ())
 }

@@ -15,34 +15,34 @@ use crate::config::Config;
   payferry audit --subject cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --config payferry.toml
   payferry audit --actor-kind operator --from 2026-11-01T00:00:00Z --json | jq -r '.action'
 
-Entries stand in the order of writing; nothing is ever taken out. `--after` with the last number that was seen gives what
-came since.")]
+Entries are in the order in which they were written and are never removed. To continue, pass the last number that you
+read as `--after`.")]
 pub(super) struct Args {
-    /// Only what was done to this object: a customer's id, mostly.
+    /// Only entries of this object, usually a customer id.
     #[arg(long, visible_alias = "customer", value_name = "ID")]
     subject: Option<String>,
-    /// Only what was done to this PSP's objects.
+    /// Only entries of this PSP's objects.
     #[arg(long)]
     psp: Option<PspId>,
-    /// Only what actors of this kind did: api_key, operator, provider, customer, service.
+    /// Only entries by actors of this kind: api_key, operator, provider, customer, service.
     #[arg(long, value_name = "KIND")]
     actor_kind: Option<ActorKind>,
-    /// Only this, such as customer.deactivated.
+    /// Only entries with this action, such as customer.deactivated.
     #[arg(long)]
     action: Option<String>,
-    /// Only from this moment on, such as 2026-11-22T00:00:00Z.
+    /// Only entries from this time on, such as 2026-11-22T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Timestamp>,
-    /// Only before this moment.
+    /// Only entries before this time.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Timestamp>,
-    /// Only after the entry with this number.
+    /// Only entries after this number.
     #[arg(long, value_name = "NUMBER")]
     after: Option<i64>,
-    /// So many entries at most [default: all].
+    /// Maximum number of entries [default: all].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Print one line of JSON an entry.
+    /// Print one line of JSON per entry.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

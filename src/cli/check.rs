@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use payferry_actors::chain::inspect::Grade;
+use payferry_evm::inspect::Grade;
 use serde_json::json;
 
 use crate::config::{Config, database_url};
@@ -14,9 +14,9 @@ use crate::service::check::{Line, check, is_good};
   payferry check --config payferry.toml
   payferry check --config payferry.toml --json | jq '.[] | select(.grade != \"ok\")'
 
-Changes nothing. Exit code 1 if the service, or a chain of it, could not run like this.")]
+Changes nothing. Exit code 1 if the service or one of its chains could not run with this configuration.")]
 pub(super) struct Args {
-    /// Another database than the configuration's: a path or postgres://user:password@host/name.
+    /// Override the configured database: a path or postgres://user:password@host/name.
     #[arg(long, value_name = "URL", env = "PAYFERRY_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// Print one line of JSON.
@@ -49,7 +49,7 @@ fn table(lines: &[Line]) {
     }
     let count = |grade| lines.iter().filter(|line| line.finding.grade == grade).count();
     println!(
-        "\n{} looked at: {} ok, {} to look after, {} wrong",
+        "\n{} checked: {} ok, {} to review, {} wrong",
         lines.len(),
         count(Grade::Good),
         count(Grade::Doubtful),

@@ -1,4 +1,4 @@
-//! Which database a command works on, and the keys that belong to it.
+//! The database that a command uses, and the keys that belong to it.
 
 #[cfg(feature = "sandbox")]
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::KeyMode;
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_actors::files::write_private;
-use payferry_actors::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
+use payferry_runtime::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 use payferry_domain::{Address, Chain};
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
@@ -20,30 +20,30 @@ use crate::sandbox::{Keys, database_file, documents, keys_file, known_spec};
 use crate::service::secrets;
 use crate::statements::Tokens;
 
-/// What is said of a database URL that is none.
+/// Error text for an invalid database URL.
 pub(super) const URL_EXPECTED: &str =
     "--database-url: expected a path, sqlite://path?mode=rwc or postgres://user:password@host/name";
 
-/// Options of every command that works on a database.
+/// Options of every command that uses a database.
 #[derive(Debug, clap::Args)]
 pub(super) struct DatabaseArgs {
-    /// A path, sqlite://path?mode=rwc or postgres://user:password@host/name [default: the configuration's].
+    /// A path, sqlite://path?mode=rwc or postgres://user:password@host/name [default: from the configuration].
     #[arg(long, env = "PAYFERRY_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
-    /// A sandbox's data folder: its keys, and its database unless --database-url names another.
+    /// Data folder of a sandbox: use its keys, and its database unless --database-url is set.
     #[cfg(feature = "sandbox")]
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
 }
 
 impl DatabaseArgs {
-    /// A sandbox's data folder, if one is named.
+    /// Data folder of the sandbox, if set.
     #[cfg(feature = "sandbox")]
     pub(super) fn data_dir(&self) -> Option<&Path> {
         self.data_dir.as_deref()
     }
 
-    /// Opens the database; its tables may be missing.
+    /// Opens the database without checking for missing tables.
     pub(super) async fn open_any(&self, config: &Config) -> anyhow::Result<Database> {
         Database::open(&self.url(config)?).await.context("the database cannot be opened")
     }
@@ -63,11 +63,11 @@ impl DatabaseArgs {
         Ok(config.database.url.clone())
     }
 
-    /// Opens the database and makes sure that its tables are up to date.
+    /// Opens the database and checks that no migration is pending.
     pub(super) async fn open(&self, config: &Config) -> anyhow::Result<Database> {
         let url = self.url(config)?;
         if let Some(file) = sqlite_file(&url).filter(|file| !file.exists()) {
-            bail!("there is no database at {}; make it with `payferry migrate`", file.display());
+            bail!("there is no database at {}; create it with `payferry migrate`", file.display());
         }
         let database = self.open_any(config).await?;
         let migrations = Migrator::get_migration_with_status_read_only(database.patient()).await?;
@@ -78,7 +78,7 @@ impl DatabaseArgs {
         }
     }
 
-    /// Where the documents are that belong to it.
+    /// Document store that belongs to the database.
     pub(super) fn documents(&self, config: &Config, sealer: Sealer) -> anyhow::Result<DocumentStore> {
         #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
@@ -87,7 +87,7 @@ impl DatabaseArgs {
         crate::service::documents::store(&config.documents, sealer)
     }
 
-    /// Adds a master key that seals from the next start on: its version, and the file that it is in.
+    /// Adds a master key that encrypts from the next start on. Returns its version and its file.
     pub(super) fn add_master_key(&self, config: &Config) -> anyhow::Result<(KeyVersion, PathBuf)> {
         let new = rand::random::<[u8; MASTER_KEY_BYTES]>();
         #[cfg(feature = "sandbox")]
@@ -107,7 +107,7 @@ impl DatabaseArgs {
         Ok((version, file))
     }
 
-    /// Which world it is.
+    /// Mode of the API keys: test or production.
     pub(super) fn mode(&self, config: &Config) -> KeyMode {
         #[cfg(feature = "sandbox")]
         if self.data_dir.is_some() {
@@ -116,7 +116,7 @@ impl DatabaseArgs {
         config.server.environment.key_mode()
     }
 
-    /// The chains that belong to it, whether they run or not: to tell addresses of ours from others.
+    /// Specifications of all chains that belong to the database, enabled or not: to recognise Payferry's own addresses.
     pub(super) fn specs(&self, config: &Config) -> anyhow::Result<Vec<ChainSpec>> {
         #[cfg(feature = "sandbox")]
         if self.data_dir.is_some() {
@@ -126,9 +126,9 @@ impl DatabaseArgs {
         Ok(config.chains.iter().map(|(chain, section)| section.spec(*chain, contract, &config.contracts)).collect())
     }
 
-    /// Which contract is which token, as far as it is configured: to name tokens.
+    /// Configured tokens by contract address, to name them in output.
     pub(super) fn tokens(&self, config: &Config) -> Tokens {
-        // Nothing is looked for at the contract's own address, so that it need not be deployed.
+        // No address is derived from the settlement contract here, so it need not be deployed.
         let nowhere = Address([0; 20]);
         #[cfg(feature = "sandbox")]
         if self.data_dir.is_some() {
@@ -138,7 +138,7 @@ impl DatabaseArgs {
         Tokens::of(&config.chains.iter().map(spec).collect::<Vec<_>>())
     }
 
-    /// What hashes API keys here, and which sort they are.
+    /// Sealer that hashes API keys, and the mode of the keys.
     pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<(Sealer, KeyMode)> {
         #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
@@ -147,8 +147,8 @@ impl DatabaseArgs {
         }
         if config.secrets.master_key_file.is_none() {
             bail!(
-                "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration, or \
-                 PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir for a sandbox's"
+                "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration or \
+                 PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir to use the keys of a sandbox"
             );
         }
         Ok((secrets::sealer(config)?, config.server.environment.key_mode()))

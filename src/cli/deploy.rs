@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use payferry_actors::chain::deploy::{Roles, contract_address, deploy};
-use payferry_actors::wallet::checksummed;
+use payferry_evm::deploy::{Roles, contract_address, deploy};
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain};
 
 use crate::config::Config;
@@ -16,20 +16,20 @@ use crate::service::{chains, secrets};
   payferry deploy --config payferry.toml
   payferry deploy --config payferry.toml --chain base --admin 0x90F8...c9C1 --treasury 0xFFcf...7C3E
 
-The contract goes through the canonical CREATE2 deployer to the same address on every chain: it follows from the admin,
-the treasury and the signer's account, which becomes settler and sender and pays for the gas. May be repeated: where
-the contract is there, nothing is sent.")]
+The contract is deployed through the canonical CREATE2 deployer, to the same address on every chain. The address depends
+on the admin, the treasury and the signer's account. The signer's account becomes settler and sender, and pays for the gas.
+Safe to repeat: a chain that has the contract gets no transaction.")]
 pub(super) struct Args {
-    /// On this chain only; may be given several times [default: all that have endpoints].
+    /// Deploy on this chain only; can be repeated [default: all chains with endpoints].
     #[arg(long, value_name = "CHAIN")]
     chain: Vec<Chain>,
-    /// May change roles and pause [default: `contracts.admin`].
+    /// Account that may change roles and pause the contract [default: `contracts.admin`].
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
-    /// Takes the fees [default: `contracts.treasury`].
+    /// Account that receives the fees [default: `contracts.treasury`].
     #[arg(long, value_name = "ADDRESS")]
     treasury: Option<Address>,
-    /// Only say where the contract would be; nothing is sent.
+    /// Print the contract address and send nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -37,12 +37,12 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let signer = secrets::signer(&config.signer)?;
     let roles = Roles {
-        admin: args.admin.or(config.contracts.admin).context("no admin: --admin or `contracts.admin`")?,
+        admin: args.admin.or(config.contracts.admin).context("no admin: set --admin or `contracts.admin`")?,
         operator: signer.address(),
         treasury: args
             .treasury
             .or(config.contracts.treasury)
-            .context("no treasury: --treasury or `contracts.treasury`")?,
+            .context("no treasury: set --treasury or `contracts.treasury`")?,
     };
     let address = contract_address(roles);
     let mut failed = false;
@@ -54,7 +54,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
             match deploy(&chain.spec, &chain.client, &signer, roles).await {
                 Ok(deployed) => match deployed.tx_hash {
                     Some(hash) => eprintln!("{name}: deployed in transaction {hash}"),
-                    None => eprintln!("{name}: it is there already"),
+                    None => eprintln!("{name}: already deployed"),
                 },
                 Err(error) => {
                     failed = true;

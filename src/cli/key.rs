@@ -10,7 +10,7 @@ use payferry_entities::Database;
 use super::database::DatabaseArgs;
 use crate::config::Config;
 
-/// Keys read at once.
+/// API keys per page.
 const PAGE: usize = 1_000;
 
 /// Options of `key`.
@@ -22,22 +22,22 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make an API key and print it. It is shown this once and stored only as a keyed hash.
+    /// Create an API key and print it. The key is printed only once and is stored only as a keyed hash.
     #[command(after_help = "Examples:
   payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --data-dir payferry-data
   payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --name reports --scope read --expires-days 90 \\
       --database-url postgres://payferry:secret@localhost/payferry")]
     Create {
-        /// Whose it is.
+        /// PSP that owns the key.
         #[arg(long)]
         psp: PspId,
-        /// What it is for.
+        /// Name of the key, for example its purpose.
         #[arg(long)]
         name: Option<Name>,
-        /// What it may do; several with commas.
+        /// Scopes of the key, separated by commas.
         #[arg(long, value_delimiter = ',', default_value = "full", value_parser = scopes())]
         scope: Vec<KeyScope>,
-        /// Days until it is refused [default: never].
+        /// Days until the key expires [default: never].
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(EXPIRES_DAYS_MAX)))]
         expires_days: Option<u32>,
         #[command(flatten)]
@@ -48,16 +48,16 @@ enum Command {
         after_help = "Example:\n  payferry key list --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --data-dir payferry-data"
     )]
     List {
-        /// Whose [default: everybody's].
+        /// Only keys of this PSP [default: all PSPs].
         #[arg(long)]
         psp: Option<PspId>,
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Refuse a key from now on. Repeatable.
+    /// Revoke a key at once. Safe to repeat.
     #[command(after_help = "Example:\n  payferry key revoke key_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --data-dir payferry-data")]
     Revoke {
-        /// Which key: the id that `key list` shows.
+        /// Id of the key, as shown by `key list`.
         key_id: KeyId,
         #[command(flatten)]
         database: DatabaseArgs,

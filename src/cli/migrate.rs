@@ -12,11 +12,11 @@ use crate::config::Config;
 #[command(after_help = "Examples:
   payferry migrate --database-url payferry.db
   payferry migrate --database-url postgres://payferry:secret@localhost/payferry
-  payferry migrate --database-url payferry.db --check    # exit code 1 if something is missing")]
+    payferry migrate --database-url payferry.db --check    # exit code 1 if a migration is pending")]
 pub(super) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Change nothing; list what would be done, and fail if there is anything.
+    /// Change nothing; list the pending migrations, and fail if there are any.
     #[arg(long)]
     check: bool,
 }

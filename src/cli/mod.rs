@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand.
+//! The command line: one file per subcommand.
 
 mod audit;
 #[cfg(feature = "tools")]
@@ -29,9 +29,9 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 
-/// A failed command.
+/// Exit code of a failed command.
 const FAILED: u8 = 1;
-/// Files, connections mostly, that the process asks to have open at once; as many as it is allowed, if that is less.
+/// Requested limit of open files (mostly connections). A lower hard limit of the system applies instead.
 const OPEN_FILES_WANTED: u64 = 65_536;
 
 /// Stablecoin payments for payment service providers.
@@ -47,56 +47,53 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run everything in one process: the service, three simulated chains, a PSP with a key.
+    /// Run everything in one process: the service, three simulated chains and a PSP with an API key.
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
     /// Run the service on the chains of the configuration.
     Serve(serve::Args),
-    /// Look at everything that `serve` needs and print how it is, as a table.
+    /// Check everything that `serve` needs and print the results as a table.
     Check(check::Args),
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
-    /// Play the whole story against a fresh sandbox, with a closing table.
+    /// Play the stories of a payment against a new sandbox and print the outcomes.
     #[cfg(feature = "tools")]
     Demo(demo::Args),
-    /// Load a sandbox with payments and see what becomes of each, with percentiles of every stage.
+    /// Put load on a sandbox, check every payment, and print percentiles of every stage.
     #[cfg(feature = "tools")]
     Load(load::Args),
-    /// Measure this project's figures on this machine and print them beside their goals, as a table.
+    /// Measure this project's figures on this machine, and print them beside their goals.
     #[cfg(feature = "tools")]
     Bench(bench::Args),
-    /// Bring the database's tables up to date.
+    /// Apply pending database migrations.
     Migrate(migrate::Args),
-    /// Make, list and change payment service providers.
+    /// Create, list and change payment service providers.
     Psp(psp::Args),
-    /// Hold back chains, PSPs, settlement or sending, and let them go on.
+    /// Pause and resume chains, PSPs, settlement or outbound transfers.
     Pause(pause::Args),
-    /// Make, list and revoke API keys.
+    /// Create, list and revoke API keys.
     Key(key::Args),
-    /// Show who did what to which customer or payment.
+    /// Show the audit log: actions on customers and payments, and their actors.
     Audit(audit::Args),
-    /// Write what a PSP's vaults held at both ends of a period, and every movement in between.
+    /// Export a PSP's opening balances, movements and closing balances for a period.
     Statement(statement::Args),
-    /// Hold what is on the chains against the ledger, and find transfers that were missed.
+    /// Compare on-chain balances with the ledger, and find missed transfers.
     Reconcile(reconcile::Args),
-    /// Change the key that encrypts what is kept: add one, and seal everything anew with it.
+    /// Rotate the master key: add a key version, and re-encrypt stored values with it.
     RotateKeys(rotate_keys::Args),
 }
 
 impl Command {
-    /// What is logged unless something else is asked for.
+    /// Default log filter of the command.
     fn usual_log(&self) -> &'static str {
         match self {
-            // Its stories go wrong on purpose, and its table says how they ended.
-            #[cfg(feature = "tools")]
-            Self::Demo(_) => "off",
             Self::Serve(_) => "warn,payferry=info,payferry_actors=info",
             _ => "warn",
         }
     }
 }
 
-/// Reads the command line and does what it says.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
@@ -116,9 +113,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    // Of the two that rustls knows, the one that builds without cmake; a second install changes nothing.
+    // Of the two providers of rustls, ring builds without cmake. A second install has no effect.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // Where that cannot be, the listeners say so when they run out.
+    // If the limit cannot be raised, the listeners report an error when they run out of files.
     let _ = rlimit::increase_nofile_limit(OPEN_FILES_WANTED);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
@@ -129,7 +126,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
             #[cfg(feature = "tools")]
-            Command::Demo(args) => demo::run(args, config).await,
+            Command::Demo(args) => demo::run(args, cli.config).await,
             #[cfg(feature = "tools")]
             Command::Load(args) => load::run(args, cli.config).await,
             #[cfg(feature = "tools")]
@@ -144,7 +141,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }
     });
-    // What still runs (idle connections, say) must not keep the process.
+    // Open tasks (for example idle connections) must not keep the process running.
     runtime.shutdown_background();
     done
 }

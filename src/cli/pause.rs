@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use payferry_accounts::tenants;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_actors::pauses::{self, Scope};
 use payferry_domain::Timestamp;
 use payferry_httpkit::extract::read;
@@ -20,13 +20,13 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List what is paused, since when, and why.
+    /// List all pauses with their time and reason.
     #[command(after_help = "Example:\n  payferry pause list --data-dir payferry-data")]
     List {
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Hold something back. A running service does so within a second; what is under way goes on, what waits is not lost.
+    /// Pause a scope. A running service applies it within a second. Work in progress is completed; queued work is kept.
     #[command(after_help = "Examples:
   payferry pause set chain:base --reason 'its endpoint forges logs' --data-dir payferry-data
   payferry pause set psp:psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --reason 'contract ended' --database-url payferry.db
@@ -35,16 +35,16 @@ enum Command {
     Set {
         /// chain:<chain>, psp:<psp_id>, settlement, settlement:<chain>, sending or sending:<chain>.
         scope: Scope,
-        /// Why, for colleagues: kept in the audit log.
+        /// Reason of the pause, recorded in the audit log.
         #[arg(long, value_parser = reason)]
         reason: String,
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Let something go on. Repeatable.
+    /// Lift a pause. Safe to repeat.
     #[command(after_help = "Example:\n  payferry pause lift chain:base --data-dir payferry-data")]
     Lift {
-        /// As `pause list` shows it.
+        /// Scope, as shown by `pause list`.
         scope: Scope,
         #[command(flatten)]
         database: DatabaseArgs,
@@ -81,7 +81,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
             let lifted = pauses::lift(&transaction, scope, &Actor::Operator, now()).await?;
             transaction.commit().await?;
             match lifted {
-                Some(pause) => println!("{scope} goes on; it was paused since {}", pause.since),
+                Some(pause) => println!("{scope} is resumed; it was paused since {}", pause.since),
                 None => println!("{scope} was not paused"),
             }
         }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use payferry_accounts::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
-use payferry_actors::psps::wallets::Wallets;
-use payferry_actors::psps::{DUST_FLOOR_MAX, EventFamilies};
+use payferry_journal::psps::wallets::Wallets;
+use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Database;
@@ -15,7 +15,7 @@ use super::database::DatabaseArgs;
 use crate::config::Config;
 use crate::http::customers::values;
 
-/// PSPs read at once.
+/// PSPs per page.
 const PAGE: usize = 1_000;
 
 /// Options of `psp`.
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a PSP and print its id.
+    /// Create a PSP and print its id.
     #[command(after_help = "Examples:
   payferry psp create --name 'Northern Pay' --database-url payferry.db
   payferry psp create --name 'Northern Pay' --fee-bps 80 --require-customer true --data-dir payferry-data")]
@@ -46,14 +46,14 @@ enum Command {
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Change a PSP's policies. They hold for payments made from then on; a running service sees them within a second.
+    /// Change a PSP's policies. They apply to new payments; a running service uses them within a second.
     #[command(after_help = "Examples:
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --fee-bps 50 --data-dir payferry-data
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --tolerance 0.05 --overpayment accept --data-dir payferry-data
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --send-max 5000 --send-daily-max 20000 --data-dir payferry-data
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
     Set {
-        /// Which PSP.
+        /// Id of the PSP.
         psp_id: PspId,
         /// Display name.
         #[arg(long)]
@@ -69,10 +69,10 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct WalletArgs {
-    /// Where the PSP withdraws to: an address, or none. In production another address holds after 24 hours.
+    /// Address to withdraw to, or none. In production a new address takes effect after 24 hours.
     #[arg(long, value_name = "ADDRESS", value_parser = wallet)]
     withdrawal_wallet: Option<Wallet>,
-    /// On this chain only [default: on every chain without a wallet of its own].
+    /// Set the address on this chain only [default: on every chain without its own address].
     #[arg(long, value_name = "CHAIN", requires = "withdrawal_wallet")]
     withdrawal_chain: Option<Chain>,
 }
@@ -95,31 +95,31 @@ struct PolicyArgs {
     /// The treasury's share of each settlement, in basis points (100 is 1 %).
     #[arg(long, value_parser = fee)]
     fee_bps: Option<FeeBps>,
-    /// How much less than due still pays, as an amount.
+    /// Accepted shortfall of a payment, as an amount.
     #[arg(long, value_name = "AMOUNT")]
     tolerance: Option<Amount>,
-    /// How much less than due still pays, in basis points; the greater of the two holds.
+    /// Accepted shortfall of a payment, in basis points; the greater of the two applies.
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     tolerance_bps: Option<u16>,
-    /// What happens with more than was due.
+    /// Policy for payments above the amount due.
     #[arg(long)]
     overpayment: Option<Overpayment>,
-    /// Whether refunds may go to the sender when no address is given.
+    /// Allow refunds to the sender's address when no address is given.
     #[arg(long)]
     refund_to_sender: Option<bool>,
-    /// Whether every payment must name its customer.
+    /// Require a customer on every payment.
     #[arg(long)]
     require_customer: Option<bool>,
-    /// Transfers below this are ignored; at most 1.
+    /// Ignore transfers below this amount; at most 1.
     #[arg(long, value_name = "AMOUNT", value_parser = dust_floor)]
     dust_floor: Option<Amount>,
-    /// Which of two names of one happening are sent: payment.*, payin.* or both.
+    /// Event names to send where an event has two: payment.*, payin.* or both.
     #[arg(long)]
     event_families: Option<Families>,
-    /// The most that one refund, payout, withdrawal or transfer moves: an amount, or default, the configuration's.
+    /// Maximum of one refund, payout, withdrawal or transfer: an amount, or `default` for the configured one.
     #[arg(long, value_name = "AMOUNT")]
     send_max: Option<OwnOrDefault<Amount>>,
-    /// The most that is sent in a token on one UTC day, over all chains: an amount, or default, the configuration's.
+    /// Maximum sent in one token per UTC day over all chains: an amount, or `default` for the configured one.
     #[arg(long, value_name = "AMOUNT")]
     send_daily_max: Option<OwnOrDefault<Amount>>,
 }
@@ -128,19 +128,19 @@ struct PolicyArgs {
 enum Families {
     /// Both.
     Both,
-    /// payment.* and what has no other name.
+    /// payment.*, and events that have only one name.
     Payment,
-    /// payin.* and what has no other name.
+    /// payin.*, and events that have only one name.
     Payin,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Overpayment {
-    /// The payment is mismatched and the PSP decides.
+    /// The payment becomes mismatched and the PSP decides.
     Hold,
-    /// All of it is settled.
+    /// The whole amount received is settled.
     Accept,
-    /// The amount is settled, the rest goes back to the sender where that is allowed.
+    /// The amount due is settled; the excess is refunded to the sender where that is allowed.
     RefundExcess,
 }
 
@@ -191,7 +191,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
         Command::List { database } => list(&database.open(&config).await?).await?,
         Command::Set { psp_id, name, policies, wallet, database: args } => {
             let database = args.open(&config).await?;
-            // The address first: if it is refused, nothing is changed.
+            // The address comes first: if it is refused, nothing is changed.
             let wallets = set_wallet(&database, &args, &config, psp_id, &wallet).await?;
             let psp = tenants::change_psp(&database, psp_id, name.as_ref(), policies.into(), now()).await?;
             println!("{}  {}", psp.id, settings(&psp)?);
@@ -203,7 +203,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sets where a PSP withdraws to, if that is asked for; answers where it does.
+/// Sets the withdrawal wallet if requested. Returns the PSP's wallets.
 async fn set_wallet(
     database: &Database,
     args: &DatabaseArgs,

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use payferry_actors::chain::{ChainClient, ChainSpec, Reread, reread};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{Reread, reread};
+use payferry_runtime::clock::Clock;
 use payferry_actors::reconcile::{self, Difference, Options, Place, Report};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};
@@ -25,32 +26,32 @@ use crate::service::{chains, contract};
   payferry reconcile --config payferry.toml --chain base --from-block 22000000 --to-block 22003600
   payferry reconcile --data-dir payferry-data
 
-Holds what is in vaults on the chains against the ledger, and the running balances against its postings, while the service
-goes on: what is under way is left out, and what differs is looked at again before it is named. Exit code 1 if something differs
-or a chain could not be read.
+Compares vault balances on the chains with the ledger, and the running balances with their postings. Runs beside the
+service: money in transit is excluded, and a difference is checked again before it is reported. Exit code 1 if there is a
+difference or a chain could not be read.
 
-With blocks, those are read once more first: transfers to payments' wallets that were missed are recorded, and the running
-service takes them in within seconds, as any other. Only final blocks are read: others may still be taken back, and the
-service looks after them itself.
+With a block range, these blocks are rescanned first. Missed transfers to payment wallets are recorded, and the running
+service applies them within seconds. Only final blocks are scanned: other blocks can still be reorged, and the service
+watches those itself.
 
-With a sandbox's data folder, its own chains are read: through the sandbox while it runs, else straight from the folder.")]
+With a sandbox's data folder, the sandbox's chains are read: through the running sandbox, otherwise from the folder.")]
 pub(super) struct Args {
-    /// Every token on every chain at each payment's wallet, not only where something should be.
+    /// Check every token on every chain for each payment wallet, not only the expected balances.
     #[arg(long)]
     thorough: bool,
-    /// Nobody has moved the treasury's money: what differs there is a difference, too. Else it is only shown.
+    /// Report differences of the treasury too. Use this only if no money was withdrawn from the treasury.
     #[arg(long)]
     treasury_kept: bool,
-    /// The chain whose blocks are read once more.
+    /// Chain to rescan.
     #[arg(long, value_name = "CHAIN", requires_all = ["from_block", "to_block"])]
     chain: Option<Chain>,
-    /// The first block that is read once more.
+    /// First block to rescan.
     #[arg(long, value_name = "NUMBER", requires = "chain")]
     from_block: Option<u64>,
-    /// The last block that is read once more; it has to be final.
+    /// Last block to rescan; it must be final.
     #[arg(long, value_name = "NUMBER", requires = "chain")]
     to_block: Option<u64>,
-    /// Seconds between two looks at what differs.
+    /// Seconds to wait before a difference is checked again.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pause_secs: u64,
     /// Print one line of JSON.
@@ -123,15 +124,12 @@ async fn read_again(
     };
     let again = reread(spec, client, database, &Clock::default(), (from, to), watch).await?;
     if !json {
-        println!("{} blocks of {chain} read once more: {} transfers were missing", again.blocks, again.recorded.len());
+        println!("{} blocks of {chain} rescanned: {} transfers were missing", again.blocks, again.recorded.len());
         for row in &again.recorded {
             println!("  recorded   {} of {} for {}", row.tx_hash, Amount(row.amount), row.payment_id);
         }
         for row in &again.otherwise {
-            println!(
-                "  otherwise  {} is recorded in another block or as taken back, for {}",
-                row.tx_hash, row.payment_id
-            );
+            println!("  otherwise  {} is recorded in another block or as reorged, for {}", row.tx_hash, row.payment_id);
         }
     }
     Ok(again)
@@ -173,14 +171,14 @@ fn print(report: &Report, chains: &[(ChainSpec, ChainClient)]) {
         println!("unread   {chain}: {why}");
     }
     println!(
-        "\n{} payments and {} balances looked at: {} differ, {} are under way, {} hold what was set aside",
+        "\n{} payments and {} balances checked: {} differ, {} are in progress, {} hold money set aside",
         report.payments,
         report.balances,
         report.differences_total + report.unbalanced.len() as u64,
         report.under_way,
         report.set_aside
     );
-    println!("waited {} ms for the chains", report.chains_ms);
+    println!("waited {} ms for RPC answers", report.chains_ms);
 }
 
 fn line(difference: &Difference, chains: &[(ChainSpec, ChainClient)]) -> String {

@@ -11,17 +11,17 @@ use crate::rotation::{Outcome, rotate};
 /// Options of `rotate-keys`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  payferry rotate-keys --add-key --config payferry.toml   # 1. add a key to secrets.master_key_file; then restart
-  payferry rotate-keys --config payferry.toml             # 2. beside the running service
-  payferry rotate-keys --add-key --data-dir payferry-data # the same for a sandbox's folder
+    payferry rotate-keys --add-key --config payferry.toml   # 1. add a key to secrets.master_key_file, then restart
+    payferry rotate-keys --config payferry.toml             # 2. run beside the service
+    payferry rotate-keys --add-key --data-dir payferry-data # add a key for a sandbox
 
-The file of master keys holds lines `version: 64 hexadecimal digits`; the highest version seals, all of them open. When
-the second step ended with exit code 0, older versions may be deleted from the file, the `hash` line never: it is what
-API keys are recognised by. May be broken off and repeated at any time.
+The master key file holds lines of the form `version: 64 hexadecimal digits`. The highest version encrypts; every
+version decrypts. When step 2 has ended with exit code 0, older versions can be deleted from the file. Never delete the
+`hash` line: API keys are verified with it. The command can be interrupted and repeated at any time.
 
-Exit code 1 if something does not open; it is named with table and row, and left as it is.")]
+Exit code 1 if a value cannot be decrypted. Its table and row are printed and it is left unchanged.")]
 pub(super) struct Args {
-    /// Only write a new key to the file of master keys. It seals from the next start of the service on.
+    /// Only add a new key to the master key file. It encrypts from the next start of the service on.
     #[arg(long)]
     add_key: bool,
     #[command(flatten)]
@@ -32,8 +32,8 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     if args.add_key {
         let (version, file) = args.database.add_master_key(&config)?;
         println!(
-            "{} has key version {version} now. Restart the service, so that it seals with it; then run \
-             `payferry rotate-keys` to seal anew what is there.",
+            "{} now has key version {version}. Restart the service, so that it encrypts with it; then run \
+             `payferry rotate-keys` to re-encrypt stored values.",
             file.display()
         );
         return Ok(ExitCode::SUCCESS);
@@ -43,12 +43,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     let database = args.database.open(&config).await?;
     let bar = ProgressBar::new_spinner();
     let outcomes = rotate(&database, &sealer, &documents, |outcome| {
-        bar.set_message(format!(
-            "{}: {} looked at, {} re-sealed",
-            outcome.place,
-            outcome.looked_at(),
-            outcome.resealed
-        ));
+        bar.set_message(format!("{}: {} checked, {} re-sealed", outcome.place, outcome.looked_at(), outcome.resealed));
         bar.tick();
     });
     let outcomes = outcomes.await;

@@ -9,7 +9,7 @@ use super::signals::Signals;
 use crate::config::Config;
 use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Keep, Ready, Sandbox, SandboxOptions};
 
-/// Longest block time, milliseconds: a chain whose head is 30 s old counts as down.
+/// Longest block time, milliseconds. A chain whose head is 30 s old counts as down.
 const BLOCK_TIME_MS_MAX: u64 = 10_000;
 /// Shortest block time, milliseconds.
 const BLOCK_TIME_MS_MIN: u64 = 10;
@@ -19,28 +19,28 @@ const BLOCK_TIME_MS_MIN: u64 = 10;
 #[command(after_help = "Examples:
   payferry sandbox
   payferry sandbox --ephemeral --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 --json
-  payferry sandbox --data-dir /var/tmp/ferry --block-time-ms 100
+    payferry sandbox --data-dir /var/tmp/payferry --block-time-ms 100
 
-Beside it, what only an operator sets: where its PSP withdraws to, and pauses.
+Operator commands work beside it, for example:
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x... --data-dir payferry-data
-  payferry pause set chain:base --reason 'to see what happens' --data-dir payferry-data
+    payferry pause set chain:base --reason 'test' --data-dir payferry-data
 
-A signal (ctrl-c, SIGTERM) stops it in order within 10 s; a second one at once. Nothing that was acknowledged is lost
-either way: the next start on the same folder goes on where this one ended.")]
+SIGINT (ctrl-c) or SIGTERM stops it gracefully within 10 s; a second signal stops it at once. No acknowledged data is
+lost in either case: the next start on the same folder continues.")]
 pub(super) struct Args {
-    /// Where PSPs and payers reach the service; port 0 takes a free one [default: 127.0.0.1:8080].
+    /// Listen address for PSPs and payers; port 0 selects a free port [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Where the operator does [default: 127.0.0.1:8081].
+    /// Listen address for the operator [default: 127.0.0.1:8081].
     #[arg(long, value_name = "ADDRESS")]
     operator_listen: Option<SocketAddr>,
-    /// Where everything is kept: database, chains, clock, keys.
+    /// Data folder: database, chains, clock and keys.
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
     data_dir: PathBuf,
-    /// Keep nothing: a temporary folder, removed at the end.
+    /// Use a temporary folder that is removed at exit.
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
-    /// Another database than the folder's own: a path or postgres://user:password@host/name.
+    /// Use another database than the folder's: a path or postgres://user:password@host/name.
     #[arg(long, value_name = "URL", env = "PAYFERRY_SANDBOX_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// Time between blocks, in milliseconds.
@@ -50,7 +50,7 @@ pub(super) struct Args {
     /// Print one line of JSON when ready, and nothing else.
     #[arg(long)]
     json: bool,
-    /// Stop when standard input is closed, too: for a program that starts a sandbox for itself and may be killed.
+    /// Also stop when standard input closes: for a parent process that may be killed.
     #[arg(long)]
     until_stdin_closes: bool,
 }
@@ -67,7 +67,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         database_url: args.database_url,
         block_time: Duration::from_millis(args.block_time_ms),
     };
-    // Before the start: whoever waits for the ready line may stop it the moment it appears.
+    // Before the start: a caller that waits for the ready line may send a signal as soon as it appears.
     let mut signals = if args.until_stdin_closes { Signals::and_end_of_stdin()? } else { Signals::new()? };
     let ephemeral = options.keep == Keep::Ephemeral;
     let sandbox = tokio::select! {
@@ -98,9 +98,9 @@ fn introduce(ready: &Ready, folder: &str, ephemeral: bool) {
     for (chain, url) in rpc {
         println!("  {:<10} {url}", chain.as_str());
     }
-    let kept = if ephemeral { "removed at the end" } else { "kept; remove the folder to start anew" };
+    let kept = if ephemeral { "removed at exit" } else { "kept; remove the folder to start over" };
     println!("  Data       {folder}   ({kept})\n");
-    println!("Sync a merchant to begin with:\n");
+    println!("Sync a first merchant:\n");
     println!(
         "  curl {api_url}/merchants/sync -H 'Authorization: Bearer {api_key}' -H 'Content-Type: application/json' \\"
     );

@@ -15,10 +15,10 @@ use crate::service::Service;
   payferry serve --config payferry.toml --database-url postgres://payferry:secret@localhost/payferry
   PAYFERRY_SERVER__LISTEN=0.0.0.0:8080 payferry serve --config payferry.toml --json
 
-Before the first start: `payferry deploy` and `payferry check`. A signal (ctrl-c, SIGTERM) stops it in order within 10 s; a
-second one at once. Nothing that was acknowledged is lost either way: the next start goes on where this one ended.")]
+Before the first start, run `payferry deploy` and `payferry check`. SIGINT (ctrl-c) or SIGTERM stops the service
+gracefully within 10 s; a second signal stops it at once. No acknowledged data is lost in either case: the next start continues.")]
 pub(super) struct Args {
-    /// Another database than the configuration's: a path or postgres://user:password@host/name.
+    /// Override the configured database: a path or postgres://user:password@host/name.
     #[arg(long, value_name = "URL", env = "PAYFERRY_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// Print one line of JSON when ready, and nothing else.
@@ -33,7 +33,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
             None => bail!(super::database::URL_EXPECTED),
         }
     }
-    // Before the start: whoever waits for the ready line may stop it the moment it appears.
+    // Before the start: a caller that waits for the ready line may send a signal as soon as it appears.
     let mut signals = Signals::new()?;
     let service = tokio::select! {
         service = Service::start(&config) => service?,

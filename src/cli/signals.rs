@@ -1,18 +1,18 @@
-//! What asks a process to end: once in order, twice at once.
+//! Shutdown signals: the first stops the process gracefully, the second at once.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit code after a second signal, as a shell gives it for SIGINT.
+/// Exit code after a second signal: the shell's code for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// SIGINT and SIGTERM, listened for from the moment this is made.
+/// SIGINT and SIGTERM, received from the creation of this value on.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// Ends when something else asks, once.
+    /// An additional shutdown request; completes at most once.
     other: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -22,11 +22,10 @@ impl Signals {
         Ok(Self { interrupt: interrupt?, terminate: terminate?, other: Box::pin(pending()) })
     }
 
-    /// The same, and the end of standard input: a process that was started by another one for itself ends with it.
-    #[cfg(feature = "sandbox")]
+    /// Also treats the end of standard input as a signal: a process started by a parent ends with the parent.
     pub(super) fn and_end_of_stdin() -> std::io::Result<Self> {
         let (end, ended) = tokio::sync::oneshot::channel();
-        // A thread of its own: reading standard input cannot be cancelled.
+        // A separate thread: reading standard input cannot be cancelled.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             let _ = end.send(());
@@ -39,7 +38,7 @@ impl Signals {
         Ok(Self { other: Box::pin(ended), ..Self::new()? })
     }
 
-    /// The next of either.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -48,7 +47,7 @@ impl Signals {
         }
     }
 
-    /// From here on, the next signal ends the process at once.
+    /// Makes the next signal end the process at once.
     pub(super) fn end_at_next(mut self) {
         tokio::spawn(async move {
             self.next().await;

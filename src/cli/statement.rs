@@ -21,28 +21,28 @@ use crate::statements::{Format, Period, Statement, Wanted, moment};
   payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-01 --to 2026-12-01 --chain base --currency USDC --format json
   payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-22 --to 2026-11-23 --data-dir payferry-data
 
-What the PSP's vaults held when the period began, every movement in it, and what they held when it ended, by chain and token.
-One period's closing balance is the next one's opening balance. Days are UTC; the last one does not belong to the period.")]
+Lists the PSP's vault balances at the start of the period, every movement in it, and the balances at its end, by chain
+and token. The closing balance of a period is the opening balance of the next. Days are UTC; `--to` is exclusive.")]
 pub(super) struct Args {
-    /// Whose statement it is.
+    /// PSP of the statement.
     #[arg(long, value_name = "ID")]
     psp: PspId,
-    /// The first moment: a day or an ISO 8601 time, such as 2026-11-01.
+    /// Start of the period, inclusive: a day or an ISO 8601 time, such as 2026-11-01.
     #[arg(long, value_name = "TIME", value_parser = parsed)]
     from: Timestamp,
-    /// The first moment after it; at most 366 days later.
+    /// End of the period, exclusive; at most 366 days after the start.
     #[arg(long, value_name = "TIME", value_parser = parsed)]
     to: Timestamp,
-    /// Only of this chain: base, polygon or arbitrum.
+    /// Only this chain: base, polygon or arbitrum.
     #[arg(long)]
     chain: Option<Chain>,
-    /// Only of this token: USDC or USDT.
+    /// Only this token: USDC or USDT.
     #[arg(long)]
     currency: Option<Token>,
-    /// What it is written as.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
-    /// The file that it is written to, replaced if it is there [default: standard output].
+    /// Output file, replaced if it exists [default: standard output].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

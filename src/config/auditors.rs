@@ -1,4 +1,4 @@
-//! `[auditors]`: how often the books are looked at, and which.
+//! `[auditors]`: the audits that run, and their intervals.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use payferry_actors::auditors::AuditorsConfig;
 use serde::Deserialize;
 
-/// How often the auditors look, and at what.
+/// The audits that run, and their intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Auditors {
-    /// Between two looks at the ledger.
+    /// Interval between audits of the ledger.
     pub ledger_interval_ms: NonZeroU64,
-    /// Between two looks at the vaults; 0: never.
+    /// Interval between audits of the vaults; 0: never.
     pub vaults_interval_ms: u64,
-    /// Whether nobody moves the treasury's money, so that it is held against the ledger, too.
+    /// Whether the treasury's balance is compared with the ledger too. Requires that no money is withdrawn from it.
     pub treasury_kept: bool,
 }
 
 impl Auditors {
-    /// As the actors are told.
+    /// Settings of the auditor actors.
     pub const fn auditors(self) -> AuditorsConfig {
         AuditorsConfig {
             ledger_interval: Duration::from_millis(self.ledger_interval_ms.get()),
@@ -39,12 +39,12 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn the_defaults_are_those_of_the_actors() {
+    fn defaults_equal_the_actor_defaults() {
         assert_eq!(Config::defaults().auditors.auditors(), AuditorsConfig::default());
     }
 
     #[test]
-    fn the_actors_are_told_what_is_configured() {
+    fn passes_configured_values_to_the_actors() {
         let config = Config::defaults().auditors;
         assert!(!config.auditors().treasury_kept);
         let kept = Auditors { vaults_interval_ms: 0, treasury_kept: true, ..config }.auditors();

@@ -1,4 +1,4 @@
-//! `[chains.*]`: one chain each, and what the actors are told of it.
+//! `[chains.*]`: the configuration of one chain, and its conversion for the chain actors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainSpec, L1Gas};
+use payferry_evm::{ChainSpec, L1Gas};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Token};
 use rust_decimal::Decimal;
 use serde::de::Error as _;
@@ -15,82 +15,82 @@ use url::Url;
 
 use super::Contracts;
 
-/// Wei in a gwei.
+/// Wei per gwei.
 const GWEI: u32 = 1_000_000_000;
 
-/// The chains by name. One without endpoints does not run.
+/// The chains by name. A chain without endpoints does not run.
 pub type Chains = BTreeMap<Chain, ChainConfig>;
 
-/// One chain.
+/// Configuration of one chain.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ChainConfig {
-    /// JSON-RPC over HTTP, in the order in which they are tried.
+    /// JSON-RPC URLs (HTTP), in order of preference.
     pub endpoints: Vec<Endpoint>,
-    /// EIP-155 id that every endpoint must answer with.
+    /// EIP-155 chain id that every endpoint must return.
     pub chain_id: NonZeroU64,
-    /// USDC's contract; `None` if it is not taken here.
+    /// USDC's contract; `None` if USDC is not accepted on this chain.
     #[serde(deserialize_with = "optional_address")]
     pub usdc: Option<Address>,
-    /// USDT's contract; `None` if it is not taken here.
+    /// USDT's contract; `None` if USDT is not accepted on this chain.
     #[serde(deserialize_with = "optional_address")]
     pub usdt: Option<Address>,
-    /// Contracts that are mistaken for those.
+    /// Contracts that are easily mistaken for the accepted tokens.
     pub lookalikes: Vec<Address>,
-    /// The first block read where there is no cursor.
+    /// First block to read when no cursor is stored; `None`: the latest block.
     #[serde(deserialize_with = "start_block")]
     pub start_block: Option<u64>,
-    /// What is final, by amount.
+    /// Finality rule, by amount.
     #[serde(deserialize_with = "finality")]
     pub finality: FinalityPolicy,
-    /// The least that a PSP's own tiers have to want; `None`: as much as `finality`.
+    /// Minimum that a PSP's own finality tiers must require; `None`: the same as `finality`.
     #[serde(deserialize_with = "optional_finality")]
     pub finality_least: Option<FinalityPolicy>,
-    /// How often the head is asked for.
+    /// Interval at which the head is polled.
     pub poll_interval_ms: NonZeroU64,
-    /// Whether the endpoints know the `safe` block.
+    /// Whether the endpoints support the `safe` block tag.
     pub has_safe: bool,
-    /// Whether the endpoints know the `finalized` block.
+    /// Whether the endpoints support the `finalized` block tag.
     pub has_finalized: bool,
-    /// Depth that stands for both where they do not.
+    /// Depth that replaces an unsupported tag.
     pub fallback_depth_blocks: NonZeroU64,
-    /// Most blocks read in one step.
+    /// Maximum number of blocks read in one step.
     pub range_blocks_max: NonZeroU64,
-    /// How far behind the head blocks are read a second time.
+    /// Distance behind the head at which blocks are rescanned.
     pub second_look_blocks: NonZeroU64,
-    /// How long an endpoint may take to answer.
+    /// Timeout of a request to an endpoint.
     pub request_timeout_ms: NonZeroU64,
-    /// Whether the endpoints take several calls in one request.
+    /// Whether the endpoints accept JSON-RPC batches.
     pub json_rpc_batches: bool,
-    /// Gas that the chain charges besides execution.
+    /// Gas that the chain charges in addition to execution.
     #[serde(deserialize_with = "l1_gas")]
     pub l1_gas: L1Gas,
-    /// Most that is offered per gas, wei.
+    /// Maximum fee per gas, in wei.
     #[serde(rename = "max_fee_gwei", deserialize_with = "gwei")]
     pub max_fee_wei: u128,
-    /// Least tip per gas, wei.
+    /// Minimum priority fee per gas, in wei.
     #[serde(rename = "priority_fee_min_gwei", deserialize_with = "gwei")]
     pub priority_fee_min_wei: u128,
-    /// How long the settler waits for more before it signs a batch.
+    /// Time the settler collects further settlements before it signs a batch.
     pub batch_window_ms: u64,
-    /// A transaction that is not mined for so long is signed again with higher fees.
+    /// Time after which a transaction that is not mined is signed again with higher fees.
     pub stuck_after_ms: NonZeroU64,
-    /// Where Chainalysis' list is on this chain; `None` if there is none.
+    /// Address of Chainalysis' sanctions oracle on this chain; `None` if there is none.
     #[serde(deserialize_with = "optional_address")]
     pub sanctions_oracle: Option<Address>,
 }
 
 impl ChainConfig {
-    /// Whether it runs here.
+    /// Whether the chain is enabled.
     pub fn is_on(&self) -> bool {
         !self.endpoints.is_empty()
     }
 
-    /// How long an endpoint may take to answer.
+    /// Timeout of a request to an endpoint.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms.get())
     }
 
-    /// What the actors are told of it.
+    /// Specification of the chain for its actors.
     pub fn spec(&self, chain: Chain, contract: Address, contracts: &Contracts) -> ChainSpec {
         let tokens = [(Token::Usdc, self.usdc), (Token::Usdt, self.usdt)];
         let tokens = tokens.into_iter().filter_map(|(token, address)| Some((token, address?))).collect();
@@ -117,19 +117,19 @@ impl ChainConfig {
     }
 }
 
-/// An endpoint's URL. It often carries a key: nothing prints it whole.
+/// URL of an endpoint. It often contains an API key, so it is never printed in full.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint(Url);
 
 impl Endpoint {
-    /// The URL, to connect to.
+    /// Returns the full URL, to connect to it.
     pub fn expose(&self) -> &Url {
         &self.0
     }
 }
 
 impl fmt::Display for Endpoint {
-    /// Its host and port only.
+    /// Prints the host and port only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.host_str().unwrap_or("?"))?;
         self.0.port().map_or(Ok(()), |port| write!(f, ":{port}"))
@@ -151,7 +151,7 @@ impl<'de> Deserialize<'de> for Endpoint {
     }
 }
 
-/// What may stand at a key of a chain, for the error that says so.
+/// Description of the accepted values of a chain's key, for error messages.
 pub(super) fn expected(key: &str) -> &'static str {
     match key {
         "endpoints" => "a list of http or https URLs",
@@ -171,7 +171,7 @@ pub(super) fn expected(key: &str) -> &'static str {
     }
 }
 
-/// An address, or nothing for an empty text.
+/// Reads an address; an empty string gives `None`.
 pub(super) fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Address>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(D::Error::custom) }
@@ -220,7 +220,7 @@ fn finality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FinalityPolicy
     policy(&Vec::<Band>::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("not bands of amounts"))
 }
 
-/// Bands, or nothing for an empty list.
+/// Reads finality bands; an empty list gives `None`.
 fn optional_finality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<FinalityPolicy>, D::Error> {
     let bands = Vec::<Band>::deserialize(deserializer)?;
     if bands.is_empty() {
@@ -257,7 +257,7 @@ fn l1_gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<L1Gas, D::Error>
     }
 }
 
-/// Gwei as decimal text, answered in wei.
+/// Reads gwei from decimal text and returns wei.
 fn gwei<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
     let text = String::deserialize(deserializer)?;
     let gwei = Decimal::from_str_exact(&text).map_err(D::Error::custom)?;

@@ -1,26 +1,26 @@
-//! `[limits]`: how much may be sent, where the operator has not said otherwise of a PSP.
+//! `[limits]`: ceilings of outbound transfers, for PSPs without their own ceilings.
 //!
-//! Deliberately absent: a ceiling of settlements. A settlement moves money between our own vaults and the treasury, never
-//! to somebody else, and holding it up would protect nobody.
+//! Deliberately absent: a ceiling for settlements. A settlement moves money only between Payferry's vaults and the
+//! treasury, so blocking it would protect no one.
 
-use payferry_actors::psps::Ceilings;
+use payferry_journal::psps::Ceilings;
 use payferry_domain::Amount;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// How much may be sent.
+/// Ceilings of outbound transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Limits {
-    /// By one refund, payout, withdrawal or transfer.
+    /// Maximum of one refund, payout, withdrawal or transfer.
     #[serde(deserialize_with = "tokens")]
     pub send_max: Amount,
-    /// By a PSP in a token on one UTC day, over all chains.
+    /// Maximum per PSP, token and UTC day, over all chains.
     #[serde(deserialize_with = "tokens")]
     pub send_daily_max: Amount,
 }
 
 impl Limits {
-    /// As the actors are told.
+    /// Settings for the actors.
     pub const fn ceilings(self) -> Ceilings {
         Ceilings { send_max: self.send_max, send_daily_max: self.send_daily_max }
     }
@@ -33,12 +33,12 @@ fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error
 
 #[cfg(test)]
 mod tests {
-    use payferry_actors::psps::Ceilings;
+    use payferry_journal::psps::Ceilings;
 
     use crate::config::Config;
 
     #[test]
-    fn the_defaults_are_those_of_the_actors() {
+    fn defaults_equal_the_actor_defaults() {
         assert_eq!(Config::defaults().limits.ceilings(), Ceilings::default());
     }
 }

@@ -1,7 +1,7 @@
-//! Puts the configuration together from its layers, and blames the right one.
+//! Builds the configuration from its layers and attributes each error to its layer.
 //!
-//! Every key that a layer sets is tried on its own over what was good before, so that an error names the file and
-//! line, or the variable, that is wrong, and what was expected.
+//! Every key that a layer sets is applied separately to the last valid configuration. An error therefore names the file
+//! and line, or the variable, together with the expected values.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use toml::{Spanned, Table, Value};
 
 use super::{Config, expected};
 
-/// The embedded layer.
+/// The embedded defaults.
 pub const DEFAULTS: &str = include_str!("default.toml");
-/// Variables with this prefix and `__` between section and key are configuration.
+/// Prefix of environment variables that are configuration, with `__` between section and key.
 pub const ENV_PREFIX: &str = "PAYFERRY_";
 const ENV_SEPARATOR: &str = "__";
 /// Keys of earlier versions. They have no effect and cause a warning.
 const RETIRED: [&str; 1] = ["payments.bookkeeping"];
 
-/// Why the configuration is refused: where, which key, and what was expected.
+/// Configuration error: location, key and expected value.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not TOML.
@@ -35,39 +35,39 @@ pub enum ConfigError {
     Syntax {
         /// File and line.
         location: Location,
-        /// What the parser says.
+        /// Message of the parser.
         message: String,
     },
-    /// No such key.
+    /// The key does not exist.
     #[error("{location}: there is no key `{key}`; expected one of {known}")]
     UnknownKey {
-        /// Where it stands.
+        /// Location of the key.
         location: Location,
         /// The key as written.
         key: String,
-        /// Those that exist at this place.
+        /// Keys that exist in this section.
         known: String,
     },
-    /// A value that does not fit its key.
+    /// The value is not valid for its key.
     #[error("{location}: `{key}` is {found}, expected {expected}")]
     BadValue {
-        /// Where it stands.
+        /// Location of the key.
         location: Location,
         /// The key.
         key: String,
         /// The value as written.
         found: String,
-        /// What would fit.
+        /// Description of valid values.
         expected: &'static str,
     },
 }
 
-/// Where a setting was made.
+/// Location of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file, and the line in it.
+    /// A file and a line number.
     File(PathBuf, usize),
-    /// A variable of the environment.
+    /// An environment variable.
     Env(String),
 }
 
@@ -87,12 +87,12 @@ struct Setting {
 }
 
 impl Config {
-    /// The defaults alone.
+    /// Returns the defaults.
     pub fn defaults() -> Self {
         defaults().try_into().expect("the embedded defaults are complete; a test reads them")
     }
 
-    /// Defaults, then `file` if there is one, then the variables of `env` that begin with [`ENV_PREFIX`].
+    /// Applies the defaults, then `file` if given, then the variables in `env` that begin with [`ENV_PREFIX`].
     pub fn load(file: Option<&Path>, env: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let mut table = defaults();
         let mut config = Self::defaults();
@@ -117,7 +117,7 @@ impl Config {
                 Err(NoSlot::Unknown(known)) => return Err(ConfigError::UnknownKey { location, key: name, known }),
             };
             let (location, value) = match (location, value) {
-                // The environment has text only: it is read as what the default is.
+                // Environment variables are text: they are parsed as the type of the default.
                 (Location::Env(variable), Value::String(text)) => (Location::Env(variable), typed(&text, slot)),
                 other => other,
             };
@@ -135,7 +135,7 @@ fn defaults() -> Table {
     DEFAULTS.parse().expect("the embedded defaults are TOML; a test reads them")
 }
 
-/// A value for an error message, unless it may hold a secret.
+/// Formats a value for an error message, unless it may contain a secret.
 fn shown(key: &[String], value: &Value) -> String {
     if key.last().is_some_and(|last| last == "url" || last == "endpoints") {
         "not usable".to_owned()
@@ -152,15 +152,15 @@ fn typed(text: &str, like: &Value) -> Value {
     parsed.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Why a key has no place among the defaults.
+/// Reason why a key does not exist among the defaults.
 enum NoSlot {
-    /// It names a section, not a value.
+    /// The key names a section, not a value.
     Section,
-    /// There is none; those that exist there.
+    /// The key does not exist; carries the existing keys.
     Unknown(String),
 }
 
-/// The place of a key among the defaults.
+/// Finds the value of a key among the defaults.
 fn slot<'t>(table: &'t mut Table, key: &[String]) -> Result<&'t mut Value, NoSlot> {
     let [section, rest @ ..] = key else { return Err(NoSlot::Section) };
     if !table.contains_key(section) {
@@ -170,7 +170,7 @@ fn slot<'t>(table: &'t mut Table, key: &[String]) -> Result<&'t mut Value, NoSlo
     match value {
         Value::Table(inner) => slot(inner, rest),
         leaf if rest.is_empty() => Ok(leaf),
-        _ => Err(NoSlot::Unknown("none below it".to_owned())),
+        _ => Err(NoSlot::Unknown("no keys below it".to_owned())),
     }
 }
 
@@ -179,7 +179,7 @@ fn from_env(env: impl IntoIterator<Item = (String, String)>) -> Vec<Setting> {
         .into_iter()
         .filter_map(|(name, text)| {
             let path = name.strip_prefix(ENV_PREFIX)?;
-            // Without a section it is a command-line option's variable, which is not ours to judge.
+            // A variable without a section belongs to a command-line option and is ignored here.
             path.contains(ENV_SEPARATOR).then_some(())?;
             let key = path.to_ascii_lowercase().split(ENV_SEPARATOR).map(str::to_owned).collect();
             Some(Setting { location: Location::Env(name), key, value: Value::String(text) })

@@ -1,4 +1,4 @@
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_domain::{Chain, Finality, FinalityPolicy};
 
 use super::*;
@@ -12,7 +12,7 @@ fn refused(file: &str, env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn later_layers_win() {
+fn later_layers_override_earlier_ones() {
     let path = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&path, "[server]\nlisten = \"127.0.0.1:1\"\noperator_listen = \"127.0.0.1:2\"\n").unwrap();
     let env = [("PAYFERRY_SERVER__LISTEN", "127.0.0.1:3"), ("PAYFERRY_PAYMENTS__SHARDS", "4"), ("OTHER__X", "1")];
@@ -27,7 +27,7 @@ fn later_layers_win() {
 }
 
 #[test]
-fn errors_name_place_key_and_what_was_expected() {
+fn errors_name_location_key_and_expected_values() {
     assert_eq!(
         refused("[server]\n\nlisen = 1\n", &[]),
         "payferry.toml:3: there is no key `server.lisen`; expected one of behind_proxy, environment, \
@@ -56,20 +56,20 @@ fn errors_name_place_key_and_what_was_expected() {
 }
 
 #[test]
-fn a_file_that_is_missing_is_named() {
+fn error_names_a_missing_file() {
     let error = Config::load(Some("/nowhere/payferry.toml".as_ref()), []).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/payferry.toml: cannot be read"), "{error}");
 }
 
 #[test]
-fn databases_are_named_by_path_or_url() {
+fn databases_are_paths_or_urls() {
     assert_eq!(database_url("a/b.db").unwrap(), "sqlite://a/b.db?mode=rwc");
     assert_eq!(database_url("postgres://x/y").unwrap(), "postgres://x/y");
     assert_eq!(database_url("mysql://x/y"), None);
 }
 
 #[test]
-fn chains_are_configured_one_by_one() {
+fn chains_are_enabled_one_by_one() {
     let path = tempfile::NamedTempFile::new().unwrap();
     let file = "[contracts]\ntreasury = \"0x00000000000000000000000000000000000000aa\"\n[chains.base]\n\
                 endpoints = [\"https://node.example/KEY\"]\nchain_id = 84532\nusdt = \"\"\nstart_block = 7\n\
@@ -83,13 +83,13 @@ fn chains_are_configured_one_by_one() {
     let spec = base.spec(Chain::Base, Address([9; 20]), &config.contracts);
     assert_eq!((spec.chain_id, spec.start_block, spec.tokens.len()), (84_532, Some(7), 1));
     assert_eq!(spec.finality, FinalityPolicy::flat(Finality::Blocks(5)));
-    assert_eq!(spec.finality_least, spec.finality, "unless it is said, nobody may wait less");
+    assert_eq!(spec.finality_least, spec.finality, "the default minimum is the chain's own finality");
     assert_eq!((spec.fees.max_fee_wei, spec.fees.priority_fee_min_wei), (250_000_000, 1_000_000));
     assert_eq!(spec.treasury.to_string(), "0x00000000000000000000000000000000000000aa");
 }
 
 #[test]
-fn the_defaults_of_chains_are_those_of_their_actors() {
+fn chain_defaults_equal_the_actor_defaults() {
     let config = Config::defaults();
     for chain in Chain::ALL {
         let section = &config.chains[&chain];
@@ -102,7 +102,7 @@ fn the_defaults_of_chains_are_those_of_their_actors() {
 }
 
 #[test]
-fn a_bad_chain_is_told_what_is_expected() {
+fn chain_errors_describe_the_expected_values() {
     let of = |line: &str| refused(&format!("[chains.base]\n{line}\n"), &[]);
     let bands = of("finality = [{ below = \"5\", wait = 2 }]");
     assert!(bands.contains("`chains.base.finality`") && bands.contains("one band or three"), "{bands}");
@@ -118,9 +118,9 @@ fn a_bad_chain_is_told_what_is_expected() {
 }
 
 #[test]
-fn the_examples_are_read() {
+fn example_files_are_valid() {
     for name in ["mainnet", "testnet"] {
-        let path = format!("{}/docs/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/docs/src/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let config = Config::load(Some(path.as_ref()), []).unwrap();
         assert!(config.chains.values().all(ChainConfig::is_on), "{name}");
     }

@@ -1,8 +1,8 @@
-//! Values of the configuration that are more than their type: what they are made of, and what is none.
+//! Deserialisers of configuration values with rules beyond their type.
 
 use std::path::PathBuf;
 
-use payferry_actors::webhook::retention::KEPT_DAYS_MIN;
+use payferry_journal::webhooks::retention::KEPT_DAYS_MIN;
 use serde::{Deserialize, Deserializer};
 
 use super::{IdentityProviderName, database_url};

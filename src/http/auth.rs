@@ -1,7 +1,6 @@
-//! Who calls: the key in the `Authorization` header, its PSP and its scopes.
+//! Authentication of PSPs: the key in the `Authorization` header, its PSP and its scopes.
 //!
-//! Owned here: how a key is found and how long that is remembered. What a key looks like and how it is stored is in
-//! `crate::keys`.
+//! This module owns the lookup and the cache of keys. `crate::keys` owns their format and how they are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +11,8 @@ use axum::http::request::Parts;
 use moka::future::Cache;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::System;
-use payferry_actors::clock::Clock;
-use payferry_actors::seal::Sealer;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
 use payferry_httpkit::error::{ApiError, KeyProblem};
@@ -21,14 +20,14 @@ use payferry_httpkit::limits::Limiters;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
 
-/// How long a revoked key may still be taken, on every node: keys are remembered for as long.
+/// Longest time for which a node may still accept a revoked key, which is the lifetime of a cached key.
 pub const REVOCATION_LAG_MAX: Duration = Duration::from_secs(1);
-/// Keys remembered at once.
+/// Cached keys.
 const KEYS_MAX: u64 = 10_000;
-/// `last_used_at` is no finer than this.
+/// Resolution of `last_used_at`.
 const LAST_USED_GRAIN: Duration = Duration::from_mins(1);
 
-/// A key as it is remembered.
+/// A cached key.
 struct KnownKey {
     id: KeyId,
     psp_id: PspId,
@@ -37,7 +36,7 @@ struct KnownKey {
     expires_at: Option<Timestamp>,
     revoked: bool,
     last_used_at: Option<Timestamp>,
-    /// Whether somebody has taken on writing down that it was used.
+    /// Set once a request has taken over the write of `last_used_at`.
     noted: AtomicBool,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct KeyRing {
     clock: Clock,
     mode: KeyMode,
     known: Cache<KeyId, Option<Arc<KnownKey>>>,
-    /// Keys that exist: whoever else tries keys from the same address, these are looked up.
+    /// Keys that exist. They are looked up even if their address has tried too many unknown keys.
     seen: Cache<KeyId, ()>,
 }
 
@@ -84,7 +83,7 @@ impl KeyRing {
         if known.revoked {
             return refuse(KeyProblem::Revoked);
         }
-        // The wall clock: moving the sandbox's time on does not end its key.
+        // The wall clock: advancing the sandbox's clock does not expire its key.
         let now = self.clock.real_now();
         if known.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return refuse(KeyProblem::Expired);
@@ -110,7 +109,7 @@ impl KeyRing {
         })))
     }
 
-    /// Writes `last_used_at`, about once a minute and beside the request: nobody waits for it.
+    /// Writes `last_used_at` at most once a minute, in a task of its own that the request does not wait for.
     fn note_use(&self, key: &KnownKey, now: Timestamp) {
         let stale_from = now.plus_millis(-i64::try_from(LAST_USED_GRAIN.as_millis()).unwrap_or(i64::MAX));
         let fresh = key.last_used_at.is_some_and(|used| used > stale_from);
@@ -128,7 +127,7 @@ impl KeyRing {
                 .exec(database.writer())
                 .await;
             if let Err(error) = written {
-                tracing::debug!(key.id = %id, %error, "the last use of key {id} was not written down");
+                tracing::debug!(key.id = %id, %error, "the last use of key {id} could not be stored");
             }
         });
     }

@@ -1,16 +1,16 @@
 //! Streams that follow one payment, as server-sent events: when something is sent.
 //!
-//! A stream holds the payment as it last read it and is woken by the journal's commits: an open page costs the database
-//! one read for each change of its payment, and nothing in between. What moves without a commit (confirmations, the
-//! deadline) is looked up in memory. Deliberately absent: what is shown, which whoever opens the stream says.
+//! A stream holds the payment as last read. Commits of the journal wake it, so an open page costs one database read for
+//! each change of its payment. Values that change without a commit (confirmations, the deadline) come from memory. The
+//! caller of [`follow`] decides the content of an event.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use payferry_actors::journal::Wake;
-use payferry_actors::payment::store;
+use payferry_journal::Wake;
+use payferry_journal::payments;
 use payferry_domain::payment::{Payment, Status};
 use payferry_httpkit::live::{KEEP_ALIVE_EVERY, Place, UNBUFFERED};
 use payferry_httpkit::metrics;
@@ -19,22 +19,22 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::payments::progress;
 use super::state::{AppState, Shared};
 
-/// How long a stream lasts; browsers come again by themselves.
+/// How long a stream lasts. Browsers reconnect by themselves.
 pub const STREAM_LIFE_MAX: Duration = Duration::from_mins(30);
-/// How often what is in memory is looked at: confirmations, and the deadline.
+/// How often the values in memory (confirmations, the deadline) are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When somebody comes again whose stream ended, milliseconds: not all at once after a restart.
+/// Delay before a client reconnects, milliseconds. Random, so that not all reconnect at once after a restart.
 const RETRY_AFTER_MS: std::ops::Range<u64> = 2_000..6_000;
 
-/// What a stream says of a payment.
+/// Renders the event of a payment.
 pub(super) type Render = fn(&Shared, &Payment) -> Event;
 
-/// Whether nothing more will come of the payment by itself: the stream says so and ends.
+/// Returns true if the payment can change no more by itself. The stream then ends.
 pub(super) fn is_over(payment: &Payment) -> bool {
     matches!(payment.status, Status::Settled | Status::Failed)
 }
 
-/// Begins a stream with the payment as it is now; each change follows.
+/// Starts a stream with the payment's current state, followed by an event for each change.
 pub(super) fn follow(app: AppState, payment: Payment, place: Place, render: Render) -> Response {
     let mut every = tokio::time::interval(LOOK_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,7 +42,7 @@ pub(super) fn follow(app: AppState, payment: Payment, place: Place, render: Rend
         wake: app.system.journal().wake_on(payment.id()),
         until: Instant::now() + STREAM_LIFE_MAX,
         sent: None,
-        // It may have changed before anybody was there to be woken.
+        // The payment may have changed before the subscription.
         is_stale: true,
         is_ended: false,
         payment,
@@ -72,7 +72,7 @@ struct Follower {
     _place: Place,
 }
 
-/// What of a payment is worth an event when it changes.
+/// The part of a payment whose change causes an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Face {
     version: u32,
@@ -89,7 +89,7 @@ impl Face {
 }
 
 impl Follower {
-    /// The next event; none once the payment is over, the stream has lasted long enough, or the listener ends.
+    /// Returns the next event; `None` once the payment is final, the stream's lifetime is over, or the listener ends.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
         loop {
             if self.is_ended {
@@ -104,7 +104,7 @@ impl Follower {
                             self.payment = payment?;
                             self.is_stale = false;
                         }
-                        // Tried again with the next look; meanwhile what is shown stays.
+                        // The next tick tries again; the client keeps the last state until then.
                         Err(error) => tracing::debug!(%error, "a stream could not read its payment"),
                     },
                 }

@@ -1,8 +1,8 @@
-//! The interface for PSPs and payers.
+//! HTTP interface for PSPs and payers.
 //!
-//! `router` is the table of routes; each endpoint is one file: its description, then who, what and answer. `edge`
-//! surrounds every request, `error` is the only home of status codes. Deliberately absent: what payments do (one call
-//! to the actors), and the operator's listener.
+//! `router` is the table of routes. Each endpoint is one file: its description, authentication, handler and answer.
+//! `edge` wraps every request. Only `error` defines status codes. Payment logic (one call to the actors) and the
+//! operator's listener are elsewhere.
 
 pub mod auth;
 pub mod compliance;

@@ -1,4 +1,4 @@
-//! The description of the interface: OpenAPI 3.1, collected from the handlers.
+//! The OpenAPI 3.1 document, collected from the handlers.
 
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -15,11 +15,11 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoParams, OpenApi};
 
-/// The part of a list.
+/// The requested page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// Items at most.
+    /// Maximum number of items.
     #[param(minimum = 1, maximum = 200, default = 50)]
     pub limit: Option<u64>,
     /// Items to skip.
@@ -40,22 +40,22 @@ pub struct PageParams {
     components(schemas(Problem)),
     security(("api_key" = [])),
     tags(
-        (name = "Customers", description = "People and businesses: who they are, whether they may transact, how they are paid."),
+        (name = "Customers", description = "Individuals and businesses: identity, verification and payment details."),
         (name = "Merchants", description = "The PSP's merchants, synced in batches."),
-        (name = "Money", description = "What the account has, and how it leaves: payouts, withdrawals, balances, the ledger."),
-        (name = "Payments", description = "One payment: an amount, a wallet made for it, and what arrived there."),
-        (name = "Webhooks", description = "Where events go, what went there, and the feed of everything."),
-        (name = "Settings", description = "What the account has decided about its payments."),
+        (name = "Money", description = "Payouts, withdrawals, transfers, balances and the ledger."),
+        (name = "Payments", description = "Payments: an amount, a wallet created for it, and the received transfers."),
+        (name = "Webhooks", description = "Webhook configuration, deliveries, and the feed of all events."),
+        (name = "Settings", description = "The account's payment policies."),
     ),
 )]
 struct Head;
 
-/// The document before the routes are in it.
+/// The document without the routes.
 pub(super) fn head() -> Document {
     Head::openapi()
 }
 
-/// Adds what is true of every route, so that no handler repeats it.
+/// Adds what all routes have in common: authentication, server and the common failures.
 pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("sk_test_... or sk_live_...").build();
     document
@@ -83,11 +83,11 @@ fn common_responses(operation: &mut Operation) {
         ("401", "No valid API key."),
         ("403", "The key lacks the scope."),
         ("429", "Too many requests; `Retry-After` says when to try again."),
-        ("500", "The service failed; the `request_id` finds it in its logs."),
+        ("500", "The service failed; the `request_id` identifies the error in its logs."),
         (
             "503",
-            "The database or a chain is away; or `timed_out`: it may have been carried out, so look, or send it again with its \
-             Idempotency-Key. `Retry-After` says when to try again.",
+            "The database or a chain is unavailable; or `timed_out`: the request may have been carried out, so check \
+             its result or repeat it with the same Idempotency-Key. `Retry-After` says when to try again.",
         ),
     ] {
         add_problem(operation, status, description);
@@ -100,7 +100,7 @@ fn body_responses(operation: &mut Operation) {
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some(
-            "The same key and body give the first answer again for 24 hours, with `Idempotent-Replayed: true`.",
+            "For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`.",
         ))
         .schema(Some(ObjectBuilder::new().schema_type(Type::String).max_length(Some(KEY_CHARS_MAX))))
         .build();
@@ -109,16 +109,16 @@ fn body_responses(operation: &mut Operation) {
         format!("The body is larger than {} KiB (customers: 4 MiB, merchant sync: 5 MiB).", JSON_BODY_BYTES_MAX / 1024);
     for (status, description) in [
         ("400", "The body is not JSON, or a header or parameter cannot be read."),
-        ("409", "It does not fit what is there, or the first request with this Idempotency-Key still runs."),
+        ("409", "The request conflicts with the current state, or the first one with this key is still running."),
         ("413", too_large.as_str()),
         ("415", "The body is not declared as JSON."),
-        ("422", "Fields are not valid, all named; or the Idempotency-Key came with another body before."),
+        ("422", "Invalid fields, all named; or the Idempotency-Key was used with another body."),
     ] {
         add_problem(operation, status, description);
     }
 }
 
-/// A failure that the handler itself did not describe.
+/// Adds a failure that the handler itself did not describe.
 fn add_problem(operation: &mut Operation, status: &str, description: &str) {
     let mut response = DocumentResponse::new(description);
     let schema = Ref::from_schema_name("Problem");

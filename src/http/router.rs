@@ -15,15 +15,15 @@ use super::{
     compliance, consent, customers, documents, merchants, money, openapi, pages, payments, settings, webhooks,
 };
 
-/// Everything that PSPs and payers reach.
+/// The router for PSPs and payers.
 pub fn router(app: AppState) -> Router {
     router_with(app, Router::new())
 }
 
-/// The same, and routes that only some environments have.
+/// The same router with the routes that only some environments have.
 pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     metrics::describe();
-    // Served as written and under /api/v1.
+    // Served with and without the prefix `/api/v1`.
     let (bare, bare_document) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(merchants::sync::sync))
         .routes(routes!(merchants::list::list))

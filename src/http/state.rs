@@ -1,4 +1,4 @@
-//! What every handler shares.
+//! State shared by all handlers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use axum::http::request::Parts;
 use moka::sync::Cache;
 use payferry_accounts::documents::DocumentStore;
 use payferry_actors::System;
-use payferry_actors::clock::Clock;
-use payferry_actors::seal::Sealer;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, MerchantId, PspId};
 use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
@@ -26,27 +26,27 @@ use super::webhooks::events::WAITS_AT_ONCE;
 
 pub(crate) use crate::config::Environment;
 
-/// Merchants whose owner is remembered.
+/// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
 
-/// The interface's own settings.
+/// Settings of the interface.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// Where payers and PSPs reach the service, without a trailing slash in the path: magic links begin with it.
+    /// Public base URL, without a trailing slash in the path. Magic links begin with it.
     pub public_url: Url,
-    /// Which keys are taken, and whether webhooks may go to plain HTTP and to this machine.
+    /// Decides which keys are accepted, and whether webhooks may use plain HTTP and loopback addresses.
     pub environment: Environment,
-    /// How much a key and an address may ask for.
+    /// Rate and concurrency limits.
     pub limits: Limits,
-    /// Where customers' documents are kept.
+    /// Storage of customers' documents.
     pub documents: DocumentStore,
-    /// What customers accept.
+    /// The terms that customers accept.
     pub terms: Terms,
-    /// Cancelled when the listener is to end: streams end then.
+    /// Cancelled when the listener ends, which ends the streams.
     pub closing: CancellationToken,
 }
 
-/// What every handler shares. Clones are the same state.
+/// State shared by all handlers. Clones share one instance.
 #[derive(Clone)]
 pub struct AppState(Arc<Shared>);
 
@@ -56,25 +56,25 @@ pub struct Shared {
     pub system: System,
     /// Settings.
     pub config: HttpConfig,
-    /// As callers use it: however many there are, the payments find their way to it.
+    /// The callers' connection pool. It is separate from the pool of payments, so callers cannot starve them.
     database: Database,
-    /// Room for requests.
+    /// Permits of requests.
     pub(super) door: Arc<Semaphore>,
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
-    /// Room for streams.
+    /// Permits of streams.
     pub(super) rooms: Arc<Rooms>,
-    /// Room for requests that wait.
+    /// Permits of requests that wait for events.
     pub(super) waits: Arc<Rooms>,
-    /// Room for statements that are being written.
+    /// Permits of statements that are being generated.
     pub(super) statements: Arc<Rooms>,
     running_keys: RunningKeys,
-    /// Whose merchants are whose; merchants are never taken away or given to somebody else.
+    /// The PSP of each merchant. Merchants are never deleted or moved to another PSP.
     pub(super) merchants: Cache<MerchantId, PspId>,
 }
 
 impl AppState {
-    /// Over a running tree.
+    /// Creates the state on top of a running supervision tree.
     pub fn new(system: System, config: HttpConfig) -> Self {
         Self(Arc::new(Shared {
             database: system.database().for_visitors(),
@@ -132,17 +132,17 @@ impl Shared {
         &self.database
     }
 
-    /// The service's time.
+    /// The service's clock.
     pub fn clock(&self) -> &Clock {
         self.system.clock()
     }
 
-    /// Seals secrets.
+    /// Encrypts secrets.
     pub fn sealer(&self) -> &Sealer {
         self.system.sealer()
     }
 
-    /// The page that a payer is sent to.
+    /// The URL of a payment's page for the payer.
     pub fn magic_link(&self, link_token: &str) -> String {
         format!("{}/pay/{link_token}", self.config.public_url.as_str().trim_end_matches('/'))
     }

@@ -1,6 +1,6 @@
-//! The columns that hold sealed values, and how one of them is read and replaced.
+//! The columns that hold sealed values; reading and replacing one value.
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
 use super::Resealed;
@@ -14,11 +14,11 @@ pub struct SealedColumn {
     pub key: &'static [&'static str],
     /// The column; it may be null.
     pub column: &'static str,
-    /// What a value is sealed for, given the row's key.
+    /// The place a value is sealed for, given the row's key.
     place: fn(&[String]) -> [&str; 3],
 }
 
-/// Every one. A table that gets a sealed column gets a line here; a test goes through the whole database.
+/// All sealed columns. A new sealed column needs a line here; a test scans the whole database for sealed values.
 pub const SEALED: &[SealedColumn] = &[
     SealedColumn {
         table: "webhook_endpoints",
@@ -30,7 +30,7 @@ pub const SEALED: &[SealedColumn] = &[
         table: "webhook_endpoints",
         key: &["psp_id"],
         column: "previous_secret",
-        // A secret keeps what it was sealed for when it becomes the previous one.
+        // A secret keeps its sealing place when it becomes the previous one.
         place: |key| ["webhook_endpoints", &key[0], "secret"],
     },
     SealedColumn {
@@ -54,14 +54,14 @@ pub const SEALED: &[SealedColumn] = &[
     SealedColumn { table: "checks", key: &["id"], column: "url", place: |key| ["checks", &key[0], "url"] },
 ];
 
-/// One value, as it was read.
+/// One value as read.
 pub(super) struct Row {
     pub(super) key: Vec<String>,
     sealed: String,
 }
 
 impl Row {
-    /// The value under the current key; nothing if that is what it is.
+    /// Returns the value sealed with the current key, or `None` if it already is.
     pub(super) fn resealed(&self, sealer: &Sealer, column: &SealedColumn) -> Resealed {
         if sealer.is_current(&self.sealed) {
             return Ok(None);
@@ -70,14 +70,14 @@ impl Row {
         sealer.open(&place, &self.sealed).map(|plaintext| Some(sealer.seal(&place, &plaintext)))
     }
 
-    /// For people.
+    /// Name of the row in messages.
     pub(super) fn name(&self) -> String {
         self.key.join(" ")
     }
 }
 
 impl SealedColumn {
-    /// The next rows with a value, in the order of the key.
+    /// Reads the next rows with a value, in the order of the key.
     pub(super) async fn after(
         &self,
         connection: &impl ConnectionTrait,
@@ -94,7 +94,7 @@ impl SealedColumn {
         self.read(connection, sql, given).await
     }
 
-    /// One row, if it has a value.
+    /// Reads one row, if it has a value.
     pub(super) async fn one(&self, connection: &impl ConnectionTrait, key: &[String]) -> Result<Option<Row>, DbErr> {
         let sql = format!(
             "SELECT {}, {} FROM {} WHERE ({}) = ({}) AND {} IS NOT NULL",
@@ -108,7 +108,7 @@ impl SealedColumn {
         Ok(self.read(connection, sql, key).await?.pop())
     }
 
-    /// Puts `sealed` in the place of the value, if it is still the one that was read.
+    /// Replaces the value by `sealed` if it is unchanged since it was read.
     pub(super) async fn replace(
         &self,
         connection: &impl ConnectionTrait,

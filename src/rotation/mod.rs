@@ -1,50 +1,50 @@
-//! Re-seals everything that is encrypted under the current master key, so that older keys can be thrown away.
+//! Re-encrypts all sealed values under the current master key, so that older keys can be deleted.
 //!
-//! Goes through every sealed column in the order of its table's key and through every stored document, a bounded step at
-//! a time, beside a running service: a value is replaced only if it is still the one that was read. What is current is
-//! left alone, so that a run that was cut off is simply started again. Deliberately absent: hashes, whose key never
+//! Walks through every sealed column in the order of the table's key, and through every stored document, in bounded
+//! steps, beside a running service: a value is replaced only if it is unchanged since it was read. Values under the
+//! current key are skipped, so an interrupted run can be repeated. Deliberately absent: hashes, whose key never
 //! changes.
 
 mod columns;
 
 use payferry_accounts::documents::{DocumentStore, Place};
-use payferry_actors::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{OpenError, Sealer};
 use payferry_domain::DocumentId;
 use payferry_entities::{Database, customer_documents};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 pub use columns::{SEALED, SealedColumn};
 
-/// Rows looked at in one step, and replaced in one commit.
+/// Rows read in one step, and replaced in one commit.
 pub const STEP_ROWS: u64 = 200;
-/// Documents looked up in one step.
+/// Documents read in one step.
 const STEP_DOCUMENTS: u64 = 50;
-/// How often a row that keeps changing is looked at again in one step; the step itself is repeated after that.
+/// Maximum number of attempts for a row that changes concurrently. After that, the row is reported.
 const LOOKS_MAX: usize = 10;
-/// Names of what does not open that are kept; the rest is counted.
+/// Maximum number of values reported by name per column; further ones are only counted.
 pub const UNOPENED_NAMED_MAX: usize = 20;
 
-/// What became of a table's values.
+/// Result for one column or for the document store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Table and column, or the document store.
     pub place: String,
-    /// Sealed anew.
+    /// Values that were re-encrypted.
     pub resealed: u64,
-    /// Already under the current key.
+    /// Values already under the current key.
     pub current: u64,
-    /// Which do not open, and why: the first [`UNOPENED_NAMED_MAX`].
+    /// Values that cannot be decrypted, with the reason: the first [`UNOPENED_NAMED_MAX`].
     pub unopened: Vec<Unopened>,
-    /// How many do not open.
+    /// Number of values that cannot be decrypted.
     pub unopened_count: u64,
 }
 
-/// Something that does not open.
+/// A value that cannot be decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unopened {
     /// The row's key.
     pub row: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -53,7 +53,7 @@ impl Outcome {
         Self { place, ..Self::default() }
     }
 
-    /// Everything that was looked at.
+    /// Number of values checked.
     pub fn looked_at(&self) -> u64 {
         self.resealed + self.current + self.unopened_count
     }
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// Re-seals every column of [`SEALED`] and every document. `progress` is told after each step.
+/// Re-encrypts every column of [`SEALED`] and every document. Calls `progress` after each step.
 pub async fn rotate(
     database: &Database,
     sealer: &Sealer,
@@ -93,7 +93,7 @@ async fn rotate_column(
         let rows = column.after(database.reader(), after.as_deref(), STEP_ROWS).await?;
         let Some(last) = rows.last() else { return Ok(outcome) };
         after = Some(last.key.clone());
-        // A step of nothing but current values takes no lock.
+        // A step with only current values takes no lock.
         let mut due = Vec::new();
         for row in rows {
             match row.resealed(sealer, column) {
@@ -121,7 +121,7 @@ async fn rotate_column(
     }
 }
 
-/// A row that somebody else changed meanwhile, probably sealing it with the current key.
+/// Retries a row that another writer changed meanwhile, probably sealing it with the current key.
 async fn look_again(
     database: &Database,
     sealer: &Sealer,
@@ -130,7 +130,7 @@ async fn look_again(
     outcome: &mut Outcome,
 ) -> Result<(), DbErr> {
     for _ in 0..LOOKS_MAX {
-        // Gone, or nothing is sealed there any more.
+        // The row is gone, or its value is now null.
         let Some(row) = column.one(database.reader(), &key).await? else { return Ok(()) };
         match row.resealed(sealer, column) {
             Ok(None) => outcome.current += 1,
@@ -140,11 +140,11 @@ async fn look_again(
         }
         return Ok(());
     }
-    outcome.unopened(key.join(" "), &"it kept changing under an old key; run this again");
+    outcome.unopened(key.join(" "), &"the row kept changing under an old key; run the command again");
     Ok(())
 }
 
-/// Documents are never changed, so that nothing has to be compared: an object is replaced by the same content.
+/// Documents never change, so no comparison is needed: an object is replaced by the same content.
 async fn rotate_documents(
     database: &Database,
     documents: &DocumentStore,
@@ -162,7 +162,7 @@ async fn rotate_documents(
         for (id, path) in rows {
             let place = Place::of_path(&path).filter(|place| id.parse() == Ok::<DocumentId, _>(place.document_id));
             let Some(place) = place else {
-                outcome.unopened(id, &"its path is not that of a document");
+                outcome.unopened(id, &"the row's path is not the path of a document");
                 continue;
             };
             match documents.reseal(place).await {
@@ -175,5 +175,5 @@ async fn rotate_documents(
     }
 }
 
-/// What a row's value becomes: nothing if it is current.
+/// New value of a row: `None` if the value is current.
 type Resealed = Result<Option<String>, OpenError>;

@@ -1,41 +1,41 @@
-//! The sandbox's secrets, made at its first start and kept in its folder.
+//! The sandbox's secrets, created at its first start and stored in its folder.
 
 use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use payferry_accounts::keys::{ApiKey, KeyMode};
-use payferry_actors::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
+use payferry_runtime::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
 use payferry_domain::PspId;
 use payferry_sandbox::{Folder, read_json, write_json};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of an operator token.
+/// Length of an operator token in bytes.
 const OPERATOR_TOKEN_BYTES: usize = 32;
 
-/// The secrets and the PSP they belong to. `Debug` shows the PSP only.
+/// The secrets and the PSP they belong to. `Debug` prints the PSP only.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Keys {
-    /// As a file of master keys holds them.
+    /// Master keys, in the format of a master key file.
     master_key: String,
-    /// The PSP that the sandbox makes for its user.
+    /// The PSP that the sandbox creates for its user.
     pub psp_id: PspId,
-    /// That PSP's key, with full scope.
+    /// That PSP's API key, with full scope.
     pub api_key: String,
-    /// Opens the operator's listener.
+    /// Bearer token of the operator listener.
     pub operator_token: String,
 }
 
 impl Keys {
-    /// Reads the keys of the folder, or makes them if the folder is new.
+    /// Reads the keys of the folder, or creates them if the folder is new.
     pub fn read_or_make(folder: &Folder) -> anyhow::Result<Self> {
         if let Some(keys) = Self::read(&folder.keys())? {
             return Ok(keys);
         }
         if folder.database().exists() {
-            // What the database holds was sealed with the key that is missing.
+            // The database was sealed with the key that is missing.
             bail!(
-                "{} has a database but no {}: put the file back, or take another folder",
+                "{} has a database but no {}: restore the file, or use another folder",
                 folder.path().display(),
                 folder.keys().file_name().unwrap_or_default().display()
             );
@@ -50,7 +50,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Reads a file of keys; `None` if there is none.
+    /// Reads a file of keys; `None` if it does not exist.
     pub fn read(file: &Path) -> anyhow::Result<Option<Self>> {
         let Some(keys) = read_json::<Self>(file)? else { return Ok(None) };
         let damaged = || format!("{} is damaged", file.display());
@@ -59,24 +59,24 @@ impl Keys {
         Ok(Some(keys))
     }
 
-    /// What the master keys seal and hash with.
+    /// Sealer of the master keys: seals values and hashes API keys.
     pub fn sealer(&self) -> Sealer {
         Sealer::of(&self.master_keys())
     }
 
-    /// The master keys in all their versions.
+    /// All versions of the master key.
     pub fn master_keys(&self) -> MasterKeys {
-        self.master_key.parse().expect("checked when it was read or made")
+        self.master_key.parse().expect("the master keys were validated when they were read or created")
     }
 
-    /// The same with these master keys, kept in `file`.
+    /// Replaces the master keys and writes the result to `file`.
     pub fn with_master_keys(self, keys: &MasterKeys, file: &Path) -> anyhow::Result<Self> {
         let changed = Self { master_key: keys.expose(), ..self };
         write_json(file, &changed)?;
         Ok(changed)
     }
 
-    /// The PSP's key.
+    /// The PSP's API key.
     pub fn key(&self) -> Option<ApiKey> {
         self.api_key.parse().ok()
     }

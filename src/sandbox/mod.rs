@@ -15,9 +15,9 @@ use payferry_accounts::keys::KeyMode;
 use payferry_accounts::tenants::psp_row;
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
-use payferry_actors::psps::PspPolicies;
-use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::UrlPolicy;
+use payferry_journal::psps::PspPolicies;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::UrlPolicy;
 use payferry_domain::{Chain, KeyScope, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, payments, psps};
 use payferry_httpkit::{ApiError, Limits};
@@ -40,60 +40,60 @@ pub use payferry_sandbox::{
     known_spec, verify_signature,
 };
 
-/// Milliseconds between blocks, unless asked otherwise.
+/// Default block time in milliseconds.
 pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
-/// How long a start waits for every chain to be read once.
+/// Maximum time that a start waits until every chain was read once.
 const CHAINS_READ_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks.
+/// Interval of that check.
 const CHAINS_READ_LOOK: Duration = Duration::from_millis(10);
-/// The name of the PSP that a sandbox makes, and of its key.
+/// Names of the sandbox's PSP and of its API key.
 const PSP_NAME: &str = "Sandbox PSP";
 const KEY_NAME: &str = "sandbox";
 
-/// Where a sandbox keeps things.
+/// Storage of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keep {
-    /// In this folder, over restarts.
+    /// In this folder, across restarts.
     Folder(PathBuf),
-    /// In a folder that is removed at the end.
+    /// In a folder that is removed at exit.
     Ephemeral,
 }
 
-/// How a sandbox is started.
+/// Options of a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxOptions {
-    /// Where things are kept.
+    /// Storage of the data.
     pub keep: Keep,
-    /// Another database than the folder's own.
+    /// Overrides the folder's database.
     pub database_url: Option<String>,
     /// Time between blocks.
     pub block_time: Duration,
 }
 
 impl SandboxOptions {
-    /// An ephemeral sandbox with the usual block time.
+    /// An ephemeral sandbox with the default block time.
     pub fn ephemeral() -> Self {
         let block_time = Duration::from_millis(BLOCK_TIME_MS_DEFAULT);
         Self { keep: Keep::Ephemeral, database_url: None, block_time }
     }
 }
 
-/// What a user needs to begin: the line that `--json` prints.
+/// Addresses and keys of a ready sandbox: the line that `--json` prints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ready {
-    /// Where PSPs and payers reach the service.
+    /// URL of the API for PSPs and payers.
     pub api_url: String,
-    /// Where the operator does.
+    /// URL of the operator listener.
     pub operator_url: String,
-    /// Opens the operator's listener.
+    /// Bearer token of the operator listener.
     pub operator_token: String,
-    /// The PSP that was made.
+    /// The PSP of the sandbox.
     pub psp_id: PspId,
-    /// Its key, with full scope.
+    /// The PSP's API key, with full scope.
     pub api_key: String,
     /// JSON-RPC of each chain.
     pub rpc: BTreeMap<Chain, String>,
-    /// The process.
+    /// Process id.
     pub pid: u32,
 }
 
@@ -106,8 +106,8 @@ pub struct Sandbox {
     folder: Folder,
 }
 
-/// Waits until every chain was read once, so that whoever comes first can pay on any of them; not for ever, since a chain
-/// may have been left with faults.
+/// Waits until every chain was read once, so that the first client can pay on any of them. The wait is limited, because
+/// a chain may still have injected faults.
 async fn chains_read(system: &System) {
     let all_read = || Chain::ALL.into_iter().all(|chain| system.chains().view(chain).is_some());
     let read = async {
@@ -116,18 +116,18 @@ async fn chains_read(system: &System) {
         }
     };
     if tokio::time::timeout(CHAINS_READ_PATIENCE, read).await.is_err() {
-        tracing::warn!("a chain could not be read yet; no payment can be made on it until it is");
+        tracing::warn!("a chain has not been read yet; payments on it are refused until it is");
     }
 }
 
 impl Sandbox {
-    /// Opens or makes everything and answers requests when it returns.
+    /// Opens or creates the sandbox. It answers requests when this returns.
     pub async fn start(options: SandboxOptions, config: &Config) -> anyhow::Result<Self> {
         let folder = match &options.keep {
             Keep::Folder(path) => Folder::open(path)?,
             Keep::Ephemeral => Folder::ephemeral()?,
         };
-        // Bound first: a port in use is the likeliest failure, and the cheapest to find.
+        // Bound first: a port in use is the most likely failure and the cheapest to detect.
         let listeners = Listeners::bind(config).await?;
         let keys = Keys::read_or_make(&folder)?;
         let world = Arc::new(World::open(&folder, options.block_time).await?);
@@ -138,9 +138,7 @@ impl Sandbox {
         let database = Database::open(&url).await.context("the database cannot be opened")?;
         Migrator::up(database.patient(), None).await.context("the database could not be migrated")?;
         if options.keep == Keep::Ephemeral && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
-            bail!(
-                "the database has seen other chains than these new ones: an ephemeral sandbox needs an empty database"
-            );
+            bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
         }
         seed(&database, &keys, &world).await?;
 
@@ -195,7 +193,7 @@ impl Sandbox {
         &self.ready
     }
 
-    /// The simulated world.
+    /// The simulated environment.
     pub fn world(&self) -> &Arc<World> {
         &self.world
     }
@@ -205,12 +203,12 @@ impl Sandbox {
         self.app.system()
     }
 
-    /// Where it keeps things.
+    /// Path of the data folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Stops in order: the service first, then its world. Bounded in time.
+    /// Stops gracefully: the service first, then the environment. Time-limited.
     pub async fn stop(self) {
         let Self { app, world, folder, .. } = self;
         app.stop().await;
@@ -233,13 +231,13 @@ impl SandboxHost for AppState {
     }
 }
 
-/// Where the documents of a sandbox with this data folder are: there, unless a bucket is configured.
+/// Document store of a sandbox: in its data folder, unless a bucket is configured.
 pub fn documents(config: &Config, data_folder: &Path, sealer: Sealer) -> anyhow::Result<DocumentStore> {
     let folder = documents_folder(data_folder);
     crate::service::documents::store(&config::Documents { folder, ..config.documents.clone() }, sealer)
 }
 
-/// Makes the PSP and its key, unless they are there: a key that was revoked stays revoked.
+/// Creates the PSP and its API key if they are missing. A revoked key stays revoked.
 async fn seed(database: &Database, keys: &Keys, world: &World) -> anyhow::Result<()> {
     let now = world.clock().clock().real_now();
     if psps::Entity::find_by_id(keys.psp_id.to_string()).one(database.reader()).await?.is_none() {

@@ -1,37 +1,39 @@
-//! The configured chains, ready to run.
+//! Configured chains, ready to run.
 
 use std::sync::Arc;
 
 use anyhow::ensure;
 use payferry_actors::ChainSetup;
-use payferry_actors::chain::{ChainClient, ChainSpec, Checkpoint};
-use payferry_actors::wallet::OperatorSigner;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::Checkpoint;
+use payferry_evm::wallet::OperatorSigner;
 use payferry_domain::{Address, Chain};
 
 use crate::config::{ChainConfig, Config, Endpoint};
 
-/// A chain that is configured with endpoints.
+/// Chain with configured endpoints.
 #[derive(Debug, Clone)]
 pub struct Configured {
-    /// What is known of it.
+    /// Specification of the chain.
     pub spec: ChainSpec,
-    /// All of its endpoints.
+    /// Client over all of its endpoints.
     pub client: ChainClient,
-    /// Each of its endpoints alone.
+    /// Client for each endpoint alone.
     pub endpoints: Vec<(Endpoint, ChainClient)>,
 }
 
-/// The chains that have endpoints; an error if none has. `contract` is where Payferry is, or will be.
+/// Returns the chains with endpoints, or an error if there are none. `contract` is the address of the Payferry
+/// contract, which may not be deployed yet.
 pub fn configured(config: &Config, contract: Address) -> anyhow::Result<Vec<Configured>> {
     let on = config.chains.iter().filter(|(_, chain)| chain.is_on());
     let chains = on.map(|(name, chain)| one(*name, chain, contract, config)).collect::<anyhow::Result<Vec<_>>>()?;
-    ensure!(!chains.is_empty(), "no chain has endpoints: set `chains.base.endpoints`, or another chain's");
+    ensure!(!chains.is_empty(), "no chain has endpoints: set `chains.base.endpoints`, or those of another chain");
     Ok(chains)
 }
 
 fn one(name: Chain, chain: &ChainConfig, contract: Address, config: &Config) -> anyhow::Result<Configured> {
     let spec = chain.spec(name, contract, &config.contracts);
-    ensure!(!spec.tokens.is_empty(), "chain {name} takes no token: set `chains.{name}.usdc` or `chains.{name}.usdt`");
+    ensure!(!spec.tokens.is_empty(), "chain {name} has no token: set `chains.{name}.usdc` or `chains.{name}.usdt`");
     let http = |endpoints: &[Endpoint]| {
         let urls = endpoints.iter().map(|endpoint| endpoint.expose().clone());
         ChainClient::http_all(urls, chain.request_timeout(), chain.json_rpc_batches)
@@ -42,7 +44,7 @@ fn one(name: Chain, chain: &ChainConfig, contract: Address, config: &Config) -> 
 }
 
 impl Configured {
-    /// As the actors are started with it.
+    /// Converts into the setup of the chain's actors.
     pub fn setup(self, signer: OperatorSigner, checkpoint: Arc<dyn Checkpoint>) -> ChainSetup {
         ChainSetup { spec: self.spec, client: self.client, signer, wake_ups: None, checkpoint }
     }

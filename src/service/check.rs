@@ -1,10 +1,10 @@
-//! Looks at everything that the service needs before it is started, and says how it is.
+//! Checks the requirements of the service before its start, and reports them.
 
 use futures::future::join_all;
-use payferry_actors::chain::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
-use payferry_actors::clock::Clock;
+use payferry_evm::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::ChainalysisOracle;
-use payferry_actors::wallet::{OperatorSigner, checksummed};
+use payferry_evm::wallet::{OperatorSigner, checksummed};
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
@@ -13,19 +13,22 @@ use super::chains::{self, Configured};
 use super::{contract, identity, kyt, secrets};
 use crate::config::{Config, sqlite_file};
 
-/// A line of the report: where something was looked at, and how it is.
+/// Line of the report.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// `service`, or a chain and perhaps one of its endpoints.
+    /// `service`, or a chain, or a chain and one of its endpoints.
     pub place: String,
-    /// What was found there.
+    /// Result of the check.
     pub finding: Finding,
 }
 
-/// Looks at all of it; nothing is changed.
+/// Checks all requirements. Changes nothing.
 pub async fn check(config: &Config) -> Vec<Line> {
     let mut lines = Lines::default();
-    lines.read("master key", secrets::sealer(config).map(|sealer| format!("read; version {} seals", sealer.current())));
+    lines.read(
+        "master key",
+        secrets::sealer(config).map(|sealer| format!("read; version {} is current", sealer.current())),
+    );
     lines.read("operator token", secrets::operator_token(config).map(|_| "read".to_owned()));
     lines.identity(config);
     let signer = secrets::signer(&config.signer);
@@ -51,7 +54,7 @@ pub async fn check(config: &Config) -> Vec<Line> {
     lines.0
 }
 
-/// Whether the service would run on all of it.
+/// True if the service can start with these results.
 pub fn is_good(lines: &[Line]) -> bool {
     lines.iter().all(|line| line.finding.grade < Grade::Bad)
 }
@@ -68,11 +71,11 @@ impl Lines {
         self.add("service".to_owned(), what, grade, detail);
     }
 
-    /// Without a provider the service runs, and nobody is verified.
+    /// Without a provider the service runs, but cannot verify customers.
     fn identity(&mut self, config: &Config) {
         match identity::provider(config, &Clock::default()) {
             Ok(None) => {
-                let detail = "no provider is set: customers cannot be verified".to_owned();
+                let detail = "no provider is configured: customers cannot be verified".to_owned();
                 self.add("service".to_owned(), "identity", Grade::Doubtful, detail);
             }
             provider => self.read(
@@ -89,7 +92,7 @@ impl Lines {
         self.0.push(Line { place, finding: Finding { what: what.to_owned(), grade, detail } });
     }
 
-    /// An oracle that is not configured everywhere is among the findings of the service already.
+    /// A missing oracle configuration is already reported as a finding of the service.
     async fn oracle(&mut self, chains: &[Configured], oracle: anyhow::Result<ChainalysisOracle>) {
         let Ok(oracle) = oracle else { return };
         for chain in chains {
@@ -104,9 +107,9 @@ impl Lines {
 }
 
 async fn database(url: &str) -> anyhow::Result<String> {
-    // Opening would make it.
+    // Opening would create it.
     if let Some(file) = sqlite_file(url).filter(|file| !file.exists()) {
-        return Ok(format!("{} will be made at the first start", file.display()));
+        return Ok(format!("{} will be created at the first start", file.display()));
     }
     let database = Database::open(url).await?;
     let migrations = Migrator::get_migration_with_status_read_only(database.patient()).await?;
@@ -115,7 +118,7 @@ async fn database(url: &str) -> anyhow::Result<String> {
     database.close().await?;
     Ok(match pending {
         0 => format!("{backend:?}, tables up to date"),
-        n => format!("{backend:?}, {n} migrations to come at the next start"),
+        n => format!("{backend:?}, {n} migrations pending until the next start"),
     })
 }
 
@@ -127,7 +130,7 @@ async fn one(chain: &Configured, operator: Option<Address>) -> Vec<Line> {
         found.into_iter().map(|finding| Line { place: format!("{name} at {endpoint}"), finding }).collect::<Vec<_>>()
     });
     let mut lines: Vec<Line> = join_all(endpoints).await.into_iter().flatten().collect();
-    // Of a wrong or dead chain there is nothing more to say.
+    // For a wrong or unreachable chain, the other results are irrelevant.
     if lines.iter().any(|line| line.finding.grade < Grade::Bad)
         && let Some(operator) = operator
     {

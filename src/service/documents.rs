@@ -1,7 +1,7 @@
 //! The configured document store.
 
 use payferry_accounts::documents::{Bucket, DocumentStore};
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 
 use super::secrets;
 use crate::config::Documents;

@@ -1,21 +1,22 @@
-//! Who is asked where money comes from.
+//! Screening provider (KYT) from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{AllowAll, ChainalysisApi, ChainalysisOracle, KytScreener, SanctionsFile, Strictest};
 
 use super::chains::Configured;
 use super::secrets;
 use crate::config::Config;
 
-/// How long one of a chain's endpoints may take to answer: less than the whole screening may, so that there is time for
-/// the next one.
+/// Time limit of one oracle endpoint. It is shorter than the limit of the whole screening, so that the next endpoint
+/// can be tried.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The strictest of all providers that are configured; an error if there is none.
+/// Returns a screener that applies the strictest verdict of all configured providers, or an error if none is
+/// configured.
 pub fn screener(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow::Result<Arc<dyn KytScreener>> {
     let mut asked: Vec<Arc<dyn KytScreener>> = Vec::new();
     if let Some(file) = &config.kyt.sanctions_file {
@@ -27,7 +28,7 @@ pub fn screener(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow
     let allow_everything = config.kyt.allow_everything;
     if let Some(url) = &config.kyt.api_url {
         let file = config.kyt.api_token_file.as_ref();
-        let file = file.context("`kyt.api_token_file` is not set: a file with the token of `kyt.api_url`")?;
+        let file = file.context("`kyt.api_token_file` is not set: set it to a file with the token of `kyt.api_url`")?;
         asked.push(Arc::new(ChainalysisApi::new(url.as_str(), secrets::read(file)?.trim(), clock.clone())?));
     }
     let mut asked = asked.into_iter();
@@ -39,18 +40,21 @@ pub fn screener(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow
         );
         return Ok(Arc::new(AllowAll::new(clock.clone())));
     };
-    ensure!(!allow_everything, "`kyt.allow_everything` contradicts the KYT provider that is set beside it");
+    ensure!(
+        !allow_everything,
+        "`kyt.allow_everything` conflicts with another configured KYT provider: remove one of them"
+    );
     let others: Vec<_> = asked.collect();
     Ok(if others.is_empty() { first } else { Arc::new(Strictest::new(first, others)) })
 }
 
-/// Chainalysis' list on every chain that runs.
+/// Chainalysis oracle on every running chain.
 pub(super) fn oracle(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow::Result<ChainalysisOracle> {
     let mut oracle = ChainalysisOracle::new(clock.clone());
     for chain in chains {
         let name = chain.spec.chain;
         let Some(contract) = config.chains.get(&name).and_then(|section| section.sanctions_oracle) else {
-            bail!("`kyt.oracle` is on and `chains.{name}.sanctions_oracle` is not set");
+            bail!("`kyt.oracle` is enabled but `chains.{name}.sanctions_oracle` is not set");
         };
         oracle = oracle.on(name, chain.client.clone().with_timeout(ANSWER_TIMEOUT), contract);
     }

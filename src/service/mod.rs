@@ -1,4 +1,4 @@
-//! The service as it runs in production: chains and secrets from the configuration, nothing simulated.
+//! The production service: chains and secrets from the configuration, nothing simulated.
 
 pub mod chains;
 pub mod check;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use payferry_actors::System;
 use payferry_actors::chain::Checkpoint;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_domain::Address;
 use payferry_entities::Database;
 use payferry_httpkit::Limits;
@@ -24,18 +24,18 @@ use crate::config::{Config, Environment};
 use crate::http::consent::Terms;
 use crate::http::{AppState, HttpConfig, router};
 
-/// Where a running service is: the line that `--json` prints.
+/// Addresses of a running service. `--json` prints them in one line.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ready {
-    /// Where PSPs and payers reach the service.
+    /// URL of the public listener, for PSPs and payers.
     pub api_url: String,
-    /// Where the operator does.
+    /// URL of the operator's listener.
     pub operator_url: String,
-    /// The process.
+    /// Process id.
     pub pid: u32,
 }
 
-/// A running service.
+/// Running service.
 #[derive(Debug)]
 pub struct Service {
     app: App,
@@ -43,8 +43,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads every secret, opens the database and starts. It answers requests when this returns; a chain that cannot be
-    /// used says so in the log and is tried again, and the others run.
+    /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain
+    /// that cannot be used is logged and retried, and the other chains run.
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
         let listeners = Listeners::bind(config).await?;
         let clock = Clock::default();
@@ -53,9 +53,7 @@ impl Service {
         let screener = kyt::screener(config, &chains, &clock)?;
         let identity = identity::provider(config, &clock)?;
         if identity.is_none() {
-            tracing::warn!(
-                "no identity provider is configured: customers cannot be verified, and changes of theirs wait"
-            );
+            tracing::warn!("no identity provider is configured: customers cannot be verified, and their changes wait");
         }
         let checkpoint = checkpoint()?;
         let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
@@ -92,27 +90,27 @@ impl Service {
         Ok(Self { app, ready })
     }
 
-    /// Where it is.
+    /// Returns the addresses of the service.
     pub fn ready(&self) -> &Ready {
         &self.ready
     }
 
-    /// Where PSPs and payers reach it.
+    /// Returns the URL of the public listener.
     pub fn api_url(&self) -> &str {
         &self.ready.api_url
     }
 
-    /// Where the operator does.
+    /// Returns the URL of the operator's listener.
     pub fn operator_url(&self) -> &str {
         &self.ready.operator_url
     }
 
-    /// The supervision tree.
+    /// Returns the supervision tree.
     pub fn system(&self) -> &System {
         self.app.system()
     }
 
-    /// Stops in order. Bounded in time.
+    /// Stops in order, within a time limit.
     pub async fn stop(self) {
         self.app.stop().await;
     }
@@ -131,21 +129,21 @@ fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
     Ok(Arc::new(payferry_actors::chain::NoCheckpoint))
 }
 
-/// Where the settlement contract is.
+/// Returns the address of the settlement contract.
 pub fn contract(config: &Config) -> anyhow::Result<Address> {
     match (config.contracts.address, config.contracts.treasury) {
         (Some(address), Some(_)) => Ok(address),
         (None, _) => {
             bail!("`contracts.address` is not set: deploy the contract with `payferry deploy`, which prints it")
         }
-        (_, None) => bail!("`contracts.treasury` is not set: where fees go"),
+        (_, None) => bail!("`contracts.treasury` is not set: set it to the address that receives fees"),
     }
 }
 
-/// What customers accept.
+/// Reads the terms that customers accept.
 pub fn terms(config: &Config) -> anyhow::Result<Terms> {
     let Some(file) = &config.server.terms_file else { return Ok(Terms::default()) };
-    Terms::read(file).with_context(|| format!("the terms of service {}", file.display()))
+    Terms::read(file).with_context(|| format!("cannot read the terms of service {}", file.display()))
 }
 
 fn limits(config: &Config) -> Limits {

@@ -1,34 +1,34 @@
-//! Reads the files that secrets are in. What was read never stands in an error.
+//! Reads the secret files. Errors never contain file contents.
 
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use payferry_actors::seal::{MasterKeys, Sealer};
-use payferry_actors::wallet::OperatorSigner;
+use payferry_runtime::seal::{MasterKeys, Sealer};
+use payferry_evm::wallet::OperatorSigner;
 
 use crate::config::{Config, Signer};
 
-/// Shortest operator token, characters.
+/// Minimum length of an operator token, characters.
 pub const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
 
-/// What seals secrets and hashes API keys.
+/// Returns the sealer of secrets and API key hashes.
 pub fn sealer(config: &Config) -> anyhow::Result<Sealer> {
     Ok(Sealer::of(&master_keys(config)?))
 }
 
-/// The master keys in all their versions.
+/// Reads the master keys of all versions.
 pub fn master_keys(config: &Config) -> anyhow::Result<MasterKeys> {
     let Some(file) = &config.secrets.master_key_file else {
-        bail!("`secrets.master_key_file` is not set: a file with 64 hexadecimal digits");
+        bail!("`secrets.master_key_file` is not set: set it to a file with 64 hexadecimal digits");
     };
-    // The error of the keys quotes nothing of them.
-    read(file)?.parse().with_context(|| format!("the master key {}", file.display()))
+    // The parse error does not quote the keys.
+    read(file)?.parse().with_context(|| format!("cannot parse the master key {}", file.display()))
 }
 
-/// What opens the operator's listener.
+/// Reads the token of the operator's listener.
 pub fn operator_token(config: &Config) -> anyhow::Result<String> {
     let Some(file) = &config.secrets.operator_token_file else {
-        bail!("`secrets.operator_token_file` is not set: a file with the operator's bearer token");
+        bail!("`secrets.operator_token_file` is not set: set it to a file with the operator's bearer token");
     };
     let token = read(file)?.trim().to_owned();
     ensure!(
@@ -39,7 +39,7 @@ pub fn operator_token(config: &Config) -> anyhow::Result<String> {
     Ok(token)
 }
 
-/// The account that settles and pays for gas.
+/// Reads the account that signs settlements and pays for gas.
 pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
     let Signer { private_key_file, keystore_file, keystore_password_file, mnemonic_file, mnemonic_index } = config;
     match (private_key_file, keystore_file, mnemonic_file) {
@@ -48,7 +48,7 @@ pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
         }
         (None, Some(file), None) => {
             let Some(password) = keystore_password_file else {
-                bail!("`signer.keystore_password_file` is not set: a file with the keystore's password");
+                bail!("`signer.keystore_password_file` is not set: set it to a file with the keystore's password");
             };
             let password = read(password)?;
             OperatorSigner::from_keystore(file, password.trim_end_matches(['\r', '\n']))

@@ -1,5 +1,5 @@
-//! A statement as a table (RFC 4180): a row at the beginning and at the end of each account, one for each entry, one for each
-//! total. Text that somebody else chose cannot become a formula of the spreadsheet that opens it.
+//! A statement as CSV (RFC 4180): a row at the beginning and at the end of each account, and one for each entry and
+//! each total. Client-provided text is escaped, so that spreadsheets do not run it as a formula.
 
 use std::borrow::Cow;
 use std::io::Error;
@@ -23,7 +23,7 @@ const COLUMNS: [&str; 13] = [
     "credit",
     "balance",
 ];
-/// What a spreadsheet takes for the beginning of a formula.
+/// Characters that start a formula in spreadsheets.
 const FORMULA_BEGINS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 fn writer(out: &mut Vec<u8>) -> Writer<&mut Vec<u8>> {
@@ -87,7 +87,7 @@ fn end(
     Ok(table.write_record([row, chain, currency, address, at, "", "", "", "", "", "", "", balance])?)
 }
 
-/// The text, with an apostrophe before what would begin a formula.
+/// Prefixes an apostrophe to a text that would start a formula.
 fn harmless(text: &str) -> Cow<'_, str> {
     if text.starts_with(FORMULA_BEGINS) { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_again_and_is_no_formula() {
+    fn fields_survive_a_round_trip_and_are_not_formulas() {
         let own = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "a,b", "he said \"no\"", "two\nlines", "ü", "'"];
         let mut out = Vec::new();
         head(&mut out).unwrap();

@@ -1,4 +1,4 @@
-//! The second reading: an account's entries, a page at a time.
+//! The second pass: reads an account's entries page by page.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,10 +9,10 @@ use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement};
 use super::summary::{Summary, is_vault, query, step_end};
 use super::{StatementEntry, Wanted};
 
-/// Postings of the PSP that one page goes through: about a third of them are entries.
+/// Postings of the PSP per page; about a third of them are entries.
 const STEP: i64 = 3_000;
 
-/// Where the reading of an account stands.
+/// Progress in an account.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     after: i64,
@@ -25,12 +25,12 @@ impl Reading {
         Self { after: summary.after, last: summary.last, balance: summary.opening }
     }
 
-    /// What the vault held after what was read so far.
+    /// The vault's balance after the entries read so far.
     pub fn balance(&self) -> i64 {
         self.balance
     }
 
-    /// The next entries; empty pages may come in between, `None` is the end.
+    /// Reads the next entries. A page may be empty; `None` is the end.
     pub async fn page(
         &mut self,
         database: &Database,
@@ -89,13 +89,13 @@ async fn rows(
     ledger_postings::Model::find_by_statement(statement).all(database.reader()).await
 }
 
-/// The PSP's own references of what these postings are about.
+/// The PSP's own references of the subjects of these postings.
 async fn own_references(
     database: &Database,
     rows: &[ledger_postings::Model],
 ) -> Result<HashMap<String, String>, DbErr> {
     let subjects: BTreeSet<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    // A transfer to a customer has another prefix in the ledger than the payment that carries it.
+    // The ledger uses the prefix `tr_` for a transfer to a customer, and the payment's row `pay_`.
     let rows_of =
         |subject: &&str| subject.strip_prefix("tr_").map_or_else(|| (*subject).to_owned(), |id| format!("pay_{id}"));
     let ids: HashMap<String, &str> = subjects.iter().map(|subject| (rows_of(subject), *subject)).collect();

@@ -45,7 +45,7 @@ pub(super) fn tail(out: &mut Vec<u8>) {
     out.extend_from_slice(b"]}");
 }
 
-/// Takes the brace off that closes the object, so that it can go on.
+/// Removes the closing brace of the object, so that it can be continued.
 fn reopen(out: &mut Vec<u8>) {
     if out.last() == Some(&b'}') {
         out.pop();

@@ -1,10 +1,9 @@
-//! Statements: what a PSP's vaults held at the beginning of a period, every movement in it, and what they held at its end, by
-//! chain and token.
+//! Statements: opening balance of a PSP's vaults, every movement in a period, and closing balance, by chain and token.
 //!
-//! A statement is read off the ledger's postings alone, in steps, and written as it is read: a month of a busy PSP is never in
-//! memory as a whole. Its balance is what the PSP's vault holds, what is promised included, so that money that is only set
-//! aside moves nothing. One period's closing is the next one's opening. Deliberately absent: payments before their settlement,
-//! and fees, which never reach the vault (`GET /ledger/entries` has both).
+//! A statement is read in steps from the ledger's postings alone and written as it is read, so a month of a busy PSP is
+//! never in memory as a whole. Its balance is what the vault holds, reserved amounts included, so a reservation is not
+//! a movement. The closing balance of a period is the opening balance of the next one. Payments before their settlement
+//! and fees are excluded, since they never reach the vault (`GET /ledger/entries` has both).
 
 mod csv;
 mod entries;
@@ -13,7 +12,7 @@ mod period;
 mod summary;
 mod write;
 
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_domain::{Address, Chain, PspId, Token};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -21,31 +20,31 @@ use utoipa::ToSchema;
 pub use period::{PERIOD_DAYS_MAX, Period, PeriodFault, moment};
 pub use write::{Format, Statement, StatementError};
 
-/// What a statement is asked for.
+/// The requested statement.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Whose.
+    /// The PSP.
     pub psp_id: PspId,
-    /// Of which time.
+    /// The period.
     pub period: Period,
-    /// On this chain only.
+    /// Only on this chain.
     pub chain: Option<Chain>,
-    /// In this token only.
+    /// Only in this token.
     pub currency: Option<Token>,
 }
 
-/// Which contract is which token. A statement has an account for each, and for what was posted in others.
+/// Token contracts. A statement has an account for each, and for every other contract with postings.
 #[derive(Debug, Clone, Default)]
 pub struct Tokens(Vec<(Chain, Address, Token)>);
 
 impl Tokens {
-    /// Those that these chains take.
+    /// The tokens of these chains.
     pub fn of<'a>(specs: impl IntoIterator<Item = &'a ChainSpec>) -> Self {
         let of_chain = |spec: &'a ChainSpec| spec.tokens.iter().map(|(token, address)| (spec.chain, *address, *token));
         Self(specs.into_iter().flat_map(of_chain).collect())
     }
 
-    /// These.
+    /// These tokens.
     pub fn named(tokens: impl IntoIterator<Item = (Chain, Address, Token)>) -> Self {
         Self(tokens.into_iter().collect())
     }
@@ -55,25 +54,25 @@ impl Tokens {
     }
 }
 
-/// A chain and token, before its entries.
+/// A chain and token, without its entries.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct StatementAccount {
     #[schema(example = "base")]
     pub(crate) chain: String,
-    /// null if the token is not one that is taken there now.
+    /// null if the token is not enabled on this chain now.
     #[schema(example = "USDC")]
     pub(crate) currency: Option<&'static str>,
     pub(crate) token_address: String,
-    /// What the vault held when the period began.
+    /// Balance of the vault at the beginning of the period.
     #[schema(example = "100.00")]
     pub(crate) opening_balance: String,
-    /// What it held when the period ended: the opening balance, and all entries.
+    /// Balance of the vault at the end of the period: the opening balance plus all entries.
     #[schema(example = "250.00")]
     pub(crate) closing_balance: String,
-    /// How much of that was promised to payouts, withdrawals and refunds under way.
+    /// Part of the closing balance that was reserved for payouts, withdrawals and refunds in progress.
     #[schema(example = "0.00")]
     pub(crate) closing_reserved: String,
-    /// By kind of entry.
+    /// Totals by kind of entry.
     pub(crate) totals: Vec<StatementTotal>,
 }
 
@@ -82,12 +81,12 @@ pub struct StatementAccount {
 pub struct StatementTotal {
     #[schema(example = "settled")]
     pub(crate) kind: String,
-    /// How many.
+    /// Number of entries.
     pub(crate) count: i64,
-    /// Money out.
+    /// Outgoing amount.
     #[schema(example = "0.00")]
     pub(crate) debit: String,
-    /// Money in.
+    /// Incoming amount.
     #[schema(example = "150.00")]
     pub(crate) credit: String,
 }
@@ -95,7 +94,7 @@ pub struct StatementTotal {
 /// One movement of the vault's money.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct StatementEntry {
-    /// Place in the ledger; grows.
+    /// Position in the ledger; increasing.
     pub(crate) position: i64,
     #[schema(format = "date-time")]
     pub(crate) at: String,
@@ -104,16 +103,16 @@ pub struct StatementEntry {
     pub(crate) kind: String,
     /// The payment, payout or withdrawal.
     pub(crate) subject: String,
-    /// Your own reference of it.
+    /// Your own reference of the subject.
     pub(crate) own_reference: Option<String>,
-    /// What proves it: a transaction, a refund, or another id.
+    /// Evidence: a transaction, a refund, or another id.
     pub(crate) reference: String,
-    /// Money out; null if it came in.
+    /// Outgoing amount; null for an incoming one.
     pub(crate) debit: Option<String>,
-    /// Money in; null if it went out.
+    /// Incoming amount; null for an outgoing one.
     #[schema(example = "9.90")]
     pub(crate) credit: Option<String>,
-    /// What the vault held afterwards.
+    /// Balance of the vault after this entry.
     #[schema(example = "109.90")]
     pub(crate) balance: String,
 }

@@ -1,20 +1,20 @@
-//! The time that a statement is of: from a moment on, and up to another one that does not belong to it.
+//! The period of a statement: a half-open interval.
 
 use payferry_domain::Timestamp;
 
-/// Days of the longest period.
+/// Maximum length of a period in days.
 pub const PERIOD_DAYS_MAX: i64 = 366;
 /// Seconds of a day.
 const DAY_SECS: i64 = 86_400;
 
-/// A period that is not empty and not too long.
+/// A period that is neither empty nor too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     from: Timestamp,
     to: Timestamp,
 }
 
-/// Why two moments are no period.
+/// Why two times do not form a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PeriodFault {
     /// The end is not after the beginning.
@@ -26,7 +26,7 @@ pub enum PeriodFault {
 }
 
 impl PeriodFault {
-    /// For programs.
+    /// The error code for programs.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Empty => "not_after_from",
@@ -36,7 +36,7 @@ impl PeriodFault {
 }
 
 impl Period {
-    /// From `from` on, up to `to`.
+    /// Creates the period from `from` (included) to `to` (excluded).
     pub fn new(from: Timestamp, to: Timestamp) -> Result<Self, PeriodFault> {
         if to <= from {
             return Err(PeriodFault::Empty);
@@ -47,18 +47,18 @@ impl Period {
         Ok(Self { from, to })
     }
 
-    /// Its first moment.
+    /// The first moment of the period.
     pub const fn from(self) -> Timestamp {
         self.from
     }
 
-    /// The first moment after it.
+    /// The first moment after the period.
     pub const fn to(self) -> Timestamp {
         self.to
     }
 }
 
-/// A moment in ISO 8601, or a day: its midnight, UTC.
+/// Parses an ISO 8601 time, or a day, which means its midnight, UTC.
 pub fn moment(text: &str) -> Result<Timestamp, &'static str> {
     if let Ok(day) = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d") {
         return Ok(day.and_time(chrono::NaiveTime::MIN).and_utc().into());
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_begins_before_it_ends_and_is_a_year_at_most() {
+    fn a_period_is_not_empty_and_at_most_a_year_long() {
         let at = |text| moment(text).unwrap();
         assert_eq!(moment("2026-11-01").unwrap(), at("2026-11-01T00:00:00Z"));
         assert_eq!(at("2026-11-01T01:00:00+01:00"), at("2026-11-01"));

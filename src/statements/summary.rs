@@ -1,8 +1,8 @@
-//! The first reading: what each account held at both ends of the period, its totals, and where in the ledger its entries are.
+//! The first pass: each account's balances at both ends of the period, its totals, and the positions of its entries.
 
 use std::collections::BTreeMap;
 
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::ledger::Account;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::Database;
@@ -10,7 +10,7 @@ use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
 use super::{StatementAccount, StatementTotal, Tokens, Wanted};
 
-/// Postings of the PSP that one statement of the first reading goes through.
+/// Postings of the PSP that one query of the first pass reads.
 const STEP: i64 = 50_000;
 /// The accounts whose money is in the PSP's vault.
 const VAULT: &str = "'psp', 'in_flight'";
@@ -25,9 +25,9 @@ pub(super) struct Summary {
     pub closing: i64,
     pub reserved: i64,
     pub totals: BTreeMap<String, Total>,
-    /// Before its first entry.
+    /// Position before its first entry.
     pub after: i64,
-    /// Its last entry; as `after` if there is none.
+    /// Position of its last entry; equal to `after` if there is none.
     pub last: i64,
 }
 
@@ -44,7 +44,7 @@ impl Summary {
         Self { chain, address, currency, opening: 0, closing: 0, reserved: 0, totals, after: 0, last: 0 }
     }
 
-    /// For people and programs.
+    /// The account in the format of the interface.
     pub fn shown(&self) -> StatementAccount {
         let text = |units: i64| Amount(units).to_string();
         let total = |(kind, total): (&String, &Total)| StatementTotal {
@@ -65,7 +65,7 @@ impl Summary {
     }
 }
 
-/// Every account of the statement: those of the tokens that are taken, and whatever else was posted.
+/// All accounts of the statement: those of the enabled tokens, and every other token with postings.
 pub(super) async fn summaries(database: &Database, wanted: &Wanted, tokens: &Tokens) -> Result<Vec<Summary>, DbErr> {
     let mut accounts: BTreeMap<(Chain, Address), Summary> = BTreeMap::new();
     for (chain, address, token) in &tokens.0 {
@@ -74,7 +74,7 @@ pub(super) async fn summaries(database: &Database, wanted: &Wanted, tokens: &Tok
     let psp_id = wanted.psp_id.to_string();
     let newest =
         query(database, "SELECT MAX(position) FROM ledger_postings WHERE psp_id = $1", [psp_id.into()]).await?;
-    // What is posted from now on is not in it, wherever it belongs: both readings see the same.
+    // Both passes ignore postings after this position, so they read the same data.
     let newest: Option<i64> = newest.first().map_or(Ok(None), |row| row.try_get_by_index(0))?;
     let mut after = 0;
     while let Some(to) = step_end(database, wanted, after, newest.unwrap_or_default(), STEP).await? {
@@ -154,7 +154,7 @@ fn add(summary: &mut Summary, row: &QueryResult) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// Whether what stands on the account is in the PSP's vault.
+/// Returns true if the account's money is in the PSP's vault.
 pub(super) fn is_vault(account: &str) -> bool {
     matches!(account.parse(), Ok(Account::Psp | Account::InFlight))
 }

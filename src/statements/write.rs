@@ -1,4 +1,4 @@
-//! A statement as it is written, a chunk at a time.
+//! Writes a statement chunk by chunk.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,12 +11,12 @@ use super::entries::Reading;
 use super::summary::{Summary, summaries};
 use super::{Tokens, Wanted, csv, json};
 
-/// What a statement is written as.
+/// Format of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
-    /// A table for spreadsheets (RFC 4180).
+    /// CSV (RFC 4180).
     Csv,
-    /// An object.
+    /// A JSON object.
     #[default]
     Json,
 }
@@ -42,16 +42,16 @@ impl fmt::Display for Format {
     }
 }
 
-/// Why a statement breaks off.
+/// Why a statement is interrupted.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
     /// The database did not answer.
     #[error("the database is not available: {0}")]
     Database(#[from] DbErr),
-    /// It cannot be written down.
-    #[error("it cannot be written down: {0}")]
+    /// It cannot be serialised.
+    #[error("the statement cannot be serialised: {0}")]
     Written(#[from] std::io::Error),
-    /// The entries do not lead from the opening balance to the closing one: a defect.
+    /// The entries do not add up to the closing balance: a bug.
     #[error("the entries of {0} do not add up to its closing balance")]
     Broken(String),
 }
@@ -76,7 +76,7 @@ enum Stage {
 }
 
 impl Statement {
-    /// Reads the balances and totals; entries are read as they are written.
+    /// Reads the balances and totals. Entries are read while the statement is written.
     pub async fn begin(database: Database, wanted: Wanted, tokens: &Tokens, format: Format) -> Result<Self, DbErr> {
         let waiting = summaries(&database, &wanted, tokens).await?.into();
         let (current, stage) = (None, Stage::Begin);

@@ -1,4 +1,4 @@
-//! A whole service in this process, for tests: the tree and the interface over a database in a folder of its own.
+//! A whole service in this process for tests: the actor tree and the HTTP interface over a database in its own folder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use payferry::sandbox::{Folder, Payer, World, documents_folder};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::auditors::AuditorsConfig;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
-use payferry_actors::psps::PspPolicies;
-use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::{UrlPolicy, WebhookConfig};
+use payferry_journal::psps::PspPolicies;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::{UrlPolicy, WebhookConfig};
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::{Chain, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
@@ -34,31 +34,31 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// The master key of every test.
+/// Master key of every test.
 pub const MASTER_KEY: [u8; 32] = [7; 32];
 
 /// A running service.
 pub struct TestApp {
-    /// What requests go to.
+    /// Router that receives the requests.
     pub router: Router,
-    /// What handlers share.
+    /// State of the handlers.
     pub state: AppState,
-    /// The first PSP's key, with every scope.
+    /// Key of the first PSP, with every scope.
     pub key: String,
-    /// The first PSP.
+    /// First PSP.
     pub psp_id: PspId,
     world: Option<World>,
-    /// The database, past the service.
+    /// The database, for direct access.
     pub database: TestDatabase,
     folder: TempDir,
 }
 
-/// Time between blocks of the test's chains.
+/// Block time of the test's chains.
 pub const BLOCK_TIME: Duration = Duration::from_millis(50);
-/// Between two looks at the test's ledger.
+/// Interval of the ledger auditor.
 const LEDGER_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Numbers that are never the same.
+/// Numbers that differ in every run.
 const VARYING: [&str; 11] = [
     "block_number",
     "log_index",
@@ -72,29 +72,29 @@ const VARYING: [&str; 11] = [
     "handling_ms",
     "handling_ms_max",
 ];
-/// Numbers that are moments, in milliseconds since the epoch: of the years 2020 to 2100.
+/// Numbers that are times, in milliseconds since the epoch: years 2020 to 2100.
 const MOMENTS_MS: std::ops::Range<u64> = 1_577_836_800_000..4_102_444_800_000;
 
-/// What a test may want otherwise.
+/// Options of a test's service.
 pub struct TestConfig {
     pub environment: Environment,
     pub limits: Limits,
-    /// Whether there are chains.
+    /// `true` if chains run.
     pub chains: bool,
-    /// A token that is not taken on a chain.
+    /// A token that is disabled on a chain.
     pub token_off: Option<(Chain, Token)>,
-    /// In place of the sandbox's own KYT provider.
+    /// Replaces the sandbox's KYT provider.
     pub screener: Option<Arc<dyn KytScreener>>,
-    /// Who verifies customers; nobody unless it is said.
+    /// Identity provider; none by default.
     pub identity: Option<Arc<dyn IdentityProvider>>,
     pub desk: DeskConfig,
-    /// Between two reconciliations in the background; none unless it is said.
+    /// Interval of background reconciliations; none by default.
     pub vaults_interval: Option<Duration>,
-    /// Whether they look at the treasury, too.
+    /// `true` if the reconciliation includes the treasury.
     pub treasury_kept: bool,
-    /// Routes besides the service's own.
+    /// Additional routes.
     pub routes: Router<AppState>,
-    /// The database of a service that was there before, in place of a fresh one.
+    /// Existing database, instead of a new one.
     pub database: Option<TestDatabase>,
 }
 
@@ -121,7 +121,7 @@ impl TestApp {
         Self::start_with(TestConfig::default()).await
     }
 
-    /// With three chains.
+    /// Starts a service with three chains.
     pub async fn start_with_chains() -> Self {
         Self::start_with(TestConfig { chains: true, ..TestConfig::default() }).await
     }
@@ -164,7 +164,7 @@ impl TestApp {
             identity: config.identity,
             desk: config.desk,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
-            ceilings: payferry_actors::psps::Ceilings::default(),
+            ceilings: payferry_journal::psps::Ceilings::default(),
             auditors: AuditorsConfig {
                 ledger_interval: LEDGER_INTERVAL,
                 vaults_interval: config.vaults_interval,
@@ -192,12 +192,12 @@ impl TestApp {
         app
     }
 
-    /// The chains.
+    /// Returns the chains.
     pub fn world(&self) -> &World {
         self.world.as_ref().unwrap()
     }
 
-    /// Asks again until there is an answer.
+    /// Repeats the request until it returns a value.
     pub async fn until<T>(&self, what: &str, ask: impl AsyncFn(&Self) -> Option<T>) -> T {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while tokio::time::Instant::now() < deadline {
@@ -209,7 +209,7 @@ impl TestApp {
         panic!("waited too long until {what}");
     }
 
-    /// A merchant of the first PSP.
+    /// Creates a merchant of the first PSP.
     pub async fn add_merchant(&self) -> String {
         let merchant =
             json!({ "external_id": "shop", "name": "Shop", "email": "owner@shop.example", "business_id": "1" });
@@ -217,7 +217,7 @@ impl TestApp {
         reply.json["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
     }
 
-    /// A payment of 10 USDC on Base, as it was answered.
+    /// Creates a payment of 10 USDC on Base; returns the answer.
     pub async fn add_payment(&self, merchant_id: &str) -> Reply {
         let body = json!({ "merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base" });
         let reply = self.post("/payments/initiate", &body).await;
@@ -234,14 +234,14 @@ impl TestApp {
         chain.transfer(Payer::Clean, token, wallet, amount.parse().unwrap()).await.unwrap();
     }
 
-    /// The payment once it has this status.
+    /// Waits until the payment has this status.
     pub async fn payment_when(&self, payment: &Reply, status: &str) -> Reply {
         let path = format!("/payments/{}", payment.json["payment_id"].as_str().unwrap());
         let ask = async |app: &Self| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
         self.until(status, ask).await
     }
 
-    /// Another PSP.
+    /// Creates another PSP.
     pub async fn add_psp(&self) -> PspId {
         let id = PspId::generate();
         let row = psps::Model {
@@ -255,12 +255,12 @@ impl TestApp {
         id
     }
 
-    /// Another key.
+    /// Creates another key.
     pub async fn add_key(&self, psp_id: PspId, scopes: &[Scope]) -> String {
         self.add_key_as(psp_id, scopes, |_| {}).await.1
     }
 
-    /// Another key, its row changed.
+    /// Creates another key, with a change of its row.
     pub async fn add_key_as(
         &self,
         psp_id: PspId,
@@ -275,7 +275,7 @@ impl TestApp {
         (key.id(), key.expose().to_owned())
     }
 
-    /// Where documents are.
+    /// Folder of the documents.
     pub fn documents_folder(&self) -> std::path::PathBuf {
         documents_folder(self.folder.path())
     }
@@ -284,7 +284,7 @@ impl TestApp {
         self.state.database().writer()
     }
 
-    /// A request with the first PSP's key.
+    /// Creates a request with the first PSP's key.
     pub fn request(&self, method: Method, path: &str) -> Call {
         let mut call = Call { router: self.router.clone(), parts: Request::new(()).into_parts().0, body: Vec::new() };
         call.parts.method = method;
@@ -301,12 +301,12 @@ impl TestApp {
     }
 }
 
-/// A key of the sandbox that no database knows.
+/// Returns a valid sandbox key that is in no database.
 pub fn unknown_key() -> String {
     ApiKey::generate(KeyMode::Test).expose().to_owned()
 }
 
-/// A request before it is sent.
+/// A request to be sent.
 pub struct Call {
     router: Router,
     parts: axum::http::request::Parts,
@@ -336,13 +336,13 @@ impl Call {
         self.bytes(body.to_string())
     }
 
-    /// A body that says it is JSON, whatever it is.
+    /// Sets any bytes as the body, with the JSON content type.
     pub fn bytes(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self.header(CONTENT_TYPE.as_str(), "application/json")
     }
 
-    /// The answer as it begins: its body may go on.
+    /// Sends the request and returns the response without reading its body.
     pub async fn begin(self) -> Response<Body> {
         let request = Request::from_parts(self.parts, Body::from(self.body));
         self.router.oneshot(request).await.unwrap()
@@ -378,18 +378,18 @@ impl Reply {
         std::str::from_utf8(&self.bytes).unwrap()
     }
 
-    /// `field: code` of every field error, in order.
+    /// Returns `field: code` of every field error, in order.
     pub fn faults(&self) -> Vec<String> {
         let errors = self.json["errors"].as_array().into_iter().flatten();
         errors.map(|e| format!("{}: {}", e["field"].as_str().unwrap(), e["code"].as_str().unwrap())).collect()
     }
 
-    /// The status and the body, with ids, times, addresses and secrets put out of sight.
+    /// Status and body, with ids, times, addresses and secrets redacted.
     pub fn redacted(&self) -> Value {
         serde_json::json!({ "body": redact(&self.json), "status": self.status.as_u16() })
     }
 
-    /// Fails unless it is a problem document with this status and code.
+    /// Asserts that it is a problem document with this status and code.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, code: &str) {
         assert_eq!((self.status.as_u16(), self.code()), (status, code), "{}", self.text());
@@ -404,7 +404,7 @@ impl Reply {
     }
 }
 
-/// `value` with ids, times, addresses and secrets put out of sight, and its keys in order whatever serde_json makes of it.
+/// `value` with ids, times, addresses and secrets redacted and its keys sorted.
 pub fn redact(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redact_text(text)),
@@ -444,7 +444,7 @@ fn redact_text(text: &str) -> String {
     redact_hex(text)
 }
 
-/// Addresses and hashes, wherever they stand.
+/// Redacts addresses and hashes anywhere in the text.
 fn redact_hex(text: &str) -> String {
     let mut parts = text.split("0x");
     let mut redacted = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,4 @@
-//! What happens on the sandbox's chains past the service: balances are looked at, accounts get onto a token's blacklist,
-//! and a contract pays.
+//! Direct actions on the sandbox's chains: balances, a token's blacklist, and payments from a contract.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,7 +34,7 @@ async fn ask(app: &TestApp, chain: Chain, method: &str, params: Value) -> Value 
     app.world().chain(chain).devchain().call(method, params).await.unwrap()
 }
 
-/// What an account holds, in base units.
+/// Balance of an account, base units.
 pub async fn balance(app: &TestApp, chain: Chain, token: Token, account: &str) -> u64 {
     let data = Bytes::from(TokenContract::balanceOfCall { account: account.parse().unwrap() }.abi_encode());
     let call = json!([{ "to": token_of(app, chain, token), "data": data }, "latest"]);
@@ -43,7 +42,7 @@ pub async fn balance(app: &TestApp, chain: Chain, token: Token, account: &str) -
     TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap().to::<u64>()
 }
 
-/// Has the sandbox's deployer, who owns the tokens, make a call; waits until it is mined and has succeeded.
+/// Makes a call as the sandbox's deployer, the owner of the tokens; waits until it is mined successfully.
 async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>) {
     let deployer = Wallet::from_seed("payferry sandbox deployer");
     let nonce = ask(app, chain, "eth_getTransactionCount", json!([deployer.address(), "pending"])).await;
@@ -58,7 +57,7 @@ async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>
     app.until("the call is mined", mined).await;
 }
 
-/// Puts an account onto USDC's blacklist, or takes it off.
+/// Adds an account to USDC's blacklist or removes it.
 pub async fn blacklist(app: &TestApp, chain: Chain, account: &str, is_listed: bool) {
     let account = account.parse().unwrap();
     let input = if is_listed {
@@ -69,7 +68,7 @@ pub async fn blacklist(app: &TestApp, chain: Chain, account: &str, is_listed: bo
     deployer_calls(app, chain, token_of(app, chain, Token::Usdc), input).await;
 }
 
-/// Pays out of a contract that was made for it.
+/// Pays from a newly deployed contract.
 pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let chain: Chain = payment.json["chain"].as_str().unwrap().parse().unwrap();
@@ -90,7 +89,7 @@ pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
     deployer_calls(app, chain, puppet, call.abi_encode()).await;
 }
 
-/// Time passes, everywhere at once and without any block: so much of it that nobody would mine through it.
+/// Advances time on all chains and in the service without blocks in between, for periods too long to mine through.
 pub async fn sleep(app: &TestApp, length: Duration) {
     for (_, chain) in app.world().chains() {
         chain.devchain().jump_time(length.as_secs()).await.unwrap();

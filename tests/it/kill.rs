@@ -1,4 +1,4 @@
-//! Sudden death: the real binary is killed at random moments and after every step of a settlement, under load.
+//! The real binary is killed at random times and after every step of a settlement, under load.
 //!
 //! Longer runs: `cargo run -p payferry-harness --bin kill -- --help`.
 
@@ -6,6 +6,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::Run;
 use payferry_harness::kill::deaths::{Death, STEPS};
 use payferry_harness::process::Binary;
+use payferry_harness::short_or_long;
 
 async fn survives(kills: usize, database: TestDatabase) {
     let run = Run::new(Binary::at(env!("CARGO_BIN_EXE_payferry")), kills, database.url());
@@ -17,7 +18,7 @@ async fn survives(kills: usize, database: TestDatabase) {
         let after = Death::After(step, 1).to_string();
         assert!(report.kills_by_kind.contains_key(&after), "never killed {after}");
     }
-    // A run in which nothing happened proves nothing.
+    // A run without activity proves nothing.
     assert!(report.settlements > 0 && report.requests_retried > 0 && report.payments_by_status.len() == 3, "{report}");
     for kind in ["refund", "payout", "withdrawal", "transfer"] {
         assert!(report.moved_out.contains_key(kind), "no {kind} was sent: {report}");
@@ -25,11 +26,12 @@ async fn survives(kills: usize, database: TestDatabase) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_kills_on_sqlite_lose_nothing() {
-    survives(20, TestDatabase::sqlite()).await;
+async fn kills_on_sqlite_lose_nothing() {
+    survives(short_or_long(10, 20), TestDatabase::sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_kills_on_postgres_lose_nothing() {
-    survives(10, TestDatabase::postgres().await).await;
+#[ignore = "long"]
+async fn kills_on_postgres_lose_nothing() {
+    survives(20, TestDatabase::postgres().await).await;
 }

@@ -1,10 +1,12 @@
-//! Integration tests: whole stories over real HTTP, chains, databases and processes.
+//! Integration tests with real HTTP, chains, databases and processes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod app;
 mod browser;
 mod chainside;
 mod cli;
+mod compat;
+mod docs;
 mod faults;
 mod http;
 mod kill;

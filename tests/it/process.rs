@@ -1,4 +1,4 @@
-//! The real binary as a running sandbox: started, stopped and killed as the world does it.
+//! The real binary as a running sandbox: starts, stops and kills.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,17 +9,17 @@ use payferry_harness::database::{TestDatabase, chosen_postgres};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What SIGTERM promises.
+/// Promised time limit of a stop after SIGTERM.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The middle one of an odd number of times: what holds of it holds of most of them, whatever else runs on the machine.
+/// Median of an odd number of times: a bound for it holds for most of them, regardless of other load on the machine.
 pub fn median(times: &[Duration]) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     sorted[sorted.len() / 2]
 }
 
-/// The binary, without whatever the test's own environment configures.
+/// The binary, without configuration from the test's own environment.
 pub fn payferry() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payferry"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PAYFERRY_") || name == "RUST_LOG") {
@@ -28,20 +28,20 @@ pub fn payferry() -> Command {
     command
 }
 
-/// Where a sandbox keeps everything over its restarts: a folder, and with it a database in the folder or on a server.
+/// Persistent state of a sandbox: a folder, and a database in the folder or on a server.
 pub struct Home {
     folder: TempDir,
     database: Option<TestDatabase>,
 }
 
 impl Home {
-    /// With the database that is chosen for the tests.
+    /// Creates a home with the database selected for the tests.
     pub async fn new() -> Self {
         let database = if chosen_postgres() { Some(TestDatabase::postgres().await) } else { None };
         Self { database, ..Self::embedded() }
     }
 
-    /// With the database in the folder, whatever is chosen: for tests of the folder itself.
+    /// Creates a home with the database in its folder, for tests of the folder itself.
     pub fn embedded() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), database: None }
     }
@@ -50,13 +50,13 @@ impl Home {
         self.folder.path()
     }
 
-    /// Its database, for whoever looks at it beside the service.
+    /// URL of its database, for direct access.
     pub fn database_url(&self) -> String {
         let embedded = || format!("sqlite://{}?mode=rwc", self.path().join("payferry.db").display());
         self.database.as_ref().map_or_else(embedded, |database| database.url().to_owned())
     }
 
-    /// Arguments that name it to any command.
+    /// Command-line arguments that select it.
     pub fn args(&self) -> Vec<&str> {
         let folder = ["--data-dir", self.path().to_str().unwrap()];
         let database = self.database.iter().flat_map(|database| ["--database-url", database.url()]);
@@ -64,24 +64,24 @@ impl Home {
     }
 }
 
-/// A sandbox in a process of its own.
+/// A sandbox in its own process.
 pub struct Running {
     pub child: Child,
     pub ready: Value,
 }
 
 impl Running {
-    /// On ports of its own.
+    /// Starts on free ports.
     pub fn start(home: &Home) -> Self {
         Self::start_with(home, [0, 0], &[])
     }
 
-    /// On these ports (API, operator), with these variables in its environment.
+    /// Starts on these ports (API, operator), with these environment variables.
     pub fn start_with(home: &Home, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
         Self::start_as(home, ports, env, &[])
     }
 
-    /// With these arguments besides.
+    /// Starts with these additional arguments.
     pub fn start_with_args(home: &Home, args: &[&str]) -> Self {
         Self::start_as(home, [0, 0], &[], args)
     }
@@ -104,12 +104,12 @@ impl Running {
         Self { child, ready }
     }
 
-    /// Something that it said when it was ready.
+    /// A field of its ready line.
     pub fn text(&self, key: &str) -> &str {
         self.ready[key].as_str().unwrap()
     }
 
-    /// SIGTERM; it must end by itself, well and in time.
+    /// Sends SIGTERM and asserts that it ends successfully and in time.
     pub fn stop(mut self) {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -125,7 +125,7 @@ impl Running {
         }
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub fn kill(self) {
         drop(self);
     }
@@ -133,7 +133,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed in between leaves no process behind; one that has ended is not there any more.
+        // A failing test leaves no process behind; if the process has ended, this has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

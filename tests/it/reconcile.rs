@@ -1,12 +1,13 @@
-//! Vaults, treasury and ledger against each other, and transfers that were missed found again.
+//! Reconciliation of vaults, treasury and ledger, and rereads for missed transfers.
 
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_actors::chain::{ChainClient, ChainSpec, RereadError, reread};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{RereadError, reread};
+use payferry_runtime::clock::Clock;
 use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
-use payferry_actors::wallet::Vaults;
+use payferry_evm::wallet::Vaults;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use payferry_entities::{balances, chain_cursors, ledger_postings};
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
@@ -27,8 +28,8 @@ fn id_of(payment: &Reply) -> &str {
     payment.json["payment_id"].as_str().unwrap()
 }
 
-/// A cancelled payment on Base whose transfer was missed for real: while it was paid, and when its block was looked at a second
-/// time, nobody knew whose wallet it is. And the last block by then, far above the transfer's.
+/// Creates a cancelled payment on Base with a missed transfer: its wallet was unknown when it was paid and when its
+/// block was rescanned. Also returns the last block by then, far above the transfer's.
 async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64) {
     let late = app.add_payment(merchant).await;
     app.post(&format!("/payments/{}/cancel", id_of(&late)), &serde_json::json!({})).await;
@@ -40,7 +41,7 @@ async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64)
     let gone = async |app: &TestApp| {
         app.state.system.observe_payment(id_of(&late).parse().unwrap()).await.is_none().then_some(())
     };
-    app.until("its actor has left", gone).await;
+    app.until("the actor has left", gone).await;
     app.state.system.retire_wallets().await.unwrap();
     rename("0x00000000000000000000000000000000000000aa").await;
     app.pay(&late, "10").await;
@@ -51,13 +52,13 @@ async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64)
             chain_cursors::Entity::find_by_id("base").one(app.state.database().reader()).await.unwrap().unwrap();
         (cursor.second_look_from > i64::try_from(mined - spec.second_look_blocks - 32).unwrap()).then_some(())
     };
-    app.until("its block was looked at a second time", passed).await;
+    app.until("its block was rescanned", passed).await;
     rename(&wallet).await;
     (late, mined)
 }
 
 #[tokio::test]
-async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
+async fn report_is_clean_or_names_the_owner_of_a_difference() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let (settled, short) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
@@ -73,7 +74,7 @@ async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
     assert_eq!((sums.psps_ledger, sums.psps_on_chain), (9_900_000, 9_900_000));
     assert_eq!((sums.treasury_ledger, sums.treasury_on_chain), (100_000, 100_000));
 
-    // Money that nobody posted: straight into the PSP's vault.
+    // An unposted transfer directly to the PSP's vault.
     let spec = app.world().chain(Chain::Base).spec().clone();
     let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
     let chain = app.world().chain(Chain::Base);
@@ -86,7 +87,7 @@ async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
     assert_eq!((difference.ledger, difference.on_chain), (9_900_000, 10_900_000));
     assert!(!found.is_clean());
 
-    // And into the treasury: told where nobody is said to move its money.
+    // And to the treasury: reported where the configuration says that nothing else moves its money.
     let treasury = spec.treasury;
     chain.transfer(Payer::Clean, Token::Usdc, treasury, "2".parse().unwrap()).await.unwrap();
     chain.devchain().mine(1).await.unwrap();
@@ -99,7 +100,7 @@ async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
 }
 
 #[tokio::test]
-async fn a_shortage_is_told_with_its_sign() {
+async fn shortage_is_reported_with_its_sign() {
     let app = TestApp::start_with_chains().await;
     let spec = app.world().chain(Chain::Base).spec().clone();
     let (psp_id, token_address) = (app.psp_id.to_string(), spec.token_address(Token::Usdc).unwrap());
@@ -118,7 +119,7 @@ async fn a_shortage_is_told_with_its_sign() {
     balances::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
     assert!(look(true).await.is_clean() && look(false).await.is_clean());
 
-    // A balance that nobody posted: the postings speak for the vault, which is empty, and against the balance.
+    // An unposted balance: the postings agree with the empty vault and contradict the balance.
     app.writer().execute_unprepared("UPDATE balances SET available = available + 5").await.unwrap();
     let short = |report: &Report| {
         let difference = &report.differences[0];
@@ -132,7 +133,7 @@ async fn a_shortage_is_told_with_its_sign() {
     assert_eq!((whole.unbalanced[0].posted, whole.unbalanced[0].balance), (0, 5));
     short(&look(false).await);
 
-    // Posted, and gone from the chain.
+    // Posted, but missing on the chain.
     let posting = ledger_postings::Model {
         position: 1,
         subject: "x_1".to_owned(),
@@ -155,7 +156,7 @@ async fn a_shortage_is_told_with_its_sign() {
 }
 
 #[tokio::test]
-async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
+async fn missed_transfer_is_found_by_a_reread() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -174,10 +175,10 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     assert_eq!(
         (again.blocks, again.recorded.len(), again.otherwise.len()),
         (last_final + 1, 0, 0),
-        "all of it is known"
+        "all transfers are known"
     );
     let ahead = read(head + 1_000_000).await.unwrap_err();
-    assert!(matches!(ahead, RereadError::Unread(_)), "what was not read yet is the watcher's: {ahead}");
+    assert!(matches!(ahead, RereadError::Unread(_)), "unread blocks belong to the watcher: {ahead}");
 
     let (late, mined) = missed(&app, &spec, &merchant).await;
     let unseen = app.get(&format!("/payments/{}", id_of(&late))).await;
@@ -196,16 +197,16 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     let late = app.payment_when(&late, "mismatched").await;
     assert_eq!(late.json["labels"], serde_json::json!(["LATE"]));
     assert!(report(&app).await.is_clean());
-    assert_eq!(read(mined).await.unwrap().recorded.len(), 0, "once is enough");
+    assert_eq!(read(mined).await.unwrap().recorded.len(), 0, "no transfer is recorded twice");
 }
 
-/// With the vaults looked at all the time.
+/// Configuration with constant reconciliation of the vaults.
 fn looking() -> TestConfig {
     TestConfig { chains: true, vaults_interval: Some(Duration::from_millis(300)), ..TestConfig::default() }
 }
 
 #[tokio::test]
-async fn the_service_finds_a_difference_by_itself_and_tells_until_it_is_gone() {
+async fn background_run_reports_a_difference_until_resolved() {
     let desk = Desk::over(TestApp::start_with(looking()).await).await;
     let app = &desk.app;
     let merchant = app.add_merchant().await;
@@ -233,15 +234,15 @@ async fn the_service_finds_a_difference_by_itself_and_tells_until_it_is_gone() {
     };
     app.until("the gauge shows it", async |_| shown(&desk).await).await;
 
-    // As if it had been posted: the background goes by the running balances.
+    // As if it had been posted: the background check uses the running balances.
     app.writer().execute_unprepared("UPDATE balances SET available = available + 1000000").await.unwrap();
     let gone = async |app: &TestApp| app.state.system.vaults().differences.is_empty().then_some(());
-    app.until("it is gone", gone).await;
+    app.until("the difference has disappeared", gone).await;
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn the_service_names_the_payment_whose_transfer_was_missed() {
+async fn background_run_names_the_payment_of_a_missed_transfer() {
     let desk = Desk::over(TestApp::start_with(looking()).await).await;
     let app = &desk.app;
     let merchant = app.add_merchant().await;
@@ -263,7 +264,7 @@ async fn the_service_names_the_payment_whose_transfer_was_missed() {
 }
 
 #[tokio::test]
-async fn the_treasury_is_looked_at_by_itself_where_nobody_moves_its_money() {
+async fn background_run_includes_the_treasury_if_configured() {
     for treasury_kept in [true, false] {
         let desk = Desk::over(TestApp::start_with(TestConfig { treasury_kept, ..looking() }).await).await;
         let app = &desk.app;
@@ -273,7 +274,7 @@ async fn the_treasury_is_looked_at_by_itself_where_nobody_moves_its_money() {
         app.payment_when(&made, "settled").await;
         let looked = async |since: Option<Timestamp>| {
             let view = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.checked_at > since);
-            app.until("it has looked", view).await
+            app.until("a run has completed", view).await
         };
         let clean = looked(None).await;
         assert!(clean.differences.is_empty() && clean.unread.is_empty(), "{clean:?}");
@@ -283,10 +284,10 @@ async fn the_treasury_is_looked_at_by_itself_where_nobody_moves_its_money() {
         chain.transfer(Payer::Clean, Token::Usdc, spec.treasury, "2".parse().unwrap()).await.unwrap();
         chain.devchain().mine(1).await.unwrap();
         if !treasury_kept {
-            // The run that was under way, and a whole one.
+            // The run in progress, and a complete one.
             let next = looked(clean.checked_at).await;
             let after = looked(next.checked_at).await;
-            assert!(after.differences.is_empty(), "its owner moves it as it likes: {after:?}");
+            assert!(after.differences.is_empty(), "the operator may move it: {after:?}");
             desk.stop().await;
             continue;
         }

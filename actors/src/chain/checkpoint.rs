@@ -1,5 +1,4 @@
-//! Places between the steps of a settlement where a test can make the settler die, or the whole process stand still
-//! until it is killed.
+//! Points between the steps of a settlement where a test can kill the settler, or block the process until it is killed.
 
 use std::fmt;
 #[cfg(feature = "faults")]
@@ -10,35 +9,35 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Names the step after which the settlers of this process stand still; for tests that kill it there.
+/// Environment variable with the step after which the settlers of this process block; for tests that kill it there.
 #[cfg(feature = "faults")]
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 
-/// What has just been done.
+/// Step that was just completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
-    /// A batch was chosen; nothing is signed.
+    /// A batch was selected; nothing is signed.
     Batched,
-    /// It is signed, and nobody knows.
+    /// The transaction is signed, only in memory.
     Signed,
-    /// It is stored, and not sent.
+    /// It is stored and not sent.
     Stored,
     /// It is sent.
     Broadcast,
-    /// Its receipt was seen; nothing of it is recorded.
+    /// Its receipt was read; nothing of it is recorded.
     Mined,
-    /// What became of it is recorded; nobody was told.
+    /// The outcome is recorded; the payment is not notified.
     Recorded,
-    /// The payment was told.
+    /// The payment is notified.
     Told,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub const ALL: [Self; 7] =
         [Self::Batched, Self::Signed, Self::Stored, Self::Broadcast, Self::Mined, Self::Recorded, Self::Told];
 
-    /// Its name, in small letters.
+    /// Name in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Batched => "batched",
@@ -58,46 +57,46 @@ impl fmt::Display for Step {
     }
 }
 
-/// The settler is to die here.
+/// Error that kills the settler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("killed after {0:?}")]
 pub struct Killed(pub Step);
 
-/// Asked after each step. The default never kills.
+/// Hook after each step. The default never kills.
 pub trait Checkpoint: Send + Sync + 'static {
-    /// An error makes the actor fail at once, as a crash would.
+    /// An error makes the actor fail at once, like a crash.
     fn reached(&self, step: Step) -> Result<(), Killed> {
         let _ = step;
         Ok(())
     }
 }
 
-/// Never kills.
+/// Checkpoint that never kills.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCheckpoint;
 
 impl Checkpoint for NoCheckpoint {}
 
-/// Stands still after a step, for ever: the process is to be killed exactly there.
+/// Checkpoint that blocks for ever after a step, so that the process can be killed exactly there.
 #[cfg(feature = "faults")]
 #[derive(Debug)]
 pub struct HoldAfter {
     step: Step,
-    /// How often the step may still be passed.
+    /// Number of times that the step may still pass.
     passes: AtomicU32,
 }
 
-/// Not a step, or not a number of times.
+/// Error: the text is not a step or has an invalid count.
 #[cfg(feature = "faults")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no step to hold after: expected one of {steps}, and if you like :n for its n-th time", steps = Step::ALL.map(Step::as_str).join(", "))]
+#[error("{0:?} is not a step: expected one of {steps}, optionally followed by :n for its n-th time", steps = Step::ALL.map(Step::as_str).join(", "))]
 pub struct NoSuchStep(String);
 
 #[cfg(feature = "faults")]
 impl FromStr for HoldAfter {
     type Err = NoSuchStep;
 
-    /// A step's name, or `name:n` for the n-th time that it is reached.
+    /// Parses a step's name, or `name:n` for the n-th time that it is reached.
     fn from_str(text: &str) -> Result<Self, NoSuchStep> {
         let (name, time) = text.split_once(':').unwrap_or((text, "1"));
         let step = Step::ALL.into_iter().find(|step| step.as_str() == name);
@@ -109,7 +108,7 @@ impl FromStr for HoldAfter {
 
 #[cfg(feature = "faults")]
 impl HoldAfter {
-    /// What [`HOLD_AFTER`] asks for; nothing in every process that is not about to be killed by a test.
+    /// The checkpoint from [`HOLD_AFTER`]; none if the variable is not set.
     pub fn from_env() -> Result<Arc<dyn Checkpoint>, NoSuchStep> {
         match std::env::var(HOLD_AFTER) {
             Ok(text) => Ok(Arc::new(text.parse::<Self>()?)),
@@ -117,7 +116,7 @@ impl HoldAfter {
         }
     }
 
-    /// Whether this time is the one.
+    /// True if this call is the one to block.
     fn holds(&self, step: Step) -> bool {
         let used = |passes: u32| passes.checked_sub(1);
         step == self.step && self.passes.fetch_update(Ordering::AcqRel, Ordering::Acquire, used).is_err()
@@ -128,7 +127,7 @@ impl HoldAfter {
 impl Checkpoint for HoldAfter {
     fn reached(&self, step: Step) -> Result<(), Killed> {
         if self.holds(step) {
-            // Not the log, which may be off or buffered: whoever kills waits for this line.
+            // Not in the log, which may be off or buffered: the test waits for this line.
             let _ = writeln!(std::io::stderr().lock(), "held after {step}");
             loop {
                 std::thread::park();
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_holds_at_the_time_that_was_asked_for() {
+    fn holds_at_the_requested_occurrence() {
         let hold: HoldAfter = "stored".parse().unwrap();
         assert!(!hold.holds(Step::Signed) && hold.holds(Step::Stored) && hold.holds(Step::Stored));
         let third: HoldAfter = "mined:3".parse().unwrap();
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_has_a_name_and_nothing_else_is_one() {
+    fn parses_step_names_and_rejects_other_text() {
         for step in Step::ALL {
             assert!(step.to_string().parse::<HoldAfter>().unwrap().holds(step));
         }

@@ -1,8 +1,8 @@
-//! Where a number was carried out that the contract refuses because it is done, and whose it was: this operation's, by a
-//! transaction that the database does not know of, or another's, which had the number before the database was restored.
+//! Finds out who carried out an operation number that the contract rejects as done: this operation, in a transaction
+//! that the database does not know, or another operation that had the number before a restore of the database.
 //!
-//! To take another's success for one's own tells a payment that was never made; to take one's own for another's pays twice.
-//! So both are believed only of what the chain itself says, and nothing is concluded from an event that is merely not shown.
+//! Taking another operation's success for one's own reports a payment that was never made; the opposite error pays
+//! twice. So both answers rely only on what the chain reports, and a missing event proves nothing.
 
 use alloy::primitives::{Bytes, U256};
 use alloy::rpc::types::{Filter, Log, TransactionReceipt};
@@ -10,42 +10,43 @@ use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::Payferry;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::client::ClientError;
+use payferry_evm::wallet::{alloy_address, domain_hash};
+use payferry_journal::Carried;
+use payferry_journal::chain::attempts;
 
-use super::attempts;
-use super::client::ClientError;
 use super::errors::SettleError;
 use super::operations::{Route, success, vault_id, verdicts};
 use super::resolve::Place;
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::Carried;
-use crate::wallet::{alloy_address, domain_hash};
 
-/// Transactions of each account whose receipts are searched for an operation that is done already.
+/// Maximum number of transactions per account with receipts to search for a completed operation.
 const DONE_SEARCH_ATTEMPTS_MAX: u64 = 1_000;
-/// Ranges that are searched for its event in one look, each with up to three requests; the next look goes on from there.
+/// Maximum number of ranges searched for the event in one pass, each with up to three requests; the next pass continues
+/// there.
 const DONE_SEARCH_RANGES_MAX: usize = 40;
-/// Blocks in one of them, as long as the endpoint allows it: few events match.
+/// Blocks per range, as long as the endpoint allows it: few events match.
 const DONE_SEARCH_RANGE_BLOCKS: u64 = 10_000;
-/// How much older than an operation's row the block may say it is that carried it out. Clocks differ, and after an outage a
-/// chain makes up for it with blocks that bear the times at which they should have been.
+/// Tolerance for blocks with a time before the creation of the operation's row. Clocks differ, and after an outage a
+/// chain may produce blocks with the times at which they were due.
 const BLOCK_TIME_BEHIND_MAX_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// By whom a number was carried out.
+/// Operation that carried out a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DoneBy {
-    /// By the operation that has it, there; and what it moved.
+    /// This operation, at this position, with the amounts moved.
     Itself(Place, Carried),
-    /// By another operation, in this block or before.
+    /// Another operation, in this block or an earlier one.
     Another { block: u64 },
     /// Not known yet.
     Unknown,
 }
 
 impl SettlerState {
-    /// By whom the number of an operation was carried out: in a transaction of ours, else wherever its event is, back to
-    /// before the operation was made. `read` is the last block that is known.
+    /// Finds out who carried out the number of an operation: searches our own transactions, then the events, back to
+    /// before the operation was created. `read` is the last known block.
     pub(super) async fn find_done(&mut self, row: &operations::Model, read: u64) -> Result<DoneBy, SettleError> {
-        // One that cannot be compared is neither its own nor another's.
+        // An operation that cannot be compared matches neither case.
         Route::of(row)?;
         if !self.searched.contains_key(&row.id)
             && let Some((place, carried)) = self.done_by_us(row).await?
@@ -56,7 +57,8 @@ impl SettlerState {
         let mut to = self.searched.get(&row.id).copied().unwrap_or(read);
         let mut step = DONE_SEARCH_RANGE_BLOCKS.max(self.args.spec.range_blocks_max);
         for _ in 0..DONE_SEARCH_RANGES_MAX {
-            // Kept also if the next request fails, and while another's block is not final: neither begins anew.
+            // Kept even if the next request fails, and while the other operation's block is not final: the search does
+            // not restart.
             self.searched.insert(row.id.clone(), to);
             let from = to.saturating_sub(step - 1);
             let logs = match self.args.client.logs(&filter.clone().from_block(from).to_block(to)).await {
@@ -80,7 +82,7 @@ impl SettlerState {
         Ok(DoneBy::Unknown)
     }
 
-    /// Where one of our own transactions carried it out, as far as the database knows them. They are no older than the
+    /// Position in one of our own transactions, as far as the database knows them. They are not older than the
     /// operation by our own clock.
     async fn done_by_us(&self, row: &operations::Model) -> Result<Option<(Place, Carried)>, SettleError> {
         let SettlerArgs { spec, client, database, .. } = &self.args;
@@ -94,7 +96,7 @@ impl SettlerState {
         Ok(None)
     }
 
-    /// What these events say. A number succeeds once, so that one event of it decides whose it was.
+    /// Interprets these events. A number succeeds only once, so one event decides.
     async fn read_done(&self, row: &operations::Model, logs: &[Log]) -> Result<Option<DoneBy>, SettleError> {
         for log in logs {
             let Some((number, success)) = success(&log.inner) else { continue };
@@ -107,7 +109,8 @@ impl SettlerState {
                 continue;
             }
             let Some(carried) = success.carried_for(row) else { return Ok(Some(DoneBy::Another { block })) };
-            // A PSP pays the same account again and again out of the same vault. What a payment's vault paid stays its own.
+            // A PSP pays the same account repeatedly from the same vault. A payment made by the payment's own vault is
+            // always its own.
             if vault_id(row) == row.psp_id && self.is_before(row, block).await? {
                 return Ok(Some(DoneBy::Another { block }));
             }
@@ -117,9 +120,10 @@ impl SettlerState {
         Ok(None)
     }
 
-    /// What the state after this block says, below which nothing was searched. A number that was used before its operation
-    /// was made is another's, but for a payment's own settlement, whose row may be younger: a restored database makes it anew.
-    /// `None` where that cannot be said: the event itself is to be found, further down.
+    /// Interprets the state after this block; older blocks have not been searched. A number used before its operation
+    /// was created belongs to another operation, except for a payment's own settlement, which may be older than its
+    /// row: a restored database creates it again. `None` if the state does not decide: the event is to be found further
+    /// back.
     async fn read_state(&mut self, row: &operations::Model, block: u64) -> Result<Option<DoneBy>, SettleError> {
         if block > 0 && !self.is_before(row, block).await? {
             return Ok(None);
@@ -127,24 +131,24 @@ impl SettlerState {
         let was_done = if block == 0 { Some(false) } else { self.was_done(row.number, block).await? };
         match was_done {
             Some(true) if vault_id(row) == row.psp_id => Ok(Some(DoneBy::Another { block })),
-            // It happened in a block that was searched, and an endpoint left it out: from the start again.
+            // The event is in a block that was searched, so an endpoint omitted it: restart the search.
             Some(false) => {
                 self.searched.remove(&row.id);
-                Err(SettleError::Row("an operation is done on-chain and its transaction was not found"))
+                Err(SettleError::Row("an operation is done on-chain, but its transaction was not found"))
             }
             Some(true) | None => Ok(None),
         }
     }
 
-    /// Whether this block is older than the operation, however wrong the clocks are.
+    /// True if the block is older than the operation, with tolerance for wrong clocks.
     async fn is_before(&self, row: &operations::Model, block: u64) -> Result<bool, SettleError> {
         let oldest = row.created_at.saturating_sub(BLOCK_TIME_BEHIND_MAX_MS);
         let headers = self.args.client.headers([block]).await?;
         Ok(headers.first().is_some_and(|header| header.time.as_millis() < oldest))
     }
 
-    /// Whether the number was used by the end of this block; `None` if no endpoint keeps so old a state, or the contract was
-    /// not there yet.
+    /// True if the number was used by the end of this block; `None` if no endpoint has such an old state, or the
+    /// contract did not exist yet.
     async fn was_done(&self, number: i64, block: u64) -> Result<Option<bool>, SettleError> {
         let SettlerArgs { spec, client, .. } = &self.args;
         let asked = client.calls_at(block, vec![is_done_call(spec.contract, number)]).await;
@@ -156,21 +160,21 @@ impl SettlerState {
         }
     }
 
-    /// What these calls answer on the state after `block`. An endpoint that is behind must not answer for an older one: of
-    /// what is done it would say that it is not.
+    /// Results of calls on the state after `block`. A lagging endpoint must not answer from an older state: it would
+    /// report a completed operation as open.
     pub(super) async fn state_at(&self, block: u64, calls: Vec<(Address, Vec<u8>)>) -> Result<StateAt, SettleError> {
         let answers = self.args.client.calls_at(block, calls).await.map_err(|error| unread_state(block, error))?;
         Ok(answers.into_iter().map(|answer| answer.map_err(|error| unread_state(block, error))).collect())
     }
 }
 
-/// Answers to calls, each for itself.
+/// Results of calls, each with its own error.
 pub(super) type StateAt = Vec<Result<Bytes, SettleError>>;
 
-/// That no endpoint has the block's state (yet) holds up what it was asked for and nothing else.
+/// If no endpoint has the state of a block (yet), only the item that needs it is blocked.
 fn unread_state(block: u64, error: ClientError) -> SettleError {
     match error {
-        // Endpoints word it differently that they do not keep a state (any more).
+        // Endpoints use different errors for a state that they do not have (any more).
         ClientError::UnknownBlock | ClientError::Refused { .. } => {
             SettleError::Item { what: format!("the state after block {block}"), why: error.to_string() }
         }
@@ -178,12 +182,13 @@ fn unread_state(block: u64, error: ClientError) -> SettleError {
     }
 }
 
-/// Asks the contract whether a number was used.
+/// Contract call that returns if a number was used.
 pub(super) fn is_done_call(contract: Address, number: i64) -> (Address, Vec<u8>) {
     (contract, Payferry::isDoneCall { number: U256::from(number.unsigned_abs()) }.abi_encode())
 }
 
-/// The event of a number that was carried out. Another's may be of the other kind: they have their numbers in common.
+/// Filter for the event of a completed number. Another operation may be of the other kind: both kinds share their
+/// numbers.
 fn done_filter(contract: Address, number: i64) -> Filter {
     Filter::new()
         .address(alloy_address(contract))

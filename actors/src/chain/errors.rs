@@ -1,23 +1,24 @@
-//! Why a pass of the settler ended early, and how grave that is: whether one item, one account or all of it is held up.
+//! Errors of the settler's passes and their severity: one item, one account, or all of settling is blocked.
 //!
-//! Deliberately absent: what becomes of a pass that did (`pace`, `trouble`).
+//! Deliberately absent: the reaction to them (`pace`, `trouble`).
+
+use payferry_evm::client::ClientError;
+use payferry_evm::fees::AboveCeiling;
+use payferry_evm::pace::{Gravity, HeldUp};
+use payferry_evm::wallet::SignerError;
+use payferry_journal::JournalError;
 
 use super::checkpoint::Killed;
-use super::client::ClientError;
-use super::fees::AboveCeiling;
 use super::operations::BadOperation;
-use super::pace::{Gravity, HeldUp};
-use crate::journal::JournalError;
-use crate::wallet::SignerError;
 
-/// Why a pass, or the part of it that one item is, ended early. What was begun is taken up by the next one.
+/// Reason why a pass, or the part of it for one item, ended early. The next pass continues it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettleError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the journal: {0}")]
+    #[error("journal: {0}")]
     Journal(#[from] JournalError),
-    #[error("the database: {0}")]
+    #[error("database: {0}")]
     Database(#[from] sea_orm::DbErr),
     #[error(transparent)]
     Signer(#[from] SignerError),
@@ -38,7 +39,7 @@ impl SettleError {
         match self {
             Self::Journal(JournalError::Conflict) => Gravity::Overtaken,
             Self::Client(error) => gravity_of_call(error),
-            // One account's signer, one chain's ceiling: nothing is asked too often for their sake.
+            // These concern one account's signer or one chain's ceiling: no slower pace is needed.
             Self::Journal(JournalError::Refused(_))
             | Self::Signer(_)
             | Self::Fees(_)
@@ -50,7 +51,7 @@ impl SettleError {
     }
 }
 
-/// Some answers are about what was asked, and not about who answers.
+/// Some responses concern the request and not the endpoint.
 pub(super) fn gravity_of_call(error: &ClientError) -> Gravity {
     match error {
         ClientError::AlreadyKnown
@@ -69,12 +70,12 @@ pub(super) fn gravity_of_call(error: &ClientError) -> Gravity {
     }
 }
 
-/// All that went wrong in a pass so far. A kill is none of it: it ends the settler.
+/// Errors of a pass so far, without kills: a kill ends the settler.
 #[derive(Debug, Default)]
 pub(super) struct Errors(Vec<HeldUp>);
 
 impl Errors {
-    /// One more. The pass goes on unless the settler is to die.
+    /// Adds an error. The pass continues unless the settler is killed.
     pub(super) fn add(&mut self, error: SettleError) -> Result<(), Killed> {
         match error {
             SettleError::Killed(killed) => Err(killed),
@@ -85,12 +86,12 @@ impl Errors {
         }
     }
 
-    /// What a part of the pass came to.
+    /// Adds the error of a part of the pass, if any.
     pub(super) fn take(&mut self, outcome: Result<(), SettleError>) -> Result<(), Killed> {
         outcome.or_else(|error| self.add(error))
     }
 
-    /// What they hold up.
+    /// The blocking errors.
     pub(super) fn into_held_up(self) -> Vec<HeldUp> {
         self.0
     }
@@ -101,14 +102,14 @@ impl Errors {
 mod tests {
     use super::*;
     use crate::chain::checkpoint::Step;
-    use crate::chain::pace::gather;
+    use payferry_evm::pace::gather;
 
     fn item() -> SettleError {
         SettleError::Item { what: "the receipt of 0x01".to_owned(), why: "it has no block".to_owned() }
     }
 
     #[test]
-    fn all_errors_of_a_pass_are_kept_and_a_kill_ends_it() {
+    fn collects_all_errors_of_a_pass_and_a_kill_ends_it() {
         let mut errors = Errors::default();
         errors.take(Ok(())).unwrap();
         errors.add(item()).unwrap();
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_one_unit_or_one_account_is_told_from_what_is_about_all() {
+    fn separates_errors_of_one_item_or_account_from_general_ones() {
         let all: [(SettleError, Gravity); 8] = [
             (JournalError::Refused("a value".to_owned()).into(), Gravity::Item),
             (JournalError::Unavailable("away".to_owned()).into(), Gravity::Own),

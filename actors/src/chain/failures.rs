@@ -1,36 +1,36 @@
-//! Decides what it means that the contract refused an operation: done before, worth another try, or failed.
+//! Decides the outcome of an operation that the contract rejected: done before, retry, or failed.
 
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Amount, Finality};
 use payferry_entities::{chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::finality::Reach;
+use payferry_evm::pace::Gravity;
+use payferry_journal::OperationOutcome;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::done::{DoneBy, is_done_call};
 use super::errors::{Errors, SettleError};
-use super::finality::Reach;
 use super::metrics;
 use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
-use super::pace::Gravity;
 use super::resolve::{Place, done_at, outcome};
 use super::settler::SettlerState;
-use crate::journal::OperationOutcome;
 
-/// Failures for a reason that may pass, before the PSP is told.
+/// Retries of a failure that may pass, before the PSP is notified.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;
 
-/// What a refusal comes to.
+/// Outcome of a rejection.
 enum Decision {
     Decided(OperationOutcome),
-    /// Its number is another operation's: it needs one of its own.
+    /// Its number belongs to another operation: it needs a new one.
     NumberLost,
     /// Not known yet.
     Undecided,
 }
 
-/// The block of a refused item, and how final it is.
+/// Block of a rejected item, and the progress of finality.
 #[derive(Clone, Copy)]
 struct Refused<'a> {
     place: &'a Place,
@@ -38,7 +38,7 @@ struct Refused<'a> {
 }
 
 impl SettlerState {
-    /// Decides operations that failed in a mined batch, once its block is final for their amount; answers whether some
+    /// Decides operations that failed in a mined batch, once its block is final for their amount; returns true if some
     /// are still undecided.
     pub(super) async fn decide_failures(
         &mut self,
@@ -72,7 +72,7 @@ impl SettlerState {
                 Ok(Decision::Decided(outcome)) => outcomes.push(outcome),
                 Ok(Decision::NumberLost) => lost.push(row),
                 Ok(Decision::Undecided) => is_undecided = true,
-                // One that cannot be decided holds up no other.
+                // An undecidable operation does not block the others.
                 Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
                         "operation {} cannot be decided", row.id);
@@ -94,7 +94,7 @@ impl SettlerState {
         Ok(is_undecided)
     }
 
-    /// Commits what was decided, then tells it.
+    /// Commits the decisions, then notifies the payments.
     async fn record_decided(
         &mut self,
         tx: &chain_txs::Model,
@@ -113,7 +113,7 @@ impl SettlerState {
         self.reached(Step::Told)
     }
 
-    /// A failed item, held against the chain: is the money really still there?
+    /// Decides a failed item, and checks on the chain that the funds are still there.
     async fn decide_failure(
         &mut self,
         row: &operations::Model,
@@ -125,18 +125,18 @@ impl SettlerState {
         }
         let reason: &[u8] = match verdict {
             Some(Verdict::Failed(reason)) => reason,
-            // Another's success with its number, in the same batch.
+            // Another operation with its number succeeded in the same batch.
             Some(Verdict::Succeeded(_)) => return self.decide_done(row, refused).await,
             None => &[],
         };
-        // The contract's own word, in a block that is final: no later answer of an endpoint overrules it.
+        // The contract's own error, in a final block: no later response of an endpoint overrules it.
         if is_done_before(reason, row.number) {
             return self.decide_done(row, refused).await;
         }
-        // By what was read, which is not older than the block of the refusal.
+        // On the state after the last block read, which is not older than the rejection's block.
         let calls = vec![is_done_call(self.args.spec.contract, row.number), self.vault_balance_call(row)?];
         let answers = self.state_at(refused.reach.read, calls).await?;
-        let [done, held] = answers.try_into().map_err(|_| ClientError::Malformed("too few answers".to_owned()))?;
+        let [done, held] = answers.try_into().map_err(|_| ClientError::Malformed("too few results".to_owned()))?;
         let malformed = |error: alloy::sol_types::Error| ClientError::Malformed(error.to_string());
         if Payferry::isDoneCall::abi_decode_returns(&done?).map_err(malformed)? {
             return self.decide_done(row, refused).await;
@@ -145,14 +145,14 @@ impl SettlerState {
         Ok(Decision::Decided(self.failed(row, reason, held, refused.place)))
     }
 
-    /// The operation's number was carried out before: by itself, or by another.
+    /// Handles a number that is already done: by this operation, or by another.
     async fn decide_done(&mut self, row: &operations::Model, refused: Refused<'_>) -> Result<Decision, SettleError> {
         let Refused { place, reach } = refused;
         match self.find_done(row, reach.read).await? {
             DoneBy::Itself(place, carried) => Ok(Decision::Decided(done_at(row, Some(carried), &place))),
-            // Only once no reorganisation can take the other one back. From then on the old number is used in every chain
-            // that may come: whatever of ours still carries this operation under it (an older batch that reverted, another
-            // attempt at a nonce) is refused wherever it is mined, and so the new number is the only one that can pay.
+            // Only once no reorganisation can orphan the other one. From then on the old number is used on every
+            // possible branch: any transaction of ours that still carries this operation under it (an older batch that
+            // reverted, another attempt at a nonce) is rejected wherever it is mined, so only the new number can pay.
             DoneBy::Another { block } if reach.reached(block.max(place.block_number), Finality::Finalized) => {
                 Ok(Decision::NumberLost)
             }
@@ -160,7 +160,7 @@ impl SettlerState {
         }
     }
 
-    /// What becomes of one that failed for its own reasons, while its vault holds so much.
+    /// Outcome of an operation that failed for its own reasons, with this vault balance.
     fn failed(&self, row: &operations::Model, reason: &[u8], held: U256, place: &Place) -> OperationOutcome {
         if is_transient(reason) && row.attempts < TRANSIENT_ATTEMPTS_MAX {
             return self.requeued(row, &failure_text(reason));
@@ -175,7 +175,7 @@ impl SettlerState {
     }
 }
 
-/// Whether an error on the way to a decision is about that operation alone, by its row or what its token answers.
+/// True if an error during a decision concerns only that operation, by its row or its token's response.
 fn is_its_own(error: &SettleError) -> bool {
     error.gravity() == Gravity::Item || matches!(error, SettleError::Client(ClientError::Malformed(_)))
 }

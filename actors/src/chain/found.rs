@@ -1,33 +1,32 @@
-//! What a look at the chain found: whose transfers they are, and whether they really were made.
+//! Transfers found in blocks: looks up their payments and verifies them.
 //!
-//! A log is an endpoint's word. Before money is recorded, the receipt of its transaction is asked for, from another
-//! endpoint where there is one; a log that the receipt does not have is left out and said so.
+//! A log is only one endpoint's claim. Before a transfer is recorded, its transaction's receipt is requested, from
+//! another endpoint if there is one. A log that the receipt does not have is dropped and reported.
 
 use std::collections::{HashMap, HashSet};
 
 use alloy::primitives::U256;
 use alloy::rpc::types::Log;
-use payferry_domain::{Address, Hash32, PaymentId};
+use payferry_domain::{Address, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::client::{ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_evm::wallet::domain_hash;
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::chain::rows;
+use payferry_journal::payments::{self, Among, StoreError};
+use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
-use super::client::{ChainClient, ClientError};
-use super::config::ChainSpec;
-use super::cursor::Link;
 use super::metrics;
 use super::poll::PollError;
 use super::reader::decode;
-use super::rows;
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
-use crate::payment::store::{self, Among, StoreError};
-use crate::wallet::domain_hash;
 
-/// Most transactions looked up in the database with one statement.
+/// Maximum number of transactions per database lookup.
 const LOOKUP_HASHES_MAX: usize = 500;
-/// How often addresses are looked up while wallets are taken out all the time, before live ones are looked for in the database,
-/// too.
+/// Lookup rounds while wallets are being removed continuously, before live payments are looked up in the database too.
 const LOOKUP_ROUNDS_MAX: u32 = 4;
 
 /// One `Transfer` of a watched contract.
@@ -42,7 +41,7 @@ pub(super) struct FoundTransfer {
     pub value: U256,
 }
 
-/// Where what was found is looked up.
+/// Dependencies of a lookup.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'a> {
     pub spec: &'a ChainSpec,
@@ -59,7 +58,7 @@ impl WatcherArgs {
     }
 }
 
-/// The rows of transfers that went to payments' wallets.
+/// Rows of transfers to payments' wallets.
 pub(super) async fn of_payments(args: Lookup<'_>, found: &[FoundTransfer]) -> Result<Vec<transfers::Model>, PollError> {
     let mut addresses: Vec<Address> = found.iter().map(|transfer| transfer.to).collect();
     addresses.sort_unstable();
@@ -69,18 +68,20 @@ pub(super) async fn of_payments(args: Lookup<'_>, found: &[FoundTransfer]) -> Re
     Ok(ours.filter_map(|(transfer, payment_id)| row(args, transfer, payment_id)).collect())
 }
 
-/// Whose wallets these are: live payments' are watched, once all of them are, and the others are in the database.
+/// Payments of these wallets. Wallets of live payments are in the watchlist, once it is complete; the others are in the
+/// database.
 ///
-/// A payment that becomes live or is over meanwhile could be missed in both places. One that became live is watched from
-/// before that on, so whoever is not in the database is looked for among the watched once more; and where any were taken out
-/// of them since, which is rare, all of it is done again.
+/// A payment that becomes live or ends in the meantime could be missed in both places. A payment that became live is
+/// watched from before its commit, so addresses missing in the database are looked up in the watchlist again. If
+/// wallets were removed since, which is rare, the whole lookup is repeated.
 pub(crate) async fn owners(
     database: &Database,
     watchlist: &Watchlist,
     addresses: Vec<Address>,
 ) -> Result<HashMap<Address, PaymentId>, StoreError> {
-    let look_up = |strangers: Vec<Address>, among| async move { store::by_wallets(database, &strangers, among).await };
-    // PostgreSQL has one index of all.
+    let look_up =
+        |strangers: Vec<Address>, among| async move { payments::by_wallets(database, &strangers, among).await };
+    // PostgreSQL has one index of all wallets.
     let is_whole = watchlist.is_whole() && database.backend() == DbBackend::Sqlite;
     owners_by(watchlist, is_whole, addresses, look_up).await
 }
@@ -111,7 +112,7 @@ async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
     Ok(owners)
 }
 
-/// Moves those that are watched from the strangers to the owners.
+/// Moves watched addresses from `strangers` to `owners`.
 fn take_watched(watchlist: &Watchlist, strangers: &mut Vec<Address>, owners: &mut HashMap<Address, PaymentId>) {
     strangers.retain(|address| match watchlist.payment_of(*address) {
         Some(payment_id) => {
@@ -125,13 +126,13 @@ fn take_watched(watchlist: &Watchlist, strangers: &mut Vec<Address>, owners: &mu
 fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
     let chain = args.spec.chain;
     if transfer.value.is_zero() {
-        // Anybody can log any number of these; they never mean anything.
-        tracing::debug!(%chain, payment.id = %payment_id, "a transfer of nothing is left out");
+        // Anyone can emit any number of these; they have no meaning.
+        tracing::debug!(%chain, payment.id = %payment_id, "a transfer of amount zero is ignored");
         return None;
     }
     let Ok(amount) = i64::try_from(transfer.value) else {
         tracing::warn!(%chain, payment.id = %payment_id, tx.hash = %transfer.tx_hash,
-            "a transfer of more than can be counted is left out");
+            "a transfer above the maximum amount is ignored");
         return None;
     };
     Some(transfers::Model {
@@ -150,11 +151,11 @@ fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Opt
         revision: 1,
         applied_revision: 0,
         applied_version: 0,
-        created_at: args.clock.now().as_millis(),
+        created_at: args.clock.now::<Timestamp>().as_millis(),
     })
 }
 
-/// Those of these rows that are not recorded as they are.
+/// The rows that are not recorded as they are.
 pub(super) async fn unrecorded(
     args: Lookup<'_>,
     rows: Vec<transfers::Model>,
@@ -176,7 +177,7 @@ pub(super) async fn unrecorded(
     Ok(rows.into_iter().filter(is_new).collect())
 }
 
-/// Those of these rows that a transaction really made, in the block that they name.
+/// The rows that a transaction really emitted, in the block that they name.
 pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec<transfers::Model>, PollError> {
     if rows.is_empty() {
         return Ok(rows);
@@ -196,11 +197,13 @@ pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Resul
         let is_made = if let Some(receipt) = receipt {
             receipt.status() && receipt.inner.logs().iter().any(|log| is_log_of(log, &row))
         } else {
-            // No receipt, or one of another branch: the node lags, or the transaction was made up. The block says.
+            // No receipt, or one of another branch: the node lags, or the transaction was invented. The block's
+            // receipts decide.
             if !blocks.contains_key(&row.block_hash) {
-                let block = row.block_hash.parse().map_err(|_| PollError::Inconsistent("a block without a hash"))?;
+                let block =
+                    row.block_hash.parse().map_err(|_| PollError::Inconsistent("a transfer row has no block hash"))?;
                 let logs = args.client.logs_of_receipts(block).await.map_err(|error| match error {
-                    ClientError::Refused { .. } => PollError::Inconsistent("a transfer without its receipt"),
+                    ClientError::Refused { .. } => PollError::Inconsistent("a transfer has no receipt"),
                     error => error.into(),
                 })?;
                 blocks.insert(row.block_hash.clone(), logs);
@@ -212,7 +215,7 @@ pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Resul
         } else {
             tracing::error!(chain = %args.spec.chain, payment.id = row.payment_id, tx.hash = row.tx_hash,
                 block.number = row.block_number,
-                "an endpoint of {} shows a transfer that its transaction did not make; it is left out", args.spec.chain);
+                "an endpoint of {} reported a transfer that its transaction did not emit; ignored", args.spec.chain);
             metrics::logs_forged(args.spec.chain, 1);
         }
     }
@@ -231,7 +234,10 @@ fn is_log_of(log: &Log, row: &transfers::Model) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod lookups {
     use std::cell::RefCell;
     use std::convert::Infallible;
     use std::time::Instant;
@@ -240,7 +246,7 @@ mod tests {
 
     const WALLET: Address = Address([1; 20]);
 
-    /// Looks for `WALLET` in a database that answers thus, call by call; how it was asked.
+    /// Looks up `WALLET` in a database with these responses per call; returns the payment and the queries.
     async fn looked_up(
         watchlist: &Watchlist,
         answer: impl Fn(usize) -> Vec<(Address, PaymentId)>,
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn live_payments_are_looked_for_in_the_database_until_all_are_watched() {
+    async fn live_payments_are_queried_in_the_database_until_all_are_watched() {
         let id = PaymentId::generate();
         assert_eq!(looked_up(&Watchlist::new(), |_| vec![(WALLET, id)]).await, (Some(id), vec![Among::All]));
         assert_eq!(looked_up(&whole(), |_| vec![(WALLET, id)]).await, (Some(id), vec![Among::Over]));
@@ -279,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payment_that_becomes_live_meanwhile_is_found() {
+    async fn finds_a_payment_that_becomes_live_during_the_lookup() {
         let (watchlist, id) = (whole(), PaymentId::generate());
         let becomes_live = |_| {
             watchlist.watch(WALLET, id);
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payment_that_was_live_for_a_moment_is_found() {
+    async fn finds_a_payment_that_was_live_for_a_moment() {
         let (watchlist, id) = (whole(), PaymentId::generate());
         let is_over_again = |call| {
             if call > 1 {
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_payments_are_over_all_the_time_all_are_looked_at_in_the_end() {
+    async fn continuous_removals_end_in_a_lookup_of_all_payments() {
         let watchlist = whole();
         let others_are_over = |_| {
             take_out(&watchlist, Address([2; 20]));

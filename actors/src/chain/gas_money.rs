@@ -1,17 +1,18 @@
-//! What the settler's account holds to pay for gas with: looked at now and then, beside the settler, which waits for none of it.
+//! Reads the gas balance of the settler's accounts periodically, in a task beside the settler.
 //!
-//! Deliberately absent: what follows from it. A settler that cannot pay says so by itself (`SettlerHandle::trouble`).
+//! Deliberately absent: consequences. A settler that cannot pay reports it by itself (`SettlerHandle::trouble`).
 
 use std::time::Duration;
 
-use super::client::ClientError;
+use payferry_evm::client::ClientError;
+
 use super::metrics;
 use super::settler::SettlerArgs;
 
-/// How often it is looked at: an account is emptied in days, and each look is a request to an endpoint.
+/// Interval of reads: an account lasts for days, and each read is a request to an endpoint.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 
-/// Looks until it is dropped. What was read last stands while nothing can be read.
+/// Runs until it is dropped. Keeps the last value on read errors.
 pub(super) async fn weigh(args: SettlerArgs) {
     let chain = args.spec.chain;
     loop {
@@ -20,8 +21,8 @@ pub(super) async fn weigh(args: SettlerArgs) {
                 args.handle.weighed(wei);
                 metrics::gas_balance(chain, wei);
             }
-            // Endpoints that fail are told of by the watcher.
-            Err(error) => tracing::debug!(%chain, %error, "the signer's gas money on {chain} could not be read"),
+            // The watcher reports failing endpoints.
+            Err(error) => tracing::debug!(%chain, %error, "the gas balance of the signer on {chain} could not be read"),
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -1,19 +1,19 @@
-//! Whether what an operation is for still wants it, looked at before one that was signed before is signed anew.
+//! Finds operations that their owner has given up, before one that was already signed is signed again.
 //!
-//! The chain may carry out what failed and was given up, and take that back again: then it must not go out a second time.
-//! Sendings and refunds are given up when the chain has refused them; a settlement (or a transfer's delivery, which is one)
-//! when its payment's money was taken back while it was on its way, where its row cannot be cancelled.
+//! The chain may carry out an operation that failed and was given up, and then orphan it: it must not be sent a second
+//! time. Outbound transfers and refunds are given up when the chain has rejected them; a settlement (or the delivery of
+//! a transfer) when its payment's funds were orphaned while it was in progress and its row could not be cancelled.
 
 use std::collections::HashSet;
 
 use payferry_domain::payment::{Payment, RefundState, SettlementState};
 use payferry_entities::{Database, operations, payments, sendings};
+use payferry_journal::chain::is_sending;
+use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::operations::is_sending;
-use crate::payment::store;
-
-/// Operations, by their id, that were tried before and that their sending, refund or settlement has given up since.
+/// Ids of operations that were attempted before and that their outbound transfer, refund or settlement has given up
+/// since.
 pub(super) async fn given_up(database: &Database, rows: &[operations::Model]) -> Result<HashSet<String>, DbErr> {
     let (sent, paid): (Vec<_>, Vec<_>) = rows.iter().filter(|row| row.attempts > 0).partition(|row| is_sending(row));
     let mut found = HashSet::new();
@@ -31,8 +31,8 @@ pub(super) async fn given_up(database: &Database, rows: &[operations::Model]) ->
     if !paid.is_empty() {
         let ids = paid.iter().map(|row| row.payment_id.as_str());
         let owners = payments::Entity::find().filter(payments::Column::Id.is_in(ids)).all(database.reader()).await?;
-        // What cannot be read decides nothing.
-        let owners: Vec<Payment> = owners.iter().filter_map(|row| store::payment_of(row).ok()).collect();
+        // An unreadable row decides nothing.
+        let owners: Vec<Payment> = owners.iter().filter_map(|row| payment_of(row).ok()).collect();
         let is_wanted = |row: &operations::Model| {
             let owner = owners.iter().find(|payment| payment.id().to_string() == row.payment_id);
             owner.is_none_or(|payment| wants(payment, &row.id))

@@ -1,19 +1,12 @@
-//! What chains count: every name with its unit and meaning in one place. Labels are chains, endpoints by their place in
-//! the configuration, and kinds that are listed here; never an address, an id or a number of a block.
-
-use std::time::Duration;
+//! What chains count: every name with its unit and meaning in one place; those of endpoints are in `payferry_evm`. Labels are
+//! chains and kinds that are listed here; never an address, an id or a number of a block.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::{Chain, Timestamp};
+use payferry_evm::Trouble;
 
-use super::trouble::Trouble;
 use super::watchlist::ChainView;
 
-const REQUESTS: &str = "payferry_chain_requests_total";
-const REQUEST_ERRORS: &str = "payferry_chain_request_errors_total";
-const REQUEST_SECONDS: &str = "payferry_chain_request_seconds";
-const ENDPOINT_USABLE: &str = "payferry_chain_endpoint_usable";
-const ENDPOINT_WRONG_CHAIN: &str = "payferry_chain_endpoint_wrong_chain";
 const HEAD_NUMBER: &str = "payferry_chain_head_number";
 const HEAD_AGE: &str = "payferry_chain_head_age_seconds";
 const WALLETS_WATCHED: &str = "payferry_chain_wallets_watched";
@@ -43,7 +36,7 @@ const GAS_SPENT: &str = "payferry_settler_gas_spent_gwei_total";
 const GAS_BALANCE: &str = "payferry_settler_gas_balance_gwei";
 const OPERATIONS_FAILED: &str = "payferry_settler_operations_failed_total";
 
-/// Those whose one label is the chain.
+/// Counters with the chain as their only label.
 const COUNTERS: [&str; 14] = [
     REORGS,
     LOGS_MISSED,
@@ -63,52 +56,48 @@ const COUNTERS: [&str; 14] = [
 
 const WEI_PER_GWEI: u128 = 1_000_000_000;
 
-/// Says what the metrics mean.
+/// Registers the help texts.
 pub(crate) fn describe() {
-    describe_counter!(REQUESTS, "Exchanges with an endpoint (a batch is one), by chain and endpoint.");
-    describe_counter!(REQUEST_ERRORS, "Exchanges that an endpoint failed, by chain, endpoint and kind of error.");
-    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time an endpoint took for an exchange.");
-    describe_gauge!(ENDPOINT_USABLE, "1 while an endpoint is used in its turn, 0 while it is passed over.");
-    describe_gauge!(ENDPOINT_WRONG_CHAIN, "1 while an endpoint answers for another chain than configured.");
-    describe_gauge!(HEAD_NUMBER, "Number of the newest block that an endpoint showed.");
-    describe_gauge!(HEAD_AGE, Unit::Seconds, "Age of that block when it was last looked at.");
+    payferry_evm::metrics::describe();
+    describe_gauge!(HEAD_NUMBER, "Number of the newest block that an endpoint reported.");
+    describe_gauge!(HEAD_AGE, Unit::Seconds, "Age of that block at the last poll.");
     describe_gauge!(
         WALLETS_WATCHED,
-        "Wallets whose payments are known without the database: of live ones, and of those just over."
+        "Watched wallets in memory: of live payments, and of payments that ended recently."
     );
-    describe_gauge!(READ_NUMBER, "Number of the last block that was read whole.");
+    describe_gauge!(READ_NUMBER, "Number of the last block read completely.");
     describe_gauge!(READ_LAG, "Blocks between the newest one and the last one read.");
-    describe_gauge!(SECOND_LOOK_NUMBER, "Number of the last block that was read a second time.");
+    describe_gauge!(SECOND_LOOK_NUMBER, "Number of the last rescanned block.");
     describe_gauge!(TROUBLE, "1 while a chain cannot be read for a reason of this kind.");
-    describe_counter!(REORGS, "Reorganisations seen.");
-    describe_histogram!(REORG_DEPTH, "Blocks that a reorganisation took back.");
-    describe_counter!(LOGS_MISSED, "Transfers to payments that an endpoint left out and another look found.");
-    describe_counter!(LOGS_LEFT_OUT, "Logs of watched tokens that an endpoint left out and the block's receipts had.");
-    describe_counter!(LOGS_REPEATED, "Logs that an endpoint showed more than once.");
-    describe_counter!(LOOKS_FAILED, "Looks at a chain that came to nothing, by kind of trouble.");
-    describe_counter!(LOGS_FORGED, "Transfers to payments that an endpoint showed and no transaction made.");
+    describe_counter!(REORGS, "Reorganisations.");
+    describe_histogram!(REORG_DEPTH, "Blocks orphaned by a reorganisation.");
+    describe_counter!(LOGS_MISSED, "Transfers to payments that an endpoint omitted and a rescan found.");
+    describe_counter!(LOGS_LEFT_OUT, "Logs of watched tokens that an endpoint omitted and the block's receipts had.");
+    describe_counter!(LOGS_REPEATED, "Logs that an endpoint returned more than once.");
+    describe_counter!(LOOKS_FAILED, "Failed polls of a chain, by kind of error.");
+    describe_counter!(LOGS_FORGED, "Transfers to payments that an endpoint reported and no transaction emitted.");
     describe_counter!(TRANSFERS, "Transfers to payments recorded.");
-    describe_gauge!(QUEUED, "Operations that wait for a transaction.");
-    describe_gauge!(OPEN, "Transactions of ours that are not final.");
-    describe_gauge!(UNMINED, "Transactions of ours that are not mined.");
-    describe_gauge!(TROUBLED, "1 while settling is held up.");
+    describe_gauge!(QUEUED, "Operations waiting for a transaction.");
+    describe_gauge!(OPEN, "Own transactions that are not final.");
+    describe_gauge!(UNMINED, "Own transactions that are not mined.");
+    describe_gauge!(TROUBLED, "1 while settling is blocked.");
     describe_counter!(SUBMITTED, "Transactions signed and sent.");
-    describe_counter!(REPLACED, "Stuck transactions signed again with higher fees.");
+    describe_counter!(REPLACED, "Unmined transactions signed again with higher fees.");
     describe_counter!(REVERTED, "Transactions that reverted.");
-    describe_counter!(TAKEN_BACK, "Transactions whose block was taken back.");
-    describe_counter!(MINED, "Transactions seen in a block, again after a reorganisation.");
-    describe_counter!(GAS_USED, "Gas that our transactions used.");
-    describe_counter!(GAS_SPENT, "What that gas cost, in billionths of the chain's coin.");
+    describe_counter!(TAKEN_BACK, "Transactions with an orphaned block.");
+    describe_counter!(MINED, "Transactions mined, counted again after a reorganisation.");
+    describe_counter!(GAS_USED, "Gas used by own transactions.");
+    describe_counter!(GAS_SPENT, "Cost of that gas, in billionths of the native coin.");
     describe_gauge!(
         GAS_BALANCE,
-        "What the account that pays for gas held when that was last read, in billionths of the chain's coin; of two accounts the \
-         poorer one."
+        "Last read balance of the account that pays for gas, in billionths of the native coin; of two accounts the \
+         lower one."
     );
-    describe_counter!(OPERATIONS_FAILED, "Operations that failed for a lasting reason.");
+    describe_counter!(OPERATIONS_FAILED, "Operations that failed permanently.");
 }
 
-/// Shows every counter of a chain that is configured, with so many endpoints, at 0: an alarm on a rise sees none in a counter
-/// that appears as 1.
+/// Exports every counter of a configured chain at 0: an alert on an increase does not fire if a counter first appears
+/// at 1.
 pub(crate) fn register(chain: Chain, endpoints: usize) {
     for name in COUNTERS {
         counter!(name, "chain" => chain.as_str()).increment(0);
@@ -116,58 +105,10 @@ pub(crate) fn register(chain: Chain, endpoints: usize) {
     for kind in Trouble::ALL {
         counter!(LOOKS_FAILED, "chain" => chain.as_str(), "kind" => kind.as_str()).increment(0);
     }
-    for index in 0..endpoints {
-        let endpoint = EndpointLabels { chain: Some(chain), index };
-        counter!(REQUESTS, &endpoint.labels()).increment(0);
-        for kind in Trouble::ALL {
-            counter!(REQUEST_ERRORS, &endpoint.labels_of(kind.as_str())).increment(0);
-        }
-    }
+    payferry_evm::metrics::register(chain, endpoints);
 }
 
-/// One endpoint as labels.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EndpointLabels {
-    pub(super) chain: Option<Chain>,
-    pub(super) index: usize,
-}
-
-impl std::fmt::Display for EndpointLabels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.chain.map_or("unknown", Chain::as_str))
-    }
-}
-
-impl EndpointLabels {
-    fn labels(self) -> [(&'static str, String); 2] {
-        let chain = self.chain.map_or("unknown", Chain::as_str);
-        [("chain", chain.to_owned()), ("endpoint", self.index.to_string())]
-    }
-
-    fn labels_of(self, kind: &str) -> [(&'static str, String); 3] {
-        let [chain, endpoint] = self.labels();
-        [chain, endpoint, ("kind", kind.to_owned())]
-    }
-
-    pub(super) fn exchanged(self, took: Duration) {
-        counter!(REQUESTS, &self.labels()).increment(1);
-        histogram!(REQUEST_SECONDS, &self.labels()).record(took.as_secs_f64());
-    }
-
-    pub(super) fn failed(self, kind: &'static str) {
-        counter!(REQUEST_ERRORS, &self.labels_of(kind)).increment(1);
-    }
-
-    pub(super) fn usable(self, usable: bool) {
-        gauge!(ENDPOINT_USABLE, &self.labels()).set(f64::from(u8::from(usable)));
-    }
-
-    pub(super) fn wrong_chain(self, wrong: bool) {
-        gauge!(ENDPOINT_WRONG_CHAIN, &self.labels()).set(f64::from(u8::from(wrong)));
-    }
-}
-
-/// How a chain stands, by its watcher.
+/// Records the watcher's view of a chain.
 #[allow(clippy::cast_precision_loss, reason = "block numbers are far below 2^52")]
 pub(super) fn looked(view: &ChainView, now: Timestamp) {
     let chain = view.chain.as_str();
@@ -177,19 +118,19 @@ pub(super) fn looked(view: &ChainView, now: Timestamp) {
     head_age(view, now);
 }
 
-/// The age of a head that no look has renewed.
+/// Records the age of the head, also without a new poll.
 #[allow(clippy::cast_precision_loss, reason = "ages are far below 2^52 ms")]
 pub(crate) fn head_age(view: &ChainView, now: Timestamp) {
     gauge!(HEAD_AGE, "chain" => view.chain.as_str()).set(view.head_age_ms(now) as f64 / 1_000.0);
 }
 
-/// How many wallets are watched.
+/// Records the number of watched wallets.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(crate) fn wallets_watched(count: usize) {
     gauge!(WALLETS_WATCHED).set(count as f64);
 }
 
-/// Why a chain cannot be read, if it cannot.
+/// Records the kind of error that prevents reading a chain, if any.
 pub(super) fn trouble(chain: Chain, trouble: Option<Trouble>) {
     for kind in Trouble::ALL {
         let is = f64::from(u8::from(Some(kind) == trouble));
@@ -232,7 +173,7 @@ pub(super) fn transfers(chain: Chain, count: usize) {
     counter!(TRANSFERS, "chain" => chain.as_str()).increment(count as u64);
 }
 
-/// How a settler stands.
+/// Records the settler's open transactions.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn settling(chain: Chain, open: usize, unmined: usize) {
     gauge!(OPEN, "chain" => chain.as_str()).set(open as f64);
@@ -252,7 +193,7 @@ pub(super) fn submitted(chain: Chain) {
     counter!(SUBMITTED, "chain" => chain.as_str()).increment(1);
 }
 
-/// A transaction of ours was mined; what it cost, wei of a fraction of a gwei left out.
+/// Records the gas of a mined transaction; fractions of a gwei are dropped.
 pub(super) fn gas(chain: Chain, used: u64, price_wei: u128) {
     let spent_gwei = u128::from(used).saturating_mul(price_wei) / WEI_PER_GWEI;
     counter!(GAS_USED, "chain" => chain.as_str()).increment(used);

@@ -1,4 +1,4 @@
-//! Operations as the contract takes them, and what its events say became of them.
+//! Operations as contract calls, and the interpretation of contract events.
 
 use std::collections::HashMap;
 
@@ -10,54 +10,33 @@ use payferry_domain::payment::Command;
 use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::wallet::{alloy_address, domain_address};
+use payferry_journal::Carried;
+use payferry_journal::chain::{Role, is_sending};
 
 use crate::inbox::PaymentInbox;
-use crate::journal::Carried;
-use crate::wallet::{alloy_address, domain_address};
 
-/// Why an operation to a customer that may not be paid any more failed.
+/// Failure text of an operation to a customer that is no longer cleared. Stored and compared: never change it.
 pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";
 
-/// Why an operation that nobody wants any more failed.
+/// Failure text of an operation that was given up. Stored: never change it.
 pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
 
-/// Which role of the contract carries an operation out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
-    /// Settlements.
-    Settle,
-    /// Sendings.
-    Send,
-}
-
-impl Role {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
-
-    /// Values of `operations.kind` that it carries out.
-    pub const fn kinds(self) -> &'static [&'static str] {
-        match self {
-            Self::Settle => &["settle"],
-            Self::Send => &["deliver", "send", "send_psp", "payout", "withdrawal"],
-        }
-    }
-}
-
-/// A row that cannot be carried out because it makes no sense.
+/// Error: an operation row is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("operation {id} cannot be read: {what}")]
+#[error("operation {id} is invalid: {what}")]
 pub struct BadOperation {
-    /// `op_` id.
+    /// Id of the operation (`op_…`).
     pub id: String,
-    /// What is wrong with it.
+    /// Reason.
     pub what: String,
 }
 
-/// Out of which vault an operation moves which token, and to whom. It never changes, unlike the amounts of what settles a
-/// payment: one that was confirmed anew may be carried out with those that it was signed with first.
+/// Vault, token and recipient of an operation. They never change, unlike the amounts of a settlement: a settlement that
+/// was confirmed again may be carried out with the amounts that were signed first.
 ///
-/// Its number alone does not say whose an event is: after the database was restored from a copy, numbers are given out
-/// that the chain has seen already.
+/// The number alone does not identify the operation of an event: after a restore of the database from a backup, numbers
+/// are assigned that the chain has already seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Settled { vault: B256, token: alloy::primitives::Address, psp: B256 },
@@ -75,7 +54,7 @@ impl Route {
     }
 }
 
-/// An operation that was carried out, by the contract's own event.
+/// Success of an operation, from the contract's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Success {
     route: Route,
@@ -83,14 +62,14 @@ pub(super) struct Success {
 }
 
 impl Success {
-    /// What it moved, if it is this operation's.
+    /// Amounts moved, if the event belongs to this operation.
     pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
         let is_its_amount = settles(row) || self.carried.amount == row.amount;
         (is_its_amount && Route::of(row).is_ok_and(|route| route == self.route)).then_some(self.carried)
     }
 }
 
-/// What the contract says about one number in one transaction.
+/// Result that the contract reports for one number in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Succeeded(Success),
@@ -102,13 +81,13 @@ impl Verdict {
         matches!(self, Self::Succeeded(_))
     }
 
-    /// What was moved, if it says that this operation succeeded.
+    /// Amounts moved, if the verdict is a success of this operation.
     pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
         if let Self::Succeeded(success) = self { success.carried_for(row) } else { None }
     }
 }
 
-/// The id whose vault an operation takes from.
+/// Id that determines the vault of an operation.
 pub(super) fn vault_id(row: &operations::Model) -> &str {
     match row.kind.as_str() {
         "send_psp" | "payout" | "withdrawal" => &row.psp_id,
@@ -130,7 +109,7 @@ fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<U256, Bad
     u64::try_from(value).map(U256::from).map_err(bad)
 }
 
-/// The call data of a batch.
+/// Call data of a batch.
 pub(super) fn batch_input(role: Role, rows: &[operations::Model]) -> Result<Vec<u8>, BadOperation> {
     match role {
         Role::Settle => {
@@ -168,7 +147,7 @@ fn send_item(row: &operations::Model) -> Result<SendItem, BadOperation> {
     })
 }
 
-/// The number of an operation that a log says was carried out, whose it was, and what it moved.
+/// Number, owner and amounts of an operation that was carried out according to a log.
 pub(super) fn success(log: &alloy::primitives::Log) -> Option<(i64, Success)> {
     let units = |value: U256| i64::try_from(value).ok();
     if let Ok(event) = Payferry::Settled::decode_log(log) {
@@ -183,8 +162,8 @@ pub(super) fn success(log: &alloy::primitives::Log) -> Option<(i64, Success)> {
     Some((units(event.number)?, Success { route, carried }))
 }
 
-/// What the contract's events in a receipt say, by operation number. A later event of the same number wins: a number
-/// that failed can be in the batch again, one that succeeded cannot succeed again.
+/// Verdicts of the contract's events in a receipt, by operation number. A later event of the same number replaces an
+/// earlier one: a failed number can be in the batch again, a successful one cannot succeed again.
 pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<i64, Verdict> {
     let mut found: HashMap<i64, Verdict> = HashMap::new();
     for log in receipt.inner.logs().iter().filter(|log| domain_address(log.address()) == contract) {
@@ -209,48 +188,39 @@ pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashM
     found
 }
 
-/// Whether trying the same again may end differently: the item ran out of its gas.
+/// True if a retry may succeed: the item ran out of gas.
 pub(super) fn is_transient(reason: &[u8]) -> bool {
     reason.is_empty()
 }
 
-/// Whether the contract itself says that this number had succeeded before.
+/// True if the contract itself reports that this number has already succeeded.
 pub(super) fn is_done_before(reason: &[u8], number: i64) -> bool {
     let said = Payferry::PayferryErrors::abi_decode(reason);
     matches!(said, Ok(ItemError::AlreadyDone(done)) if i64::try_from(done.number).is_ok_and(|done| done == number))
 }
 
-/// A failed item's reason for operators.
+/// Reason of a failed item, for operators.
 pub(super) fn failure_text(reason: &[u8]) -> String {
     describe_reason(reason)
 }
 
-/// What a row's outcome says to its payment.
+/// Outcome of an operation, for its payment.
 pub(super) enum Outcome<'a> {
-    /// Mined and final by the tier.
+    /// Mined and final for the tier.
     Completed { tx_hash: Hash32, block_time: Timestamp },
-    /// Failed for a lasting reason.
+    /// Failed permanently.
     Failed { reason: &'a str },
-    /// Was final, and is in the chain no more.
+    /// Was final, and is now orphaned.
     Orphaned,
 }
 
-/// Whether a payment is settled by it, to the PSP or to a transfer's recipient. Everything else moves one amount for ever.
+/// True if the operation settles a payment, to the PSP or to the recipient of a transfer. All other operations move one
+/// fixed amount.
 fn settles(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "settle" | "deliver")
 }
 
-/// Whether it is a payout's or a withdrawal's.
-pub(super) fn is_sending(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "payout" | "withdrawal")
-}
-
-/// Whether a customer is paid by it, who must be cleared when it is signed.
-pub(super) fn pays_customer(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "payout" | "deliver")
-}
-
-/// Tells whoever an operation belongs to what became of it; answers whether there was anything to tell.
+/// Notifies the owner of an operation of its outcome; returns false if there is nothing to send.
 pub(super) fn tell(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &Outcome<'_>) -> bool {
     if is_sending(row) {
         let told = sending_command(row, outcome);
@@ -274,7 +244,7 @@ fn sending_command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(Se
     Some((id, command))
 }
 
-/// The command that tells a payment; `None` where there is nothing to tell.
+/// Command for the payment; `None` if there is nothing to send.
 fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId, Command)> {
     let payment_id: PaymentId = row.payment_id.parse().ok()?;
     let operation: OperationId = row.id.parse().ok()?;
@@ -289,7 +259,7 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
             Outcome::Orphaned => Command::OrphanSettlement { operation, revision },
         }
     } else {
-        // The refund and its sending share the ULID.
+        // A refund and its operation share the ULID.
         let refund_id = RefundId::from_ulid(operation.ulid());
         match *outcome {
             Outcome::Completed { tx_hash, .. } => Command::CompleteRefund { refund_id, revision, tx_hash },
@@ -366,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_of_the_operation_whose_vault_token_and_recipient_it_names_whatever_a_settlement_s_amounts() {
+    fn event_belongs_to_the_operation_with_its_vault_token_and_recipient() {
         let carried = Carried { amount: 50, psp_amount: 40, treasury_fee: 10 };
         assert_eq!(settled(40, 10).carried_for(&row("settle", "pay_1", "psp_1")), Some(carried));
         let elsewhere = operations::Model { token_address: RECIPIENT.to_string(), ..row("settle", "pay_1", "psp_1") };
@@ -397,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_contract_s_own_word_about_this_number_says_that_it_was_done_before() {
+    fn only_the_contract_s_error_for_this_number_means_done_before() {
         use alloy::sol_types::SolError;
         let reason = Payferry::AlreadyDone { number: U256::from(NUMBER.unsigned_abs()) }.abi_encode();
         assert!(is_done_before(&reason, NUMBER) && !is_done_before(&reason, NUMBER + 1));

@@ -1,4 +1,4 @@
-//! One look of the watcher at its chain: what is new is read, what was taken back is undone, the rest is told.
+//! One poll of a chain: reads new blocks, reverts orphaned ones, and notifies payments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,35 +8,38 @@ use payferry_domain::payment::Command;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
-use super::client::{BlockHeader, ClientError, Heads};
-use super::config::SpecError;
-use super::cursor::{Link, Next, Unlinked, gaps};
-use super::finality::Reach;
-use super::reader::ReadError;
+use payferry_evm::Trouble;
+use payferry_evm::client::{BlockHeader, ClientError, Heads};
+use payferry_evm::config::SpecError;
+use payferry_evm::finality::Reach;
+use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
+use payferry_journal::chain::rows;
+use payferry_journal::payments::StoreError;
+use payferry_journal::{ChainBatch, JournalError, Unit};
+
+use super::reader::{ReadError, link_of};
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
-use super::{found, metrics, rows};
-use crate::journal::{ChainBatch, JournalError, Unit};
-use crate::payment::store::StoreError;
+use super::{found, metrics};
 
-/// Headers compared in one request while looking for the block where a reorganisation began.
+/// Headers compared per request while searching for the fork point of a reorganisation.
 const ANCESTOR_HEADERS: usize = 32;
-/// The step grows back by this part of itself after each success.
+/// After each success, the step grows by this fraction of itself.
 const STEP_GROWTH_DIVISOR: u64 = 8;
 
-/// Age of the last block after which all endpoints are asked whether there is a newer one, milliseconds.
+/// Age of the last block, in milliseconds, after which all endpoints are asked for a newer one.
 const STANDSTILL_MS: i64 = 10_000;
 
-/// Why a look came to nothing. The cursor has not moved.
+/// Error of a poll. The cursor has not moved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PollError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the endpoint's answers do not fit together: {0}")]
+    #[error("the endpoint's responses contradict each other: {0}")]
     Inconsistent(&'static str),
-    #[error("the journal: {0}")]
+    #[error("journal: {0}")]
     Journal(#[from] JournalError),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -52,6 +55,17 @@ impl From<ReadError> for PollError {
 }
 
 impl PollError {
+    /// Its kind.
+    pub(super) fn trouble(&self) -> Trouble {
+        match self {
+            Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Trouble::of_call(source),
+            Self::Spec(SpecError::ChainId { .. }) => Trouble::WrongChain,
+            Self::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Trouble::Misconfigured,
+            Self::Inconsistent(_) => Trouble::Inconsistent,
+            Self::Journal(_) | Self::Store(_) => Trouble::Database,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Client(ClientError::RateLimited { retry_after }) => *retry_after,
@@ -59,7 +73,7 @@ impl PollError {
         }
     }
 
-    /// Whether the node is merely behind what was read.
+    /// True if the node is merely behind the cursor.
     pub(super) fn is_lag(&self) -> bool {
         matches!(self, Self::Client(ClientError::UnknownBlock))
     }
@@ -69,7 +83,7 @@ impl PollError {
     }
 }
 
-/// One look.
+/// One poll.
 pub(super) struct Poll<'a> {
     state: &'a mut WatcherState,
 }
@@ -79,13 +93,13 @@ impl<'a> Poll<'a> {
         Self { state }
     }
 
-    /// Answers whether there is more to do at once.
+    /// Runs the poll; returns true if there is more to do now.
     pub(super) async fn run(mut self) -> Result<bool, PollError> {
         let WatcherArgs { spec, client, .. } = &self.state.args;
         let tip = self.state.known.tip();
         let cursor = tip.map(|tip| tip.number);
-        // An endpoint that stands still looks like one with nothing new: after a while the others are asked as well.
-        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now().millis_since(tip.time));
+        // A stalled endpoint looks like a chain without new blocks, so after a while the others are asked as well.
+        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now::<Timestamp>().millis_since(tip.time));
         let floor = cursor.map_or(0, |cursor| cursor + u64::from(quiet_ms > STANDSTILL_MS));
         let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, floor).await?;
         let latest = (heads.latest.number, heads.latest.hash);
@@ -110,7 +124,7 @@ impl<'a> Poll<'a> {
                         self.state.step_blocks = (to - from).div_ceil(2);
                         Ok(true)
                     }
-                    // The branch was left between the two looks; the next one sees where.
+                    // The branch was orphaned between the two requests; the next poll finds the fork.
                     Err(PollError::Inconsistent(_)) if self.was_left().await? => Ok(true),
                     outcome => outcome.map(|()| to < heads.latest.number),
                 }
@@ -127,14 +141,14 @@ impl<'a> Poll<'a> {
     async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
         let WatcherArgs { spec, client, .. } = &self.state.args;
         let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
-        let links: Vec<Link> = headers.iter().map(Link::of).collect();
+        let links: Vec<Link> = headers.iter().map(link_of).collect();
         match self.state.known.check(&links) {
             Ok(()) if links.first().is_some_and(|first| first.number == from) => {}
-            Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block of another branch")),
-            Err(Unlinked::Within) => return Err(PollError::Inconsistent("blocks of several branches")),
+            Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block belongs to another branch")),
+            Err(Unlinked::Within) => return Err(PollError::Inconsistent("the blocks belong to several branches")),
         }
-        // First, since payers and merchants wait for it. It takes no more than the block itself: what else is in it is seen
-        // later in any case, and a payment that is told twice takes no notice.
+        // Comes first, because payers and merchants wait for it. It needs only the block's header: other contents of
+        // the block are applied later in any case, and a repeated notification has no effect.
         if let Some(reach) = self.reach_with(&links, heads) {
             self.finalise(reach);
         }
@@ -147,17 +161,18 @@ impl<'a> Poll<'a> {
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;
         let Some(view) = self.view(heads) else { return Ok(()) };
-        // What was caught up with. Whose transfer has become final reads from the database what else was recorded of the payment.
+        // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
+        // database.
         self.finalise(view.reach());
         self.state.tell_observed(&told).await;
-        // Who sees a block as read finds its transfers told.
+        // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
         self.tell_progress(&links);
         self.finalise_what_waits();
         Ok(())
     }
 
-    /// How far the chain has come once this block is read, which is its head; nothing while blocks are caught up with.
+    /// Finality reached once this block, the head, is read; `None` while the watcher catches up.
     fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<Reach> {
         let [last] = links else { return None };
         if last.hash != heads.latest.hash {
@@ -173,7 +188,7 @@ impl<'a> Poll<'a> {
         })
     }
 
-    /// Writes what was read and moves on; answers the rows that changed.
+    /// Writes the blocks and moves the cursor; returns the rows that changed.
     async fn commit(
         &mut self,
         links: &[Link],
@@ -184,7 +199,7 @@ impl<'a> Poll<'a> {
         let Some(last) = links.last() else { return Ok(Vec::new()) };
         let first = links.first().map_or(last.number, |first| first.number);
         let second_look_from = match self.state.known.tip() {
-            // Without second looks there is nothing to keep for them.
+            // Without rescans there is nothing to keep for them.
             _ if spec.second_look_blocks == 0 => last.number + 1,
             None => first,
             Some(_) => self.state.second.from,
@@ -213,7 +228,7 @@ impl<'a> Poll<'a> {
         *step = (*step + (*step / STEP_GROWTH_DIVISOR).max(1)).min(self.state.args.spec.range_blocks_max.max(1));
     }
 
-    /// Takes back the blocks that are not of the chain any more, down to the last common one.
+    /// Reverts orphaned blocks down to the last common one.
     async fn unwind(&mut self) -> Result<(), PollError> {
         let WatcherArgs { spec, journal, clock, .. } = &self.state.args;
         let fork = self.find_fork().await?;
@@ -223,13 +238,13 @@ impl<'a> Poll<'a> {
             let gone = known.cut_above(number);
             (known.tip().unwrap_or(tip), gone)
         } else {
-            // Deeper than what was final: nothing of what is remembered stands.
-            tracing::error!(chain = %spec.chain, "a reorganisation is deeper than everything that is remembered");
+            // Deeper than the finalized block: all remembered blocks are orphaned.
+            tracing::error!(chain = %spec.chain, "a reorganisation is deeper than all remembered blocks");
             let lowest = known.links().next().map_or(0, |link| link.number);
             let gone = known.links().map(|link| link.hash).collect();
             let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
-            let cursor = below.first().map(Link::of).ok_or(ClientError::UnknownBlock)?;
-            known = super::cursor::Known::from_links([cursor]);
+            let cursor = below.first().map(link_of).ok_or(ClientError::UnknownBlock)?;
+            known = payferry_journal::chain::cursor::Known::from_links([cursor]);
             (cursor, gone)
         };
         let depth = gone.len();
@@ -254,7 +269,7 @@ impl<'a> Poll<'a> {
         Ok(())
     }
 
-    /// The newest block that is remembered and still of the chain.
+    /// The newest remembered block that is still canonical.
     async fn find_fork(&self) -> Result<Option<u64>, PollError> {
         let mut theirs: BTreeMap<u64, Hash32> = BTreeMap::new();
         let numbers: Vec<u64> = self.state.known.links().rev().map(|link| link.number).collect();
@@ -268,7 +283,7 @@ impl<'a> Poll<'a> {
         Ok(None)
     }
 
-    /// The number that counts as finalized, of the branch that was read.
+    /// Number of the finalized block on the branch that was read.
     fn finalized(&self, heads: &Heads) -> Option<u64> {
         let spec = &self.state.args.spec;
         self.tag(heads.finalized.as_ref(), spec.has_finalized, heads)
@@ -283,7 +298,7 @@ impl<'a> Poll<'a> {
         same.then_some(header.number)
     }
 
-    /// How the chain stands; `None` before its first block is read.
+    /// View of the chain; `None` before its first block is read.
     fn view(&self, heads: &Heads) -> Option<ChainView> {
         let spec = &self.state.args.spec;
         let tip = self.state.known.tip()?;
@@ -306,14 +321,14 @@ impl<'a> Poll<'a> {
         })
     }
 
-    /// Shows how the chain stands.
+    /// Publishes the view of the chain.
     fn publish(&self, view: ChainView) {
         let WatcherArgs { watchlist, clock, .. } = &self.state.args;
         metrics::looked(&view, clock.now());
         watchlist.set_view(view);
     }
 
-    /// Outages first, so that no deadline passes that an outage moves.
+    /// Notifies of outages first, so that no deadline passes that an outage extends.
     fn tell_progress(&self, links: &[Link]) {
         let WatcherArgs { spec, inbox, .. } = &self.state.args;
         let before = links.first().and_then(|first| first.number.checked_sub(1));
@@ -325,7 +340,7 @@ impl<'a> Poll<'a> {
         inbox.chain_progressed(spec.chain, newest);
     }
 
-    /// Tells payments whose transfers have become final, as far as the chain is known to have come.
+    /// Notifies payments with transfers that have become final, as far as the chain's progress is known.
     fn finalise_what_waits(&self) {
         let WatcherArgs { spec, watchlist, .. } = &self.state.args;
         if let Some(reach) = watchlist.reach(spec.chain) {
@@ -334,12 +349,11 @@ impl<'a> Poll<'a> {
     }
 
     fn finalise(&self, reach: Reach) {
-        let WatcherArgs { spec, watchlist, inbox, journal, .. } = &self.state.args;
-        let waits = watchlist.take_reached(spec.chain, reach);
-        journal.expect_announcements(waits.len());
-        for wait in waits {
-            let reached = wait.finality;
-            inbox.tell(wait.payment_id, Command::FinaliseTransfer { key: wait.key, revision: wait.revision, reached });
-        }
+        let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
+        let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
+            let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
+            (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })
+        });
+        inbox.tell_together(waits.collect());
     }
 }

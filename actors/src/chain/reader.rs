@@ -1,8 +1,9 @@
-//! Reads blocks whole: headers that are linked, and every transfer of the watched contracts in them.
+//! Reads complete blocks: linked headers, and every transfer of the watched contracts.
 //!
-//! An answer is believed only as far as it can be checked: each log's block hash against its header, an empty answer
-//! against the header's bloom filter and, where that disagrees, against the block's receipts. So is an answer without a
-//! transfer to a watched wallet that the bloom filter speaks of, where the filter is not too full to say anything.
+//! A response is trusted only as far as it can be verified. The block hash of each log must match the header. If there
+//! are no logs although the header's bloom filter indicates some, they are checked against the block's receipts. The
+//! same applies if a transfer to a watched wallet is missing that the bloom filter indicates, unless the filter is too
+//! full to be meaningful.
 
 use std::collections::HashSet;
 
@@ -11,31 +12,31 @@ use alloy::rpc::types::{Filter, Log};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, Hash32};
+use payferry_evm::client::{BlockHeader, ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_evm::wallet::{alloy_address, domain_address, domain_hash};
+use payferry_journal::chain::cursor::Link;
 
-use super::client::{BlockHeader, ChainClient, ClientError};
-use super::config::ChainSpec;
-use super::cursor::Link;
 use super::found::FoundTransfer;
 use super::metrics;
 use super::watchlist::Watchlist;
-use crate::wallet::{alloy_address, domain_address, domain_hash};
 
-/// JSON-RPC: the method does not exist.
+/// JSON-RPC code: the method does not exist.
 const METHOD_NOT_FOUND: i64 = -32_601;
-/// Providers' words for a method that they do not have, or not for everybody.
+/// Providers' messages for a method that they do not have or do not offer on the plan.
 const METHOD_REFUSALS: [&str; 6] =
     ["not supported", "unsupported", "not available", "does not exist", "not found", "not allowed"];
 
-/// Why a range was not read whole.
+/// Reason why a range was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the endpoint's answers do not fit together: {0}")]
+    #[error("the endpoint's responses contradict each other: {0}")]
     Inconsistent(&'static str),
 }
 
-/// What is asked for on one chain, prepared once.
+/// Queries of one chain, prepared once.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     chain: Chain,
@@ -43,10 +44,9 @@ pub(super) struct Reader {
     filter: Filter,
 }
 
-impl Link {
-    pub(super) fn of(header: &BlockHeader) -> Self {
-        Self { number: header.number, hash: header.hash, parent_hash: header.parent_hash, time: header.time }
-    }
+/// A header as a link of the chain.
+pub(super) fn link_of(header: &BlockHeader) -> Link {
+    Link { number: header.number, hash: header.hash, parent_hash: header.parent_hash, time: header.time }
 }
 
 impl Reader {
@@ -56,7 +56,7 @@ impl Reader {
         Self { chain: spec.chain, contracts, filter }
     }
 
-    /// The transfers in these blocks. Blocks from `recent_from` on are asked for by hash, older ones as one range.
+    /// Transfers in these blocks. Blocks from `recent_from` on are queried by hash, older ones as one range.
     pub(super) async fn transfers(
         &self,
         client: &ChainClient,
@@ -79,7 +79,7 @@ impl Reader {
                 self.take(client, watchlist, header, of_block.to_vec(), &mut found).await?;
             }
             if !rest.is_empty() {
-                return Err(ReadError::Inconsistent("a log of a block that was not asked for"));
+                return Err(ReadError::Inconsistent("a log belongs to a block that was not requested"));
             }
         }
         let hashes: Vec<Hash32> = recent.iter().map(|header| header.hash).collect();
@@ -89,8 +89,8 @@ impl Reader {
         Ok(found)
     }
 
-    /// The transfers in blocks that were read before, by what a range query says: `elsewhere`, from another endpoint than
-    /// is asked first. `links` are gapless.
+    /// Transfers in blocks that were read before, from a range query. With `elsewhere`, preferably not from the first
+    /// endpoint. `links` are contiguous.
     pub(super) async fn second_look(
         &self,
         client: &ChainClient,
@@ -104,13 +104,13 @@ impl Reader {
         for log in logs {
             let place = log.block_number.and_then(|number| number.checked_sub(first.number));
             let link = place.and_then(|place| links.get(usize::try_from(place).ok()?));
-            let link = link.ok_or(ReadError::Inconsistent("a log of a block that was not asked for"))?;
+            let link = link.ok_or(ReadError::Inconsistent("a log belongs to a block that was not requested"))?;
             found.extend(self.checked(link, &log)?);
         }
         Ok(found)
     }
 
-    /// Takes over what one block logged, after checking it.
+    /// Checks the logs of one block and collects its transfers.
     async fn take(
         &self,
         client: &ChainClient,
@@ -128,24 +128,24 @@ impl Reader {
                     let missed = receipts.iter().filter(|log| !shown.contains(&log.log_index)).count();
                     if missed > 0 {
                         tracing::warn!(chain = %self.chain, block.number = header.number, logs = missed,
-                            "an endpoint left a block's logs out");
+                            "an endpoint omitted logs of a block");
                         metrics::logs_left_out(self.chain, missed);
                         logs = receipts;
                     }
                 }
-                // Nothing better is to be had: the block was known, so it is not a matter of lagging.
+                // There is no better source. The block was known, so the endpoint does not lag.
                 Err(error) if is_refusal(&error) => {}
                 Err(error) if is_empty => return Err(error.into()),
-                // The filter may well speak of somebody else; the second look follows.
+                // The filter may refer to a log of another contract; the rescan follows.
                 Err(error) => {
-                    tracing::debug!(block.number = header.number, %error, "a block's receipts are not to be had");
+                    tracing::debug!(block.number = header.number, %error, "the receipts of a block are unavailable");
                 }
             }
         }
         let mut seen = HashSet::with_capacity(logs.len());
         let mut repeated = 0;
         for log in logs {
-            let transfer = self.checked(&Link::of(header), &log)?;
+            let transfer = self.checked(&link_of(header), &log)?;
             if log.log_index.is_some_and(|index| seen.insert(index)) {
                 found.extend(transfer);
             } else {
@@ -154,7 +154,7 @@ impl Reader {
         }
         if repeated > 0 {
             tracing::warn!(chain = %self.chain, block.number = header.number, logs = repeated,
-                "an endpoint shows logs more than once; they count once");
+                "an endpoint returned logs more than once; duplicates are ignored");
             metrics::logs_repeated(self.chain, repeated);
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Reader {
         self.contracts.contains(&log.address()) && log.topic0() == Some(&TokenContract::Transfer::SIGNATURE_HASH)
     }
 
-    /// Whether the block's own filter speaks of more than these logs.
+    /// True if the block's bloom filter indicates more than these logs.
     fn is_doubtful(&self, watchlist: &Watchlist, header: &BlockHeader, logs: &[Log]) -> bool {
         if !header.may_log(&self.contracts, TokenContract::Transfer::SIGNATURE_HASH) {
             return false;
@@ -176,13 +176,13 @@ impl Reader {
         watchlist.wallets_in(&header.bloom).iter().any(|wallet| !shown.contains(wallet))
     }
 
-    /// A log as a transfer of this block; an error if it is of another one.
+    /// Decodes a log as a transfer of this block; an error if it belongs to another block.
     fn checked(&self, block: &Link, log: &Log) -> Result<Option<FoundTransfer>, ReadError> {
         if log.removed || log.block_hash.map(domain_hash) != Some(block.hash) {
-            return Err(ReadError::Inconsistent("a log of another block than its header's"));
+            return Err(ReadError::Inconsistent("a log has another block hash than its header"));
         }
         let (Some(log_index), Some(tx_hash)) = (log.log_index, log.transaction_hash) else {
-            return Err(ReadError::Inconsistent("a log without its place"));
+            return Err(ReadError::Inconsistent("a log has no index or transaction hash"));
         };
         let event = decode(log).filter(|_| self.is_asked_for(log));
         Ok(event.map(|event| FoundTransfer {
@@ -197,14 +197,14 @@ impl Reader {
     }
 }
 
-/// Whether the endpoints do not have the method, whatever code they say so with.
+/// True if the endpoint does not offer the method, whatever the error code.
 fn is_refusal(error: &ClientError) -> bool {
     let ClientError::Refused { code, message } = error else { return false };
     let text = message.to_lowercase();
     *code == METHOD_NOT_FOUND || METHOD_REFUSALS.iter().any(|words| text.contains(words))
 }
 
-/// What a `Transfer` says.
+/// Content of a `Transfer` event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TransferEvent {
     pub(super) token_address: Address,
@@ -213,7 +213,7 @@ pub(super) struct TransferEvent {
     pub(super) value: U256,
 }
 
-/// A log as a transfer; `None` for an event of the same name with another shape (an NFT's).
+/// Decodes a log as a transfer; `None` for an event of the same name with another shape, such as an NFT's.
 pub(super) fn decode(log: &Log) -> Option<TransferEvent> {
     let event = TokenContract::Transfer::decode_log(&log.inner).ok()?;
     Some(TransferEvent {

@@ -1,29 +1,29 @@
-//! A fresh number for an operation whose own is used on-chain by another: the counter has fallen back, as after the database
-//! was restored from an older copy.
+//! Assigns a new number to an operation with a number that another operation has used on-chain: the counter fell back,
+//! as after a restore of the database from an older backup.
 
 use std::iter;
 
 use alloy::sol_types::SolCall;
 use payferry_contracts::Payferry;
-use payferry_domain::Chain;
+use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
+use payferry_evm::client::ClientError;
+use payferry_journal::{Renumbering, Unit, counter_of_operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::done::is_done_call;
 use super::errors::{Errors, SettleError};
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::{Renumbering, Unit, counter_of_operations};
 
-/// Numbers asked for at once, each twice as far on as the one before: as far as half a million.
+/// Numbers checked at once, at doubling distances: up to half a million ahead.
 const GALLOP_DOUBLINGS: u32 = 20;
-/// Times they are asked for, further and further on.
+/// Maximum number of such checks, each further ahead.
 const GALLOPS_MAX: usize = 256;
 
 impl SettlerState {
-    /// Gives an operation that another one's number was given a fresh one, and queues it again. The chain's counter goes on
-    /// behind all that are used, so that those which follow are not refused one by one.
+    /// Assigns a new number to an operation whose number another one has used, and queues it again. The chain's counter
+    /// advances past all used numbers, so that later operations are not rejected one by one.
     pub(super) async fn renumber(
         &mut self,
         row: &operations::Model,
@@ -40,23 +40,23 @@ impl SettlerState {
             revision: row.revision,
             lowest,
             failure: why.clone(),
-            at: clock.real_now().as_millis(),
+            at: clock.real_now::<Timestamp>().as_millis(),
         };
         let renumbered = journal.submit(Unit::Renumbering(Box::new(renumbering))).await?.operations;
         self.searched.remove(&row.id);
         self.reached(Step::Recorded)?;
         let number = renumbered.first().map_or(lowest, |row| row.number);
         tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, operation.number = number,
-            "operation {} is queued again as number {number}: {why}; were the counters restored from an older copy?", row.id);
+            "operation {} is queued again as number {number}: {why}; was the database restored?", row.id);
         self.args.handle.nudge();
-        // It goes on by itself, and yet somebody has to ask how the counter could fall back.
-        let what = format!("operation {} is queued again with a fresh number", row.id);
+        // It continues by itself, but the operator must find out why the counter fell back.
+        let what = format!("operation {} is queued again with a new number", row.id);
         errors.add(SettleError::Item { what, why })?;
         Ok(())
     }
 
-    /// A number from which on none is used, as far as is seen: not known to the database, and not done on-chain, nor any that
-    /// lies further on by a power of two. Numbers of operations that failed are free between others.
+    /// A number from which on none is used, as far as checked: neither it nor any number at a power-of-two distance is
+    /// known to the database or done on-chain. Numbers of failed operations in between are free.
     async fn unused_number(&self, row: &operations::Model, read: u64) -> Result<i64, SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
         let mut lowest = next_number(database, spec.chain).await?.max(row.number.saturating_add(1));
@@ -77,8 +77,8 @@ impl SettlerState {
     }
 }
 
-/// The number after all that this database has given out on a chain, by its counter and by its rows: they may come from
-/// copies of different ages.
+/// Number after all that this database has assigned on a chain, by its counter and by its rows: they may come from
+/// backups of different ages.
 async fn next_number(database: &Database, chain: Chain) -> Result<i64, DbErr> {
     let counter = chain_counters::Entity::find_by_id(counter_of_operations(chain.as_str()));
     let counter = counter.one(database.reader()).await?.map_or(0, |row| row.next);

@@ -1,43 +1,41 @@
-//! Reads blocks that were read before once more, whichever the operator names, and records transfers to payments' wallets
-//! that are missing. The watcher of a running service finds them by its sweep and tells their payments, as any other.
+//! Reads blocks again that the operator names, and records missing transfers to payments' wallets. The watcher of a
+//! running service finds them in its sweep and notifies the payments as usual.
 //!
-//! Unlike the second look it needs no watcher and no remembered blocks: what it finds is believed by the transactions'
-//! receipts. So only blocks that are final are read: what it recorded of a block that the watcher has just taken back, nobody
-//! would take back again. Deliberately absent: taking anything back. A transfer that is recorded otherwise than the chain
-//! has it is named and left alone.
+//! Unlike the rescan, it needs no watcher and no remembered blocks: receipts verify its findings. It reads only final
+//! blocks, because nothing would revert a transfer that it recorded from a block that the watcher has just orphaned.
+//! Deliberately absent: reverting anything. A transfer that is recorded differently from the chain is reported and left
+//! alone.
 
 use payferry_entities::{Database, chain_cursors, transfers};
+use payferry_evm::client::{ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::payments::StoreError;
+use payferry_runtime::clock::Clock;
 use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
 
-use super::client::{ChainClient, ClientError};
-use super::config::ChainSpec;
-use super::cursor::Link;
 use super::found::{self, Lookup};
 use super::poll::PollError;
-use super::reader::Reader;
+use super::reader::{Reader, link_of};
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
-use crate::payment::store::StoreError;
 
-/// Why blocks could not be read again.
+/// Error of a reread.
 #[derive(Debug, thiserror::Error)]
 pub enum RereadError {
-    /// An endpoint, or the database.
+    /// An endpoint or the database failed.
     #[error("{0}")]
     Failed(String),
-    /// Those are for the watcher to read first.
-    #[error("the watcher has read up to block {0} only; what comes after that it reads by itself")]
+    /// The watcher has not read these blocks yet.
+    #[error("the watcher has read up to block {0} only; it reads later blocks by itself")]
     Unread(u64),
-    /// Those may still be taken back.
-    #[error(
-        "only blocks up to {0} are final; what comes after that may still be taken back, and the watcher looks after it"
-    )]
+    /// These blocks may still be orphaned.
+    #[error("only blocks up to {0} are final; later blocks may still be orphaned and are left to the watcher")]
     NotFinal(u64),
-    /// All of them may still be taken back.
-    #[error("no block of this chain is final yet; what may still be taken back the watcher looks after")]
+    /// All blocks may still be orphaned.
+    #[error("no block of this chain is final yet; non-final blocks are left to the watcher")]
     NothingFinal,
     /// There is no cursor yet.
-    #[error("the watcher has read nothing of this chain yet")]
+    #[error("the watcher has not read any block of this chain yet")]
     NeverRead,
 }
 
@@ -59,18 +57,18 @@ impl From<sea_orm::DbErr> for RereadError {
     }
 }
 
-/// What reading again came to.
+/// Result of a reread.
 #[derive(Debug, Default)]
 pub struct Reread {
-    /// Blocks that were read.
+    /// Number of blocks read.
     pub blocks: u64,
-    /// Transfers that were missing and are recorded now.
+    /// Missing transfers that are now recorded.
     pub recorded: Vec<transfers::Model>,
-    /// Transfers that are recorded in another block, or as taken back, while the chain has them here.
+    /// Transfers that the chain has here, but that are recorded in another block or as orphaned.
     pub otherwise: Vec<transfers::Model>,
 }
 
-/// Reads the blocks from `from` to `to`, all of them final, again. `watch` is told how far it has come.
+/// Reads the blocks from `from` to `to` again, all of them final. `watch` is called with the last block read so far.
 pub async fn reread(
     spec: &ChainSpec,
     client: &ChainClient,
@@ -112,7 +110,7 @@ pub async fn reread(
     Ok(reread)
 }
 
-/// The last block that is final, of those that the watcher has read; by their depth where the endpoints do not say it.
+/// The last final block that the watcher has read; by depth where the endpoints do not report finality.
 async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result<Option<u64>, ClientError> {
     if !spec.has_finalized {
         return Ok(read.checked_sub(spec.fallback_depth_blocks));
@@ -122,7 +120,7 @@ async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result
 }
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {
-    let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(Link::of).collect();
+    let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(link_of).collect();
     let found = reader.second_look(lookup.client, &links, false).await?;
     let rows = found::of_payments(lookup, &found).await?;
     let rows = found::unrecorded(lookup, rows).await?;

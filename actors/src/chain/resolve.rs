@@ -1,6 +1,6 @@
-//! What becomes of transactions: mined, reverted, stuck, taken back, final; and of the operations they carry.
+//! Tracks transactions until they are final: mined, reverted, delayed or orphaned; and the operations in them.
 //!
-//! Whether a mined transaction still stands is read off the watcher's blocks, so that it costs no request a block.
+//! The watcher's blocks show if a mined transaction is still canonical, so no request per block is needed.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -8,50 +8,50 @@ use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
 use futures::future::join_all;
-use payferry_domain::Hash32;
+use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::wallet::domain_hash;
+use payferry_journal::chain::attempts::{self, Attempts};
+use payferry_journal::chain::queue;
+use payferry_journal::chain::rows::row_number;
+use payferry_journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
 use tokio::time::Instant;
 
-use super::attempts::{self, Attempts};
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::errors::{Errors, SettleError};
-use super::ledger;
 use super::metrics;
 use super::operations::verdicts;
-use super::rows::row_number;
 use super::settler::{SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
-use crate::journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
-use crate::wallet::domain_hash;
 
-/// A transaction that is not mined is sent again this often.
+/// Interval of broadcasts of an unmined transaction.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// A transaction is not signed again before so many blocks were read without it: a chain that stands still mines nothing,
-/// whatever is offered. The first of them may have been under way when it was sent.
+/// Number of blocks without the transaction before it is signed again. A stalled chain mines nothing, whatever the fee.
+/// The first of these blocks may have been in progress when the transaction was sent.
 const BLOCKS_BEFORE_RAISE: u64 = 2;
-/// Wait before an operation that came to nothing is batched again; doubled with each attempt.
+/// Wait before a failed operation is batched again; doubles with each attempt.
 const REQUEUE_WAIT_MS: i64 = 1_000;
-/// Longest such wait.
+/// Upper limit of that wait.
 const REQUEUE_WAIT_MAX_MS: i64 = 300_000;
 
-/// Transactions sent again side by side at the start.
+/// Number of concurrent broadcasts at the start.
 const SENDS_AT_ONCE: usize = 16;
 
-/// Where and how a transaction was mined.
+/// A transaction and its receipt.
 struct Mined<'a> {
     tx: &'a chain_txs::Model,
     receipt: TransactionReceipt,
 }
 
 impl SettlerState {
-    /// Looks after every transaction that is not final; of very many mined ones, after some at each look.
+    /// Tracks every transaction that is not final. If there are very many mined ones, each pass handles some of them.
     pub(super) async fn resolve(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let view = watchlist.view(spec.chain);
-        let submitted = ledger::submitted_txs(database, spec.chain).await?;
-        let mut mined = ledger::mined_txs(database, spec.chain, &mut self.mined_page).await?;
-        let mined_len = ledger::mined_txs_len(database, spec.chain).await?;
+        let submitted = queue::submitted_txs(database, spec.chain).await?;
+        let mut mined = queue::mined_txs(database, spec.chain, &mut self.mined_page).await?;
+        let mined_len = queue::mined_txs_len(database, spec.chain).await?;
         self.report.unmined = submitted.len();
         self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
         metrics::settling(spec.chain, self.report.open, self.report.unmined);
@@ -68,14 +68,14 @@ impl SettlerState {
         let resolved = self.resolve_submitted(&submitted, errors).await;
         errors.take(resolved)?;
         if let Some(view) = view {
-            // What was reverted may be taken back only while its block is not final.
+            // A reverted transaction can be orphaned only while its block is not final.
             let finalized = view.finalized.unwrap_or(0).min(view.read_number);
             let SettlerArgs { spec, database, .. } = &self.args;
-            mined.extend(ledger::reverted_txs(database, spec.chain, finalized).await?);
+            mined.extend(queue::reverted_txs(database, spec.chain, finalized).await?);
             mined.sort_by_key(|tx| tx.nonce);
             let ids: Vec<i64> = mined.iter().map(|tx| tx.id).collect();
             let mut failed: HashMap<i64, Vec<operations::Model>> = HashMap::new();
-            for row in ledger::carried_undecided(database, &ids).await? {
+            for row in queue::carried_undecided(database, &ids).await? {
                 failed.entry(row.chain_tx_id.unwrap_or_default()).or_default().push(row);
             }
             for tx in &mined {
@@ -87,8 +87,8 @@ impl SettlerState {
         Ok(())
     }
 
-    /// What was mined before this settler began and is not final may be in no block by now: nodes that have it in one
-    /// take no notice.
+    /// Sends transactions again that were mined before this settler started and are not final: they may have been
+    /// orphaned. Nodes that have them in a block ignore them.
     async fn send_mined_again(&self, txs: &[chain_txs::Model]) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
         for some in txs.chunks(SENDS_AT_ONCE) {
@@ -129,12 +129,12 @@ impl SettlerState {
                     let recorded = self.record_mined(Mined { tx, receipt }).await;
                     errors.take(recorded)?;
                 }
-                // It may be mined: it is neither raised nor given up.
+                // It may be mined, so it is neither raised nor given up.
                 None if unread.contains(&place) => {}
                 None => waiting.entry(tx.sender.as_str()).or_default().push(tx),
             }
         }
-        // What one account cannot go on with does not hold up another's.
+        // An error of one account does not block another.
         for txs in waiting.into_values() {
             let looked = self.look_after_waiting(&txs, &attempts).await;
             errors.take(looked)?;
@@ -142,7 +142,7 @@ impl SettlerState {
         Ok(())
     }
 
-    /// The receipt of one of these attempts at a transaction; one that cannot be read is an error of this transaction alone.
+    /// Receipt of one of these attempts at a transaction. An unreadable receipt is an error of this transaction only.
     pub(super) async fn receipt_of(&self, hashes: &[Hash32]) -> Result<Option<TransactionReceipt>, SettleError> {
         let mut found = None;
         for (hash, answer) in hashes.iter().zip(self.args.client.receipts_each(hashes).await?) {
@@ -151,23 +151,23 @@ impl SettlerState {
         Ok(found)
     }
 
-    /// One account's transactions that are not mined, by nonce: sent again, raised, or given up.
+    /// Unmined transactions of one account, by nonce: sends again, raises, or gives up.
     async fn look_after_waiting(&mut self, txs: &[&chain_txs::Model], attempts: &Attempts) -> Result<(), SettleError> {
         let Some(first) = txs.first() else { return Ok(()) };
         let of = |tx: &chain_txs::Model| attempts.get(&(tx.sender.clone(), tx.nonce)).and_then(|all| all.last());
         let now = Instant::now();
         for tx in txs {
             let Some(last) = of(tx) else { continue };
-            // From here on blocks count that it is not in.
+            // Start counting the blocks without the transaction now.
             self.blocks_without(tx, last);
             if self.sent.get(&tx.id).is_none_or(|sent| now.duration_since(*sent) >= SEND_AGAIN_AFTER) {
                 self.send(tx.id, &last.raw).await;
             }
         }
-        // All others wait for the lowest nonce.
+        // All other transactions wait for the lowest nonce.
         let next = self.next_nonce_of(first).await?;
         if self.was_usurped(first, next).await? {
-            // An endpoint that is behind says of what is mined that it is not: all of them are asked.
+            // A lagging endpoint reports a mined transaction as unmined, so all endpoints are asked.
             let hashes = attempts::hashes(attempts, first);
             let receipts = self.args.client.receipts_elsewhere(&hashes).await?;
             return match receipts.into_iter().flatten().next() {
@@ -176,24 +176,26 @@ impl SettlerState {
             };
         }
         let Some(last) = of(first) else { return Ok(()) };
-        let age_ms = self.args.clock.real_now().as_millis().saturating_sub(last.created_at);
+        let age_ms = self.args.clock.real_now::<Timestamp>().as_millis().saturating_sub(last.created_at);
         let stuck_ms = i64::try_from(self.args.spec.stuck_after.as_millis()).unwrap_or(i64::MAX);
         if age_ms < stuck_ms {
             return Ok(());
         }
         let Some(signer) = self.args.signer_of(&first.sender).cloned() else {
-            return Err(SettleError::Row("a transaction of an account that is not ours any more is stuck"));
+            return Err(SettleError::Row(
+                "an unmined transaction belongs to an account that is no longer configured as a signer",
+            ));
         };
         let is_passed_over = self.blocks_without(first, last) >= BLOCKS_BEFORE_RAISE;
         match next.cmp(&first.nonce) {
             Ordering::Less => self.mend_gap(&signer, first, next, is_passed_over).await,
             Ordering::Equal if is_passed_over => self.raise(&signer, first, last).await,
-            // It has not been left out by any block yet, or its nonce is used already: a higher fee helps nothing.
+            // No block has left it out yet, or its nonce is already used: a higher fee does not help.
             Ordering::Equal | Ordering::Greater => Ok(()),
         }
     }
 
-    /// Blocks read since this attempt at a transaction was first looked at.
+    /// Number of blocks read since this attempt was first checked.
     fn blocks_without(&mut self, tx: &chain_txs::Model, attempt: &chain_tx_attempts::Model) -> u64 {
         let Some(reach) = self.args.watchlist.reach(self.args.spec.chain) else { return 0 };
         let (hash, since) = self.passed.entry(tx.id).or_insert_with(|| (attempt.tx_hash.clone(), reach.read));
@@ -201,17 +203,17 @@ impl SettlerState {
             hash.clone_from(&attempt.tx_hash);
             *since = reach.read;
         }
-        // Blocks that were taken back are not there to be counted from.
+        // Orphaned blocks do not count.
         *since = reach.read.min(*since);
         reach.read - *since
     }
 
-    /// Records a receipt. What succeeded is mined; what failed is decided when the block is final.
+    /// Records a receipt. Successful operations are mined; failed ones are decided when the block is final.
     async fn record_mined(&mut self, mined: Mined<'_>) -> Result<(), SettleError> {
         let Mined { tx, receipt } = &mined;
         self.reached(Step::Mined)?;
         let SettlerArgs { spec, database, .. } = &self.args;
-        let mut rows = ledger::carried(database, &[tx.id]).await?;
+        let mut rows = queue::carried(database, &[tx.id]).await?;
         let place = Place::of(receipt)?;
         if !receipt.status() {
             metrics::reverted(self.args.spec.chain);
@@ -225,15 +227,15 @@ impl SettlerState {
             return Ok(());
         }
         let verdicts = verdicts(spec.contract, receipt);
-        // An older transaction may carry what was queued again since, failed elsewhere, or was given up.
+        // An older transaction may carry operations that were queued again since, failed elsewhere, or were given up.
         let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
         let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(number, _)| *number);
         let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
-        rows.extend(ledger::idle(database, spec.chain, &others).await?);
+        rows.extend(queue::idle(database, spec.chain, &others).await?);
         let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(|verdict| verdict.carried_for(row));
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
-        // Done in the block that was taken back, and not in this one.
+        // Done in the orphaned block, and not in this one.
         let undone: Vec<_> =
             other.into_iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
         outcomes.extend(undone.iter().map(|row| outcome(row, "submitted", None)));
@@ -245,7 +247,7 @@ impl SettlerState {
         Ok(())
     }
 
-    /// Looks after a transaction that was mined.
+    /// Tracks a mined transaction.
     async fn resolve_mined(
         &mut self,
         tx: &chain_txs::Model,
@@ -259,7 +261,7 @@ impl SettlerState {
         let stands = match view.block(number) {
             Some((hash, _)) => Some(hash.to_string()) == tx.block_hash,
             None if number > view.read_number => return Ok(()),
-            // Older than what is remembered, as after a long time away: the chain itself is asked.
+            // Older than the remembered blocks, as after a long downtime: ask the chain.
             None => self.stands_by_number(tx).await?,
         };
         if !stands {
@@ -276,27 +278,27 @@ impl SettlerState {
         Ok(())
     }
 
-    /// Whether the chain has the recorded block at its number. An endpoint that has none there does not know: nothing is
-    /// decided by what it lacks, whereas another block in its place says that ours is gone.
+    /// True if the chain has the recorded block at its number. A missing block at an endpoint decides nothing; only
+    /// another block at that number shows that the recorded one is orphaned.
     async fn stands_by_number(&self, tx: &chain_txs::Model) -> Result<bool, SettleError> {
         let place = Place::recorded(tx)?;
         match self.args.client.headers([place.block_number]).await {
             Ok(headers) => Ok(headers.first().is_some_and(|header| header.hash == place.block_hash)),
             Err(error @ ClientError::UnknownBlock) => {
-                let what = format!("block {} of {} cannot be read", place.block_number, place.tx_hash);
+                let what = format!("block {} of {} is unavailable", place.block_number, place.tx_hash);
                 Err(SettleError::Item { what, why: error.to_string() })
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The block of a mined transaction is not of the chain any more: it is mined elsewhere, or waits again.
+    /// Handles an orphaned block of a mined transaction: the transaction is mined elsewhere, or waits again.
     async fn taken_back(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
         let attempts = attempts::of(database, spec.chain, std::slice::from_ref(tx)).await?;
         let hashes = attempts::hashes(&attempts, tx);
         if let Some(receipt) = self.receipt_of(&hashes).await? {
-            // The node may not have left the old branch yet; then there is nothing to say.
+            // If the node is still on the old branch, there is nothing to record.
             if Place::of(&receipt)?.block_hash.to_string() != tx.block_hash.clone().unwrap_or_default() {
                 return self.record_mined(Mined { tx, receipt }).await;
             }
@@ -304,8 +306,8 @@ impl SettlerState {
         }
         metrics::taken_back(self.args.spec.chain);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
-            "a transaction of ours was taken back; it is sent again");
-        let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
+            "a transaction was orphaned; it is sent again");
+        let rows = queue::carried(&self.args.database, &[tx.id]).await?;
         let undone: Vec<_> = rows.iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
         let outcomes = undone.iter().map(|row| outcome(row, "submitted", None)).collect();
         let changed = self.record(tx, "submitted", None, outcomes).await?;
@@ -317,7 +319,7 @@ impl SettlerState {
         Ok(())
     }
 
-    /// Writes what became of a transaction; answers the operations that changed, as they are now.
+    /// Records the outcome of a transaction; returns the changed operations in their new state.
     pub(super) async fn record(
         &self,
         tx: &chain_txs::Model,
@@ -331,7 +333,7 @@ impl SettlerState {
             tx_hash: place.map(|place| place.tx_hash.to_string()),
             block_number: place.map(|place| row_number(place.block_number)),
             block_hash: place.map(|place| place.block_hash.to_string()),
-            at: self.args.clock.real_now().as_millis(),
+            at: self.args.clock.real_now::<Timestamp>().as_millis(),
             operations,
         };
         Ok(self.args.journal.submit(Unit::ChainTxOutcome(Box::new(outcome))).await?.operations)
@@ -347,12 +349,12 @@ impl SettlerState {
             block_number: None,
             carried: None,
             failure: Some(why.to_owned()),
-            not_before: self.args.clock.real_now().as_millis().saturating_add(wait_ms),
+            not_before: self.args.clock.real_now::<Timestamp>().as_millis().saturating_add(wait_ms),
         }
     }
 }
 
-/// An answer that makes no sense is about its transaction; any other error is about the endpoint.
+/// A malformed response concerns its transaction; other errors concern the endpoint.
 fn unread_receipt(hash: Hash32, error: ClientError) -> SettleError {
     match error {
         ClientError::Malformed(why) => SettleError::Item { what: format!("the receipt of {hash} cannot be read"), why },
@@ -372,12 +374,13 @@ pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Opti
     }
 }
 
-/// Carried out there. An older transaction than the last may have done it, with the amounts that it was signed with.
+/// Outcome of an operation that was carried out. An older transaction than the last one may have done it, with the
+/// amounts that it was signed with.
 pub(super) fn done_at(row: &operations::Model, carried: Option<Carried>, place: &Place) -> OperationOutcome {
     OperationOutcome { carried, ..outcome(row, "mined", Some(place)) }
 }
 
-/// Where a transaction is.
+/// Position of a transaction on the chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) tx_hash: Hash32,
@@ -389,7 +392,7 @@ impl Place {
     pub(super) fn of(receipt: &TransactionReceipt) -> Result<Self, SettleError> {
         let (Some(block_number), Some(block_hash)) = (receipt.block_number, receipt.block_hash) else {
             let what = format!("the receipt of {}", domain_hash(receipt.transaction_hash));
-            return Err(SettleError::Item { what, why: "it is without its block".to_owned() });
+            return Err(SettleError::Item { what, why: "it has no block".to_owned() });
         };
         Ok(Self { tx_hash: domain_hash(receipt.transaction_hash), block_number, block_hash: domain_hash(block_hash) })
     }

@@ -1,33 +1,34 @@
-//! Reads blocks a second time, some way behind the head, against logs that were left out the first time.
+//! Rescan: reads blocks a second time, some distance behind the head, to find logs that were omitted the first time.
 //!
-//! It runs beside the first reading and never holds it up; its place is kept with the cursor. Blocks are held against the
-//! hashes that the first reading wrote down, so that an endpoint on another branch cannot add anything.
+//! It runs beside the first read and never delays it; its position is stored with the cursor. Blocks are compared with
+//! the hashes recorded by the first read, so an endpoint on another branch cannot add anything.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::observe::Mailbox;
 use payferry_entities::transfers;
+use payferry_evm::client::ClientError;
+use payferry_evm::pace::{AbortOnDrop, backoff};
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::chain::rows;
+use payferry_journal::{ChainBatch, Unit};
+use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 
-use super::client::ClientError;
-use super::cursor::Link;
+use super::found;
 use super::metrics;
-use super::pace::{AbortOnDrop, backoff};
 use super::poll::PollError;
 use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
-use super::{found, rows};
-use crate::journal::{ChainBatch, Unit};
 
-/// Blocks that are worth a request; fewer are waited for.
+/// Minimum number of blocks per request; fewer are left to accumulate.
 const RANGE_MIN_BLOCKS: u64 = 16;
-/// Failures in a row before they are worth a word.
+/// Consecutive failures before a warning is logged.
 const FAILURES_QUIET: u32 = 3;
 
-/// Where the second reading stands.
+/// Progress of the rescan.
 #[derive(Debug)]
 pub(super) struct SecondLook {
-    /// The first block that was not read a second time.
+    /// The first block that is not rescanned.
     pub(super) from: u64,
     under_way: Option<AbortOnDrop>,
     not_before: Instant,
@@ -35,7 +36,7 @@ pub(super) struct SecondLook {
     step_blocks: u64,
 }
 
-/// What a second look came to.
+/// Result of a rescan.
 #[derive(Debug)]
 pub struct LookedAgain {
     links: Vec<Link>,
@@ -47,7 +48,7 @@ impl SecondLook {
         Self { from, under_way: None, not_before: Instant::now(), failures: 0, step_blocks: u64::MAX }
     }
 
-    /// The blocks whose turn it is, of those up to `last` that were read.
+    /// Range of blocks to rescan, of those up to `last` that were read.
     fn due(&self, last: u64, read: u64, range_min: u64, range_max: u64) -> Option<(u64, u64)> {
         let to = last.min(read);
         let step = range_max.min(self.step_blocks).max(1);
@@ -56,7 +57,7 @@ impl SecondLook {
 }
 
 impl WatcherState {
-    /// Begins a second look if there are blocks for one and none is under way.
+    /// Starts a rescan if enough blocks are due and none is in progress.
     pub(super) fn look_again(&mut self, myself: &Mailbox<WatcherMessage>) {
         let WatcherArgs { spec, watchlist, .. } = &self.args;
         if spec.second_look_blocks == 0 || self.second.under_way.is_some() || Instant::now() < self.second.not_before {
@@ -71,12 +72,12 @@ impl WatcherState {
         let Some((from, to)) = self.second.due(last, tip.number, range_min, spec.range_blocks_max) else { return };
         let links: Vec<Link> = (from..=to).map_while(|number| self.known.link(number)).collect();
         if links.is_empty() {
-            tracing::warn!(chain = %spec.chain, from, to, "blocks that are not remembered cannot be read a second time");
+            tracing::warn!(chain = %spec.chain, from, to, "blocks that are not remembered cannot be rescanned");
             self.second.from = self.known.links().next().map_or(tip.number, |link| link.number).max(from + 1);
             return;
         }
         let (args, reader, myself) = (self.args.clone(), self.reader.clone(), myself.clone());
-        // Another endpoint may be on another branch, or out of order, for longer.
+        // Another endpoint may be on another branch, or failing, for a longer time.
         let elsewhere = self.second.failures.is_multiple_of(2);
         let task = tokio::spawn(async move {
             let outcome = async {
@@ -91,7 +92,7 @@ impl WatcherState {
         self.second.under_way = Some(AbortOnDrop(task));
     }
 
-    /// Takes in what a second look came to.
+    /// Applies the result of a rescan.
     pub(super) async fn looked_again(&mut self, looked: LookedAgain) {
         self.second.under_way = None;
         let LookedAgain { links, outcome } = looked;
@@ -114,7 +115,7 @@ impl WatcherState {
         self.second.not_before = Instant::now() + wait;
         self.second.failures = self.second.failures.saturating_add(1);
         if self.second.failures == FAILURES_QUIET {
-            tracing::warn!(chain = %self.args.spec.chain, %error, "blocks cannot be read a second time");
+            tracing::warn!(chain = %self.args.spec.chain, %error, "blocks cannot be rescanned");
         }
         if error.wants_reload() {
             self.reload().await;
@@ -126,7 +127,7 @@ impl WatcherState {
         let (Some(tip), Some(first), Some(last)) = (self.known.tip(), links.first(), links.last()) else {
             return Ok(());
         };
-        // Taken back in the meantime: what is there now is read again.
+        // Orphaned in the meantime: the new blocks are read anyway.
         let stands = |link: &Link| self.known.hash(link.number) == Some(link.hash);
         if first.number != self.second.from || !links.iter().all(stands) {
             return Ok(());
@@ -151,7 +152,7 @@ impl WatcherState {
             }
             for (number, count) in blocks {
                 tracing::error!(chain = %spec.chain, block.number = number, transfers = count,
-                    "an endpoint of {} left transfers to payments out; a second look found them", spec.chain);
+                    "an endpoint of {} omitted transfers to payments; a rescan found them", spec.chain);
             }
             metrics::logs_missed(spec.chain, receipt.transfers.len());
             self.report.transfers_recorded += receipt.transfers.len() as u64;
@@ -167,11 +168,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_due_when_it_is_worth_a_request_and_was_read() {
+    fn range_is_due_when_long_enough_and_already_read() {
         let mut look = SecondLook::at(10);
         assert_eq!(look.due(24, 100, 16, 50), None, "fifteen blocks");
         assert_eq!(look.due(25, 100, 16, 50), Some((10, 25)));
-        assert_eq!(look.due(99, 30, 16, 50), Some((10, 30)), "no further than the first reading");
+        assert_eq!(look.due(99, 30, 16, 50), Some((10, 30)), "no further than the first read");
         assert_eq!(look.due(99, 99, 16, 50), Some((10, 59)));
         look.step_blocks = 5;
         assert_eq!(look.due(99, 99, 16, 50), Some((10, 14)));

@@ -1,7 +1,7 @@
-//! `best`: which chain a payment is made on when the caller leaves it to the service.
+//! Selection of the chain for a payment with `chain = best`.
 //!
-//! Pure apart from reading the chains' views. The cheapest healthy chain wins; every chain that was looked at is
-//! answered with the reason, so that a PSP can see why.
+//! Pure apart from reading the chains' views. The cheapest healthy chain is chosen. The result gives the reason for
+//! every candidate, so that a PSP can follow the choice.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use parking_lot::RwLock;
 use payferry_contracts::SETTLE_ITEM_GAS_TYPICAL;
 use payferry_domain::payment::ChainCandidate;
 use payferry_domain::{Address, Chain, Timestamp, Token};
+use payferry_evm::config::ChainSpec;
 
-use super::config::ChainSpec;
 use super::watchlist::Watchlist;
 
-/// Chooses among the configured chains.
+/// Selects among the configured chains.
 #[derive(Debug)]
 pub struct Selector {
     specs: Vec<ChainSpec>,
@@ -22,51 +22,51 @@ pub struct Selector {
     paused: RwLock<HashSet<Chain>>,
 }
 
-/// A chain was found.
+/// Result of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The chain.
     pub chain: Chain,
     /// The token's contract there.
     pub token_address: Address,
-    /// Every chain that was looked at.
+    /// All chains that were considered.
     pub candidates: Vec<ChainCandidate>,
 }
 
-/// No chain can take the payment now.
+/// No chain can accept the payment now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no chain can take {token} at the moment")]
+#[error("no chain can currently accept {token}")]
 pub struct NoChain {
-    /// In which token.
+    /// The requested token.
     pub token: Token,
-    /// Why none of them.
+    /// The reason for each chain.
     pub candidates: Vec<ChainCandidate>,
 }
 
-/// Rough prices of the chains' own coins in whole dollars, for comparing costs only.
+/// Approximate prices of native coins in whole dollars, only for comparing costs.
 const COIN_PRICES_USD: [(Chain, u64); 3] = [(Chain::Base, 3_000), (Chain::Polygon, 1), (Chain::Arbitrum, 3_000)];
-/// Wei per coin times millionths of a dollar per dollar.
+/// Wei per millionth of a coin.
 const WEI_PER_MICRO_COIN: u128 = 1_000_000_000_000;
 
 impl Selector {
-    /// Over these chains, in the order in which ties are broken.
+    /// Creates a selector over these chains. Ties go to the first.
     pub fn new(specs: Vec<ChainSpec>, watchlist: Watchlist) -> Self {
         Self { specs, coin_prices: COIN_PRICES_USD.to_vec(), watchlist, paused: RwLock::default() }
     }
 
-    /// Other prices of the chains' coins, whole dollars.
+    /// Replaces the native coin prices (whole dollars).
     #[must_use]
     pub fn with_coin_prices(mut self, prices: Vec<(Chain, u64)>) -> Self {
         self.coin_prices = prices;
         self
     }
 
-    /// The chain as configured.
+    /// Configuration of the chain.
     pub fn spec(&self, chain: Chain) -> Option<&ChainSpec> {
         self.specs.iter().find(|spec| spec.chain == chain)
     }
 
-    /// Takes a chain out of the choice, or puts it back.
+    /// Excludes a chain from selection, or includes it again.
     pub fn set_paused(&self, chain: Chain, paused: bool) {
         let mut set = self.paused.write();
         if paused {
@@ -76,12 +76,12 @@ impl Selector {
         }
     }
 
-    /// Whether an operator took the chain out.
+    /// True if an operator excluded the chain.
     pub fn is_paused(&self, chain: Chain) -> bool {
         self.paused.read().contains(&chain)
     }
 
-    /// The cheapest chain that takes `token` and is neither stale, unread nor paused.
+    /// The cheapest chain that supports `token` and is neither stale, unread nor paused.
     pub fn best(&self, token: Token, now: Timestamp) -> Result<Choice, NoChain> {
         let weighed: Vec<_> = self.specs.iter().map(|spec| (spec, self.weigh(spec, token, now))).collect();
         let cheapest = weighed.iter().filter_map(|(spec, weight)| Some((*weight.as_ref().ok()?, *spec)));
@@ -105,7 +105,7 @@ impl Selector {
         }
     }
 
-    /// The cost of one settlement in millionths of a dollar, or why the chain is out.
+    /// Cost of one settlement in millionths of a dollar, or the reason why the chain is not eligible.
     fn weigh(&self, spec: &ChainSpec, token: Token, now: Timestamp) -> Result<u128, String> {
         if spec.token_address(token).is_none() {
             return Err(format!("{token} is not taken there"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheapest_fresh_chain_wins_and_all_say_why() {
+    fn chooses_the_cheapest_fresh_chain_and_gives_reasons_for_all() {
         let (selector, list) = selector();
         let now = Timestamp::from_secs(1_000);
         list.set_view(view(Chain::Base, 10_000_000, 999));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chain_says_why_none() {
+    fn no_chain_error_gives_a_reason_for_each_chain() {
         let (selector, _) = selector();
         let none = selector.best(Token::Usdt, Timestamp::from_secs(0)).unwrap_err();
         assert!(none.candidates.iter().all(|candidate| candidate.reason == "USDT is not taken there"));

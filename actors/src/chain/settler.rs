@@ -1,9 +1,8 @@
-//! The settler of one chain: turns queued operations into transactions and sees them through to finality.
+//! Settler of one chain: turns queued operations into transactions and tracks them until they are final.
 //!
-//! Signed bytes are stored before they are sent, so that a crash at any point costs time only: the next settler sends
-//! them again. Nothing it keeps in memory is needed to go on. How a batch goes out is in `submit`, what becomes of it in
-//! `resolve`, and what of a nonce that it does not get past in `nonces`. Deliberately absent: what an outcome means to a
-//! payment.
+//! Signed bytes are stored before they are sent, so a crash at any point costs only time: the next settler sends them
+//! again. The state in memory is not needed to continue. `submit` sends batches, `resolve` tracks them, and `nonces`
+//! handles nonce conflicts and gaps. Deliberately absent: the effect of an outcome on a payment.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,28 +12,28 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
+use payferry_evm::client::ChainClient;
+use payferry_evm::config::ChainSpec;
+use payferry_evm::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
+use payferry_evm::wallet::OperatorSigner;
+use payferry_journal::Journal;
+use payferry_journal::chain::Role;
+use payferry_journal::chain::queue;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::checkpoint::{Checkpoint, NoCheckpoint};
-use super::client::ChainClient;
-use super::config::ChainSpec;
 use super::errors::{Errors, SettleError};
 use super::gas_money;
-use super::ledger;
 use super::metrics;
-use super::operations::Role;
-use super::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
-use crate::wallet::OperatorSigner;
 
-/// Reaches a chain's settler, whichever incarnation of it runs. Clones are the same.
+/// Handle to a chain's settler that stays valid across restarts. Clones are equivalent.
 #[derive(Clone, Debug, Default)]
 pub struct SettlerHandle {
     inner: Arc<HandleInner>,
@@ -51,44 +50,45 @@ struct HandleInner {
 }
 
 impl SettlerHandle {
-    /// For a settler that is to be spawned.
+    /// Creates a handle for a settler that is yet to be spawned.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Operations were queued. They go out within the batch window; without the nudge at the next look.
+    /// Announces queued operations, which are then sent within the batch window. Without a nudge, the next poll finds
+    /// them.
     pub fn nudge(&self) {
         self.inner.nudged.notify_one();
     }
 
-    /// Holds back new transactions of a role, or lets them go again. What is on its way is seen through.
+    /// Pauses or resumes new transactions of a role. Transactions already sent are still tracked.
     pub fn set_paused(&self, role: Role, paused: bool) {
         self.flag(role).store(paused, Ordering::Release);
         self.nudge();
     }
 
-    /// Whether new transactions of the role are held back.
+    /// True if new transactions of the role are paused.
     pub fn is_paused(&self, role: Role) -> bool {
         self.flag(role).load(Ordering::Acquire)
     }
 
-    /// Transactions signed by all incarnations of the settler.
+    /// Number of transactions signed by all incarnations of the settler.
     pub fn submitted_total(&self) -> u64 {
         self.inner.submitted.load(Ordering::Relaxed)
     }
 
-    /// Why settling is held up at the moment, if so: by the last pass of any incarnation.
+    /// Reason why settling is blocked, if it is, from the last pass of any incarnation.
     pub fn trouble(&self) -> Option<String> {
         self.inner.trouble.read().as_ref().map(|(_, why)| why.clone())
     }
 
-    /// Since when it is, by the wall clock, whatever the reason was at first.
+    /// Wall-clock time since when settling is blocked, even if the reason has changed since.
     pub fn trouble_since(&self) -> Option<Timestamp> {
         self.inner.trouble.read().as_ref().map(|(since, _)| *since)
     }
 
-    /// What the account that signs holds of the chain's own coin, wei: of two accounts the poorer one. As it was when that was
-    /// last read; `None` until it was.
+    /// Native coin balance of the signing account in wei; of two accounts, the lower balance. The last value read;
+    /// `None` before the first read.
     pub fn gas_balance_wei(&self) -> Option<u128> {
         *self.inner.gas_balance_wei.read()
     }
@@ -115,32 +115,32 @@ impl SettlerHandle {
     }
 }
 
-/// The actor.
+/// Actor of one chain: signs, sends and tracks transactions.
 #[derive(Debug, Default)]
 pub struct Settler;
 
-/// What a settler needs. Kept by the supervisor, which spawns the next one with a clone.
+/// Arguments of a settler. The supervisor keeps them and spawns a replacement from a clone.
 #[derive(Clone)]
 pub struct SettlerArgs {
     /// The chain.
     pub spec: Arc<ChainSpec>,
     /// Its endpoints.
     pub client: ChainClient,
-    /// For reading.
+    /// For reads.
     pub database: Database,
-    /// For writing.
+    /// For writes.
     pub journal: Journal,
-    /// How the chain stands, by its watcher.
+    /// The watcher's view of the chain.
     pub watchlist: Watchlist,
-    /// Where payments are told.
+    /// Receiver of payment commands.
     pub inbox: Arc<dyn PaymentInbox>,
-    /// The service's clock. Settling goes by wall-clock time, whatever the sandbox does to it.
+    /// The service's clock. Settling uses wall-clock time, even if the sandbox shifts the clock.
     pub clock: Clock,
-    /// Who settles.
+    /// Signer of settlements.
     pub settle_signer: OperatorSigner,
-    /// Who sends; may be the same account.
+    /// Signer of outbound transfers; may be the same account.
     pub send_signer: OperatorSigner,
-    /// Where the rest of the process reaches it.
+    /// Handle for the rest of the process.
     pub handle: SettlerHandle,
     /// [`NoCheckpoint`] outside tests.
     pub checkpoint: Arc<dyn Checkpoint>,
@@ -152,7 +152,7 @@ impl SettlerArgs {
         Arc::new(NoCheckpoint)
     }
 
-    /// Whoever pays for gas, each once.
+    /// Accounts that pay for gas, without duplicates.
     pub(super) fn payers(&self) -> Vec<Address> {
         let mut payers = vec![self.settle_signer.address(), self.send_signer.address()];
         payers.dedup();
@@ -166,7 +166,7 @@ impl SettlerArgs {
         }
     }
 
-    /// Who signed as this account.
+    /// Signer with this account.
     pub(super) fn signer_of(&self, sender: &str) -> Option<&OperatorSigner> {
         let sender: Address = sender.parse().ok()?;
         [&self.settle_signer, &self.send_signer].into_iter().find(|signer| signer.address() == sender)
@@ -179,69 +179,69 @@ impl std::fmt::Debug for SettlerArgs {
     }
 }
 
-/// What a settler is told.
+/// Messages of a settler.
 #[derive(Debug)]
 pub enum SettlerMessage {
     /// Operations were queued: wait for more, then send.
     Nudge,
-    /// The wait is over.
+    /// The batch window is over.
     Flush,
-    /// The chain moved, or time passed: see what became of everything.
+    /// The chain moved, or time passed: check all open transactions.
     Look,
-    /// Show how things stand.
+    /// Request for the settler's state.
     Observe(RpcReplyPort<SettlerReport>),
 }
 
-/// How a settler stands.
+/// State of a settler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SettlerReport {
-    /// Transactions not mined yet.
+    /// Transactions not yet mined.
     pub unmined: usize,
-    /// Transactions not final yet.
+    /// Transactions not yet final.
     pub open: usize,
-    /// Batches signed since it started.
+    /// Batches signed since the start.
     pub batches: u64,
-    /// Operations signed since it started.
+    /// Operations signed since the start.
     pub operations: u64,
-    /// Transactions signed again with higher fees since it started.
+    /// Transactions signed again with higher fees since the start.
     pub raised: u64,
-    /// Passes with errors in a row.
+    /// Consecutive passes with errors.
     pub failures: u32,
-    /// Why it cannot go on, if it cannot.
+    /// Reason why settling is blocked, if it is.
     pub trouble: Option<String>,
 }
 
-/// What a running settler remembers, to do less; none of it is needed.
+/// Internal state of a running settler. It only avoids work; none of it is needed.
 pub struct SettlerState {
     pub(super) args: SettlerArgs,
     pub(super) report: SettlerReport,
-    /// What was told, at which revision, and when.
+    /// Outcomes sent: revision and time.
     pub(super) told: HashMap<String, (i64, Instant)>,
-    /// Failures that were told, at which revision, and when.
+    /// Failures sent: revision and time.
     pub(super) failed_told: HashMap<String, (i64, Instant)>,
-    /// Operations whose vault does not hold enough yet: looks so far, and when to look again.
+    /// Operations with a vault balance that is too low: checks so far, and time of the next one.
     pub(super) short: HashMap<String, (u32, Instant)>,
-    /// When each transaction was sent last.
+    /// Time of the last broadcast of each transaction.
     pub(super) sent: HashMap<i64, Instant>,
-    /// Since when the chain has used a nonce without any of our hashes.
+    /// Time since when the chain has used a nonce without any of our hashes.
     pub(super) usurped: HashMap<i64, Instant>,
-    /// The newest attempt at each transaction that is not mined, and the last block read when it was first looked at.
+    /// Newest attempt at each unmined transaction, and the last block read when it was first checked.
     pub(super) passed: HashMap<i64, (String, u64)>,
-    /// How far down operations that are done on-chain were searched for.
+    /// Lowest block down to which completed operations were searched for on-chain.
     pub(super) searched: HashMap<String, u64>,
-    /// Whether what was mined before it began was sent again.
+    /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
-    /// Where the next look at mined transactions goes on.
-    pub(super) mined_page: ledger::Page,
-    /// Where the next look at mined operations goes on.
-    pub(super) done_page: ledger::Page,
-    /// Where the next look at failed operations goes on.
-    pub(super) failed_page: ledger::Page,
-    /// Why transactions that are not mined were not taken when they were sent last.
+    /// Next page of mined transactions.
+    pub(super) mined_page: queue::Page,
+    /// Next page of mined operations.
+    pub(super) done_page: queue::Page,
+    /// Next page of failed operations.
+    pub(super) failed_page: queue::Page,
+    /// Reasons why unmined transactions were rejected at their last broadcast.
     pub(super) refused: BTreeMap<i64, HeldUp>,
     window_open: bool,
     looks: Looks,
-    /// How it gets on with what is under way, and with what is queued.
+    /// Progress with open transactions, and with queued operations.
     looking: Pass,
     sending: Pass,
     _ticker: AbortOnDrop,
@@ -255,7 +255,7 @@ impl std::fmt::Debug for SettlerState {
 }
 
 impl Settler {
-    /// Starts it, under whoever restarts it.
+    /// Starts the settler, linked to its supervisor.
     pub async fn start(
         books: &Books,
         args: SettlerArgs,
@@ -278,7 +278,7 @@ impl Behaviour for Settler {
     ) -> Result<SettlerState, ActorProcessingErr> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let looks = Looks::default();
-        // What the one before it said is shown still: whoever finds that it is over has to know of it.
+        // Keep showing the trouble of the previous settler, so that its end is reported as well.
         let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
         let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), looks.clone())));
         let weigher = AbortOnDrop(tokio::spawn(gas_money::weigh(args.clone())));
@@ -293,9 +293,9 @@ impl Behaviour for Settler {
             passed: HashMap::new(),
             searched: HashMap::new(),
             sent_again: false,
-            mined_page: ledger::Page::default(),
-            done_page: ledger::Page::default(),
-            failed_page: ledger::Page::default(),
+            mined_page: queue::Page::default(),
+            done_page: queue::Page::default(),
+            failed_page: queue::Page::default(),
             refused: BTreeMap::new(),
             window_open: false,
             looks,
@@ -351,7 +351,7 @@ impl Behaviour for Settler {
     }
 }
 
-/// Turns nudges, the watcher's progress and time into messages, at most one look of which waits in the mailbox.
+/// Turns nudges, progress of the watcher and time into messages, with at most one poll in the mailbox.
 async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, looks: Looks) {
     let mut moved = args.watchlist.moved(args.spec.chain);
     let interval = args.spec.poll_interval.max(Duration::from_millis(50));
@@ -376,19 +376,19 @@ impl SettlerState {
         }
     }
 
-    /// Sees what became of everything that is under way, and whether there is something to send.
+    /// Checks all open transactions, and opens a batch window if operations are queued.
     async fn look(&mut self, myself: &Mailbox<SettlerMessage>, errors: &mut Errors) -> Result<(), SettleError> {
-        // What holds up one of them (a fee above the ceiling, say) does not hold up the others.
+        // An error of one part (such as a fee above the ceiling) does not block the others.
         let resolved = self.resolve(errors).await;
         errors.take(resolved)?;
         let completed = self.complete(errors).await;
         errors.take(completed)?;
-        metrics::queued(self.args.spec.chain, ledger::queued_len(&self.args.database, self.args.spec.chain).await?);
+        metrics::queued(self.args.spec.chain, queue::queued_len(&self.args.database, self.args.spec.chain).await?);
         if !self.window_open {
             if self.has_queued().await? {
                 self.open_window(myself);
             } else {
-                // Nothing is left that could be held up.
+                // Nothing queued is left that could be blocked.
                 self.sending.went_well();
             }
         }
@@ -398,7 +398,7 @@ impl SettlerState {
     async fn has_queued(&self) -> Result<bool, SettleError> {
         let now = self.args.clock.real_now();
         for role in Role::ALL {
-            let found = ledger::queued(&self.args.database, self.args.spec.chain, role, now, 1).await?;
+            let found = queue::queued(&self.args.database, self.args.spec.chain, role, now, 1).await?;
             if !found.is_empty() && !self.args.handle.is_paused(role) {
                 return Ok(true);
             }
@@ -406,15 +406,15 @@ impl SettlerState {
         Ok(false)
     }
 
-    /// Asks the checkpoint.
+    /// Runs the checkpoint.
     pub(super) fn reached(&self, step: super::checkpoint::Step) -> Result<(), SettleError> {
         Ok(self.args.checkpoint.reached(step)?)
     }
 
-    /// Says what holds settling up, if anything does, once per change: the gravest of all that does.
+    /// Reports, once per change, the most severe error that blocks settling, if any.
     fn report_trouble(&mut self) {
         let chain = self.args.spec.chain;
-        // Sent again and again, but somebody has to know: no gas, most often.
+        // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
         let refused = self.refused.values();
         let all = self.looking.held_up().into_iter().chain(self.sending.held_up()).chain(refused);
         let trouble = gather(all.cloned()).map(|held_up| held_up.why);
@@ -422,9 +422,9 @@ impl SettlerState {
         metrics::settler_trouble(chain, trouble.is_some());
         if self.report.trouble != trouble {
             if let Some(reason) = &trouble {
-                tracing::warn!(%chain, %reason, "settling on {chain} is held up");
+                tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");
             } else {
-                tracing::info!(%chain, "settling on {chain} goes on");
+                tracing::info!(%chain, "settling on {chain} continues");
             }
             self.args.handle.tell_trouble(trouble.as_deref(), self.args.clock.real_now());
             self.report.trouble = trouble;

@@ -1,4 +1,4 @@
-//! How a batch goes out: chosen, signed, stored, then sent; and signed again with higher fees when it is stuck.
+//! Batches: select, sign, store, send; and sign again with higher fees when a transaction is not mined.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,46 +7,47 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault_address};
-use payferry_domain::Address;
+use payferry_domain::{Address, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::config::L1Gas;
+use payferry_evm::fees::Fees;
+use payferry_evm::pace::HeldUp;
+use payferry_evm::wallet::{OperatorSigner, alloy_address};
+use payferry_journal::chain::Role;
+use payferry_journal::chain::queue;
+use payferry_journal::chain::recipients;
+use payferry_journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
-use super::config::L1Gas;
 use super::errors::{Errors, SettleError, gravity_of_call};
-use super::fees::Fees;
 use super::given_up::given_up;
-use super::ledger;
 use super::metrics;
-use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
-use super::pace::HeldUp;
-use super::recipients;
+use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
-use crate::wallet::{OperatorSigner, alloy_address};
 
-/// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
+/// Checks of a vault with too little balance, before the contract decides.
 const SHORT_LOOKS_MAX: u32 = 3;
-/// Between two such looks.
+/// Interval of these checks.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
-/// Between two looks at a row that makes no sense.
+/// Interval of checks of an invalid row.
 const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
-/// Where Arbitrum answers what the L1 part of a transaction costs.
+/// Arbitrum precompile that returns the L1 part of a transaction's gas.
 const NODE_INTERFACE: Address = Address([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc8]);
-/// The L1 part is given this much room, in percent: it moves with the price of L1 blobs.
+/// Margin for the L1 part, in percent: it varies with the price of L1 blobs.
 const L1_GAS_ROOM_PERCENT: u64 = 150;
 
 alloy::sol! {
-    /// Arbitrum's `NodeInterface`, as far as it is asked.
+    /// The part of Arbitrum's `NodeInterface` that is used.
     interface NodeInterface {
         function gasEstimateL1Component(address to, bool contractCreation, bytes calldata data) external payable returns (uint64 gasEstimateForL1, uint256 baseFee, uint256 l1BaseFeeEstimate);
     }
 }
 
 impl SettlerState {
-    /// Sends everything that is queued and due, in batches, as far as there is room under way. What holds up one role (its
-    /// signer is away, say) does not hold up the other.
+    /// Sends all due operations in batches, up to the limit of unmined transactions. An error of one role (such as an
+    /// unavailable signer) does not block the other.
     pub(super) async fn submit(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         for role in Role::ALL {
             let sent = self.submit_of(role).await;
@@ -60,21 +61,21 @@ impl SettlerState {
         Ok(())
     }
 
-    /// Sends one batch; answers whether there may be another.
+    /// Sends one batch; returns true if there may be another.
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
         let SettlerArgs { spec, database, clock, .. } = &self.args;
         let signer = self.args.signer(role);
-        if ledger::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
+        if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
         let now = Instant::now();
         let limit = spec.batch_items_max + self.short.len();
-        let mut rows = ledger::queued(database, spec.chain, role, clock.real_now(), limit).await?;
+        let mut rows = queue::queued(database, spec.chain, role, clock.real_now(), limit).await?;
         rows.retain(|row| self.short.get(&row.id).is_none_or(|(_, until)| *until <= now));
         rows.retain(|row| match batch_input(role, std::slice::from_ref(row)) {
             Ok(_) => true,
             Err(error) => {
-                tracing::error!(chain = %spec.chain, %error, "an operation is left out");
+                tracing::error!(chain = %spec.chain, %error, "an invalid operation is left out of the batch");
                 self.short.insert(row.id.clone(), (0, now + UNREADABLE_WAIT));
                 false
             }
@@ -93,7 +94,7 @@ impl SettlerState {
         Ok(full)
     }
 
-    /// Refuses these operations: they fail for this reason, except what was queued anew since it was read.
+    /// Fails these operations with this reason, except those queued again since they were read.
     async fn without(
         &mut self,
         rows: Vec<operations::Model>,
@@ -107,7 +108,8 @@ impl SettlerState {
                 revision: row.revision,
                 failure: why.to_owned(),
             };
-            let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());
+            let (at, operations) =
+                (self.args.clock.real_now::<Timestamp>().as_millis(), refused.iter().map(refusal).collect());
             let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
             let refused = self.args.journal.submit(refusal).await?.operations;
             self.reached(Step::Recorded)?;
@@ -119,14 +121,14 @@ impl SettlerState {
         Ok(rows)
     }
 
-    /// Leaves out, for a while, operations whose vault does not hold what they move: the node may lag, or the money may
-    /// have been taken back. After some looks the contract decides.
+    /// Skips operations for a while if their vault balance is too low: the node may lag, or the transfer may have been
+    /// orphaned. After several checks the contract decides.
     async fn with_money(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
         let calls = rows.iter().map(|row| self.vault_balance_call(row)).collect::<Result<Vec<_>, _>>()?;
         let balances = self.args.client.calls(calls).await?;
         let mut kept = Vec::with_capacity(rows.len());
         for (row, answer) in rows.into_iter().zip(balances) {
-            // A token that makes no sense holds up its own operations only.
+            // An invalid response of a token blocks only the operations of that token.
             let held = match answer {
                 Ok(answer) => TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap_or_default(),
                 Err(ClientError::Malformed(_) | ClientError::Reverted(_)) => U256::ZERO,
@@ -138,7 +140,7 @@ impl SettlerState {
                 kept.push(row);
             } else {
                 tracing::warn!(chain = %self.args.spec.chain, operation.id = row.id, held = %held, needed = row.amount,
-                    "the vault of {} does not hold enough yet", row.id);
+                    "the vault balance of {} is too low", row.id);
                 self.short.insert(row.id, (looks + 1, Instant::now() + SHORT_WAIT));
             }
         }
@@ -157,8 +159,9 @@ impl SettlerState {
         let input = Bytes::from(batch_input(role, rows)?);
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
-        let ours = ledger::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
-        // One endpoint's word: where it says too much, a nonce is left out, and filled when what is signed here gets stuck.
+        let ours = queue::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
+        // This is the answer of one endpoint. If it is too high, a nonce is left out, and filled later when the
+        // transaction is not mined.
         let theirs = client.nonce(signer.address(), "latest").await?;
         let nonce = ours.max(i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?);
         self.reached(Step::Batched)?;
@@ -167,13 +170,13 @@ impl SettlerState {
         let signed = |row: &operations::Model| SignedOperation { id: row.id.clone(), revision: row.revision };
         let (id, raw) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
         tracing::info!(chain = %self.args.spec.chain, tx.nonce = nonce, operations = rows.len(),
-            "a batch goes out on {}", self.args.spec.chain);
+            "sending a batch on {}", self.args.spec.chain);
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
         self.send_stored(id, &raw).await
     }
 
-    /// A transaction of this account before it is signed.
+    /// Unsigned transaction of this account.
     pub(super) fn unsigned(
         &self,
         sender: Address,
@@ -182,7 +185,7 @@ impl SettlerState {
         input: &Bytes,
         gas_limit: u64,
     ) -> Result<chain_txs::Model, SettleError> {
-        let now = self.args.clock.real_now().as_millis();
+        let now = self.args.clock.real_now::<Timestamp>().as_millis();
         Ok(chain_txs::Model {
             id: 0,
             chain: self.args.spec.chain.as_str().to_owned(),
@@ -200,7 +203,7 @@ impl SettlerState {
         })
     }
 
-    /// Signs a transaction and stores it with what it carries, before it is sent; answers its row's number and its bytes.
+    /// Signs a transaction and stores it with its operations before it is sent; returns its row id and its bytes.
     pub(super) async fn store(
         &self,
         signer: &OperatorSigner,
@@ -219,7 +222,7 @@ impl SettlerState {
         Ok((receipt.chain_tx_id, raw))
     }
 
-    /// Sends what was stored just now.
+    /// Sends a transaction that was just stored.
     pub(super) async fn send_stored(&mut self, tx_id: Option<i64>, raw: &str) -> Result<(), SettleError> {
         match tx_id {
             Some(id) => self.send(id, raw).await,
@@ -259,11 +262,11 @@ impl SettlerState {
             raw: signed.raw.to_string(),
             max_fee_per_gas: fees.max_fee_wei.to_string(),
             max_priority_fee_per_gas: fees.priority_fee_wei.to_string(),
-            created_at: self.args.clock.real_now().as_millis(),
+            created_at: self.args.clock.real_now::<Timestamp>().as_millis(),
         })
     }
 
-    /// Sends signed bytes of a transaction that is not mined, and keeps why they were not taken, if they were not.
+    /// Sends the signed bytes of an unmined transaction, and keeps the reason if they were rejected.
     pub(super) async fn send(&mut self, tx_id: i64, raw: &str) {
         self.sent.insert(tx_id, Instant::now());
         match self.broadcast(raw).await {
@@ -272,21 +275,22 @@ impl SettlerState {
         };
     }
 
-    /// Sends signed bytes; answers why they were not taken, if they were not. They are stored, so an error here costs time
-    /// only: what does not arrive is sent again.
+    /// Sends signed bytes; returns the reason if they were rejected. They are stored, so an error costs only time: the
+    /// bytes are sent again.
     pub(super) async fn broadcast(&self, raw: &str) -> Option<HeldUp> {
         match self.args.client.broadcast(raw).await {
-            // A nonce that is used: one of the stored hashes is mined, or somebody else used it. `resolve` looks.
+            // The nonce is used: one of the stored hashes is mined, or another transaction took the nonce. `resolve`
+            // checks.
             Ok(()) | Err(ClientError::NonceTooLow) => None,
             Err(error) => {
-                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was not taken yet");
-                let why = format!("a transaction was not taken: {error}");
+                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was rejected; retrying");
+                let why = format!("a transaction was rejected: {error}");
                 Some(HeldUp { gravity: gravity_of_call(&error), why })
             }
         }
     }
 
-    /// Signs a stuck transaction again with higher fees, stores that too, and sends it.
+    /// Signs an unmined transaction again with higher fees, stores it, and sends it.
     pub(super) async fn raise(
         &mut self,
         signer: &OperatorSigner,
@@ -304,7 +308,7 @@ impl SettlerState {
         journal.submit(Unit::Attempt(Box::new(attempt))).await?;
         self.reached(Step::Stored)?;
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
-            "a stuck transaction on {} goes out again with higher fees", spec.chain);
+            "an unmined transaction on {} is sent again with higher fees", spec.chain);
         self.report.raised += 1;
         metrics::replaced(spec.chain);
         self.send(tx.id, &raw).await;

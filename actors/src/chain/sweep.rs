@@ -1,34 +1,34 @@
-//! Tells payments again about transfers that they have not taken in: a message may have been lost.
+//! Repeats notifications of transfers that payments have not applied, in case a message was lost.
 //!
-//! Deliberately absent: why a payment takes nothing in. One that is held back keeps nothing from the others.
+//! Deliberately absent: the reason why a payment does not apply a transfer. One blocked payment does not delay others.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use payferry_entities::transfers;
+use payferry_journal::payments::{self, StoreError, TransferPlace};
 
 use super::watcher::{WatcherArgs, WatcherState};
-use crate::payment::store::{self, StoreError, TransferPlace};
 
-/// How often transfers that no payment has taken in are told again. One is told when two sweeps in a row found it.
+/// Interval of sweeps. A transfer is notified again if two consecutive sweeps find it unapplied.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// Most unapplied transfers that one sweep looks at. Of more, each such page is looked at by two sweeps.
+/// Maximum number of unapplied transfers per sweep. If there are more, two sweeps read each page of this size.
 const SWEEP_ROWS_MAX: u64 = 2_000;
 
-/// Where the sweeps stand.
+/// Progress of the sweeps.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// Behind this place the page begins; at the very beginning if it is `None`.
+    /// Position before the page; `None` at the beginning.
     after: Option<TransferPlace>,
-    /// What the sweep before found: transaction, log index and revision.
+    /// Rows found by the previous sweep: transaction, log index and revision.
     found: HashSet<(String, i64, i64)>,
-    /// Whether it was on this page, and the page is one of several.
+    /// True if the previous sweep read this page, and the page is one of several.
     is_second: bool,
 }
 
 impl Sweep {
-    /// Which of the page's rows are to be told: all of them, or those that the sweep before found too, so that what is just
-    /// under way is left alone. Goes on to the next page if this one is done with.
+    /// Selects the rows of the page to notify: all of them, or those that the previous sweep also found, so that
+    /// transfers in progress are left alone. Advances to the next page if this one is finished.
     fn take(&mut self, rows: Vec<transfers::Model>, is_full: bool, all: bool) -> Vec<transfers::Model> {
         let key = |row: &transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
         let found: HashSet<_> = rows.iter().map(key).collect();
@@ -47,14 +47,14 @@ impl Sweep {
 }
 
 impl WatcherState {
-    /// Tells payments about transfers that they have not taken in: at once when `all`.
+    /// Notifies payments of unapplied transfers; with `all`, without waiting for a second sweep.
     pub(super) async fn sweep(&mut self, all: bool) -> Result<(), StoreError> {
         let WatcherArgs { spec, database, .. } = &self.args;
-        let found = store::unapplied_on(database, spec.chain, self.swept.after.as_ref(), SWEEP_ROWS_MAX).await?;
+        let found = payments::unapplied_on(database, spec.chain, self.swept.after.as_ref(), SWEEP_ROWS_MAX).await?;
         let is_full = found.len() as u64 >= SWEEP_ROWS_MAX;
         let due = self.swept.take(found, is_full, all);
         if !due.is_empty() {
-            tracing::info!(chain = %spec.chain, transfers = due.len(), "telling transfers again");
+            tracing::info!(chain = %spec.chain, transfers = due.len(), "notifying payments of transfers again");
             self.tell_observed(&due).await;
         }
         Ok(())
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_sweeps_in_a_row_found_is_told() {
+    fn transfers_found_by_two_consecutive_sweeps_are_due() {
         let mut sweep = Sweep::default();
         assert!(sweep.take(rows(1..4), false, false).is_empty());
         assert_eq!(blocks(&sweep.take(rows(2..6), false, false)), [2, 3]);
@@ -100,11 +100,11 @@ mod tests {
         assert_eq!(blocks(&sweep.take(rows(8..9), false, true)), [8], "at the start");
         let mut again = rows(8..9);
         again[0].revision = 2;
-        assert!(sweep.take(again, false, false).is_empty(), "something new about it");
+        assert!(sweep.take(again, false, false).is_empty(), "a new revision");
     }
 
     #[test]
-    fn of_more_than_a_page_each_is_looked_at_twice_and_then_the_next() {
+    fn each_page_is_read_twice_before_the_next() {
         let mut sweep = Sweep::default();
         let place = |block: i64| rows(block..block + 1).first().map(TransferPlace::of);
         assert!(sweep.take(rows(1..4), true, false).is_empty());

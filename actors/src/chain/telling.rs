@@ -1,4 +1,4 @@
-//! Tells payments what became of their operations, until they have taken it in.
+//! Notifies payments of the outcomes of their operations until they have applied them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,28 +6,29 @@ use std::time::Duration;
 
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::client::ClientError;
+use payferry_journal::chain::queue;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::errors::{Errors, SettleError};
-use super::ledger;
 use super::operations::{Outcome, tell};
 use super::settler::{SettlerArgs, SettlerState};
 
-/// An outcome that no payment has taken in is told again after this long.
+/// Interval after which an outcome that the payment has not applied is sent again.
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// A failure that stands is told again after this long.
+/// Interval after which a lasting failure is sent again.
 const TELL_FAILED_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 impl SettlerState {
-    /// Tells payments whose operations are mined and final by their tier, again and again until they have taken it in.
+    /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
+    /// outcome.
     pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         self.retell_failed().await?;
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
         let reach = view.reach();
-        let mined = ledger::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
+        let mined = queue::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
         let now = Instant::now();
         self.told.retain(|_, (_, at)| now.duration_since(*at) < TELL_AGAIN_AFTER);
         let untold =
@@ -36,9 +37,9 @@ impl SettlerState {
         if due.is_empty() {
             return Ok(());
         }
-        let tiers = ledger::tiers(database, &due).await?;
+        let tiers = queue::tiers(database, &due).await?;
         let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
-        let txs = ledger::txs_by_id(database, &ids).await?;
+        let txs = queue::txs_by_id(database, &ids).await?;
         let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
         let mut told = Vec::new();
         for row in due {
@@ -49,7 +50,7 @@ impl SettlerState {
             let tx = row.chain_tx_id.and_then(|id| txs.get(&id)).filter(|tx| tx.tx_hash == row.tx_hash);
             let block = match view.block(number) {
                 Some(block) => Some(block),
-                // Older than what is remembered.
+                // Older than the remembered blocks.
                 None => match blocks.entry(number) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(unknown) => {
@@ -70,7 +71,7 @@ impl SettlerState {
                 },
             };
             let time = match (block, tx) {
-                // The block that holds it is not the one it was recorded in: `resolve` has to look first.
+                // The canonical block differs from the recorded one: `resolve` must handle it first.
                 (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
                 (block, _) => block.map(|(_, time)| time),
             };
@@ -84,10 +85,10 @@ impl SettlerState {
         if any { self.reached(Step::Told) } else { Ok(()) }
     }
 
-    /// Tells failures that stand, so that none is lost to a crash: a payment that knows it takes no notice.
+    /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
     async fn retell_failed(&mut self) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
-        let failed = ledger::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
+        let failed = queue::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
         let now = Instant::now();
         self.failed_told.retain(|_, (_, at)| now.duration_since(*at) < TELL_FAILED_AGAIN_AFTER);
         for row in failed {
@@ -104,8 +105,8 @@ impl SettlerState {
         tell(&*self.args.inbox, row, &Outcome::Failed { reason });
     }
 
-    /// Tells payments that may have been told of a success that it is gone: `before` are the rows as they were, `changed`
-    /// as they are now.
+    /// Notifies payments that may have been told of a success that is now orphaned. `before` are the previous rows,
+    /// `changed` the current ones.
     pub(super) fn tell_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
         let had = |row: &&operations::Model| {
             before.iter().any(|was| was.id == row.id && matches!(was.status.as_str(), "mined" | "succeeded"))

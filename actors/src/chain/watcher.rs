@@ -1,7 +1,7 @@
-//! The watcher of one chain: reads every block once, records transfers and the cursor in one commit, tells payments.
+//! Watcher of one chain: reads every block once, commits transfers and the cursor together, then notifies payments.
 //!
-//! Polling is the truth and a wake-up only shortens the wait. Everything it knows is rebuilt from the database; an
-//! error never moves the cursor. Deliberately absent: what a transfer means to a payment.
+//! Polling is authoritative; a wake-up only shortens the wait. All state is rebuilt from the database. An error never
+//! moves the cursor. Deliberately absent: the effect of a transfer on a payment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_entities::Database;
+use payferry_evm::Trouble;
+use payferry_evm::client::ChainClient;
+use payferry_evm::config::{ChainSpec, SpecError};
+use payferry_evm::pace::{AbortOnDrop, Looks, backoff};
+use payferry_journal::Journal;
+use payferry_journal::chain::cursor::Known;
+use payferry_journal::chain::rows;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::client::ChainClient;
-use super::config::{ChainSpec, SpecError};
-use super::cursor::Known;
 use super::metrics;
-use super::pace::{AbortOnDrop, Looks, backoff};
 use super::poll::{Poll, PollError};
 use super::reader::Reader;
-use super::rows;
 use super::second_look::{LookedAgain, SecondLook};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
-use super::trouble::Trouble;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 
-/// Looks in a row at a node that lags before it is called trouble.
+/// Consecutive polls of a lagging node before the lag is reported.
 const LAG_LOOKS_QUIET: u32 = 3;
-/// The wait after the chain was found to be another one than configured.
+/// Wait after the chain was found to differ from its configuration.
 const BACKOFF_MISCONFIGURED: Duration = Duration::from_mins(1);
 
-/// Something that says "look now": yields whenever the chain's head may have moved. Losing a signal costs a poll interval.
+/// Source of wake-ups: yields whenever the chain's head may have moved. A lost signal costs one poll interval.
 pub type WakeUps = Arc<dyn Fn() -> BoxStream<'static, ()> + Send + Sync>;
 
-/// Wake-ups from a watch channel, such as an in-process chain's heads.
+/// Wake-ups from a watch channel, such as the heads of an in-process chain.
 pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Receiver<T>) -> WakeUps {
     Arc::new(move || {
         let stream = futures::stream::unfold(heads.clone(), |mut heads| async move {
@@ -50,24 +50,24 @@ pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Recei
     })
 }
 
-/// The actor.
+/// Actor of one chain: polls, commits and notifies payments.
 #[derive(Debug, Default)]
 pub struct Watcher;
 
-/// What a watcher needs. Kept by the supervisor, which spawns the next one with a clone.
+/// Arguments of a watcher. The supervisor keeps them and spawns a replacement from a clone.
 #[derive(Clone)]
 pub struct WatcherArgs {
     /// The chain.
     pub spec: Arc<ChainSpec>,
     /// Its endpoints.
     pub client: ChainClient,
-    /// For reading.
+    /// For reads.
     pub database: Database,
-    /// For writing.
+    /// For writes.
     pub journal: Journal,
-    /// Shared with the rest of the process.
+    /// Shared within the process.
     pub watchlist: Watchlist,
-    /// Where payments are told.
+    /// Receiver of payment commands.
     pub inbox: Arc<dyn PaymentInbox>,
     /// The service's clock.
     pub clock: Clock,
@@ -81,51 +81,51 @@ impl std::fmt::Debug for WatcherArgs {
     }
 }
 
-/// What a watcher is told.
+/// Messages of a watcher.
 #[derive(Debug)]
 pub enum WatcherMessage {
-    /// Look at the chain.
+    /// Poll the chain.
     Poll,
-    /// Tell transfers again that no payment has taken in.
+    /// Notify payments again of transfers that they have not applied.
     Sweep,
-    /// Blocks were read a second time.
+    /// Result of a rescan.
     LookedAgain(Box<LookedAgain>),
-    /// Show how things stand.
+    /// Request for the watcher's state.
     Observe(RpcReplyPort<WatcherReport>),
 }
 
-/// How a watcher stands.
+/// State of a watcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WatcherReport {
     /// The last block read; `None` before the first.
     pub read_number: Option<u64>,
-    /// Blocks read since it started.
+    /// Blocks read since the start.
     pub blocks_read: u64,
-    /// Transfers to payments recorded since it started.
+    /// Transfers to payments recorded since the start.
     pub transfers_recorded: u64,
-    /// Of those, the ones that only a second look found.
+    /// Of those, transfers that only a rescan found.
     pub transfers_missed: u64,
-    /// Blocks taken back since it started.
+    /// Blocks orphaned since the start.
     pub blocks_orphaned: u64,
-    /// Blocks asked for in one step at the moment.
+    /// Current number of blocks per step.
     pub step_blocks: u64,
-    /// Errors in a row.
+    /// Consecutive errors.
     pub failures: u32,
-    /// Why it cannot read, if it cannot.
+    /// Reason why the chain cannot be read, if any.
     pub trouble: Option<String>,
 }
 
-/// What a running watcher knows; all of it can be rebuilt.
+/// Internal state of a running watcher. All of it can be rebuilt.
 pub struct WatcherState {
     pub(super) args: WatcherArgs,
     pub(super) reader: Reader,
     pub(super) known: Known,
     pub(super) second: SecondLook,
     pub(super) report: WatcherReport,
-    /// Blocks asked for in one step.
+    /// Number of blocks per step.
     pub(super) step_blocks: u64,
     checked: bool,
-    /// Whether the last look found no block for longer than an outage.
+    /// True if the last poll found no new block for longer than an outage.
     stood_still: bool,
     not_before: Instant,
     polls: Looks,
@@ -140,7 +140,7 @@ impl std::fmt::Debug for WatcherState {
 }
 
 impl Watcher {
-    /// Starts it, under whoever restarts it.
+    /// Starts the watcher, linked to its supervisor.
     pub async fn start(
         books: &Books,
         args: WatcherArgs,
@@ -188,7 +188,7 @@ impl Behaviour for Watcher {
         myself: &Mailbox<WatcherMessage>,
         state: &mut WatcherState,
     ) -> Result<(), ActorProcessingErr> {
-        // What the watcher before this one recorded and may not have told.
+        // Transfers that the previous watcher recorded and may not have notified.
         if let Err(error) = Box::pin(state.sweep(true)).await {
             tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
         }
@@ -233,7 +233,7 @@ impl Behaviour for Watcher {
     }
 }
 
-/// Turns intervals, new heads and payments' wishes into polls, at most one of which waits in the mailbox.
+/// Turns intervals, new heads and wake-ups by payments into polls, at most one of which waits in the mailbox.
 async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: Looks) {
     let mut wake_ups = args.wake_ups.as_ref().map(|wake_ups| wake_ups());
     let mut sweeps = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
@@ -264,11 +264,11 @@ async fn next_wake_up(wake_ups: Option<&mut BoxStream<'static, ()>>) -> Option<(
 
 impl WatcherState {
     fn queue_poll(&self, myself: &Mailbox<WatcherMessage>) {
-        // An actor that is stopping polls no more; whoever comes next begins by itself.
+        // A stopping actor ignores the poll; its replacement starts with one.
         let _ = self.polls.ask(myself, WatcherMessage::Poll);
     }
 
-    /// One look at the chain; answers whether there is more to read at once.
+    /// Polls once; returns true if there is more to read now.
     async fn step(&mut self) -> bool {
         let outcome = match self.check().await {
             Ok(()) => Poll::new(self).run().await,
@@ -303,24 +303,24 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::look_failed(self.args.spec.chain, Trouble::of(&error));
+        metrics::look_failed(self.args.spec.chain, error.trouble());
         if error.wants_reload() {
             self.reload().await;
         }
-        // Nodes behind one address are often a block apart: only what lasts is worth a word.
+        // Nodes behind one address are often a block apart, so a short lag is not reported.
         if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
-            self.note(Some((Trouble::of(&error), error.to_string())));
+            self.note(Some((error.trouble(), error.to_string())));
         }
         self.note_standstill();
     }
 
-    /// Somebody else moved the cursor, or nobody knows whether it moved: the database says.
+    /// Reloads the cursor from the database: another writer moved it, or the outcome of a commit is unknown.
     pub(super) async fn reload(&mut self) {
         match rows::load_known(&self.args.database, self.args.spec.chain).await {
             Ok((known, second_look_from)) => {
                 self.known = known;
                 self.second.from = second_look_from;
-                // What was committed after all and not told; transfers are told by the next sweeps.
+                // Gaps that were committed but not notified. Transfers follow in the next sweeps.
                 self.tell_gaps_again();
             }
             Err(load) => {
@@ -329,7 +329,7 @@ impl WatcherState {
         }
     }
 
-    /// Says once per change why the chain cannot be read, or that it can again.
+    /// Logs, once per change, why the chain cannot be read, or that it can be read again.
     fn note(&mut self, trouble: Option<(Trouble, String)>) {
         let chain = self.args.spec.chain;
         metrics::trouble(chain, trouble.as_ref().map(|(kind, _)| *kind));
@@ -345,7 +345,7 @@ impl WatcherState {
         self.args.watchlist.set_trouble(chain, trouble);
     }
 
-    /// Says once per change that there are no new blocks, whatever the reason.
+    /// Logs, once per change, that there are no new blocks, whatever the reason.
     fn note_standstill(&mut self) {
         let chain = self.args.spec.chain;
         let Some(view) = self.args.watchlist.view(chain) else { return };
@@ -354,14 +354,14 @@ impl WatcherState {
         let stands_still = view.is_stale(now);
         if stands_still && !self.stood_still {
             tracing::warn!(%chain, head.number = view.head_number, head.age_ms = view.head_age_ms(now),
-                "chain {chain} shows no new block; it is offered to nobody, and no deadline passes on it");
+                "chain {chain} has no new blocks; it is not offered for payments, and no deadline passes on it");
         } else if !stands_still && self.stood_still {
-            tracing::info!(%chain, head.number = view.head_number, "chain {chain} shows new blocks again");
+            tracing::info!(%chain, head.number = view.head_number, "chain {chain} has new blocks again");
         }
         self.stood_still = stands_still;
     }
 
-    /// Tells the payments concerned what is in these rows.
+    /// Notifies the payments of these transfer rows.
     pub(super) async fn tell_observed(&self, rows: &[payferry_entities::transfers::Model]) {
         let WatcherArgs { spec, database, watchlist, inbox, .. } = &self.args;
         let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
@@ -370,20 +370,22 @@ impl WatcherState {
         });
         for row in rows {
             let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
-            match rows::observed(spec, row, first) {
+            match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
                 Ok((payment_id, fact)) => {
                     watchlist.drop_outdated(fact.key, fact.revision);
                     inbox.tell(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
                 }
-                Err(error) => tracing::error!(chain = %spec.chain, %error, "a transfer row cannot be told"),
+                Err(error) => {
+                    tracing::error!(chain = %spec.chain, %error, "unreadable transfer row; its payment is not notified")
+                }
             }
         }
     }
 
-    /// Outages that the watcher before this one recorded and may not have told; each is applied once.
+    /// Notifies again of outages that the previous watcher recorded; each is applied once.
     fn tell_gaps_again(&self) {
         let WatcherArgs { spec, inbox, .. } = &self.args;
-        for gap in super::cursor::gaps(self.known.links(), spec.outage_secs) {
+        for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
             inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
         }
     }

@@ -1,9 +1,9 @@
-//! What watchers share with the rest of the process: wallets, waits for finality, and how each chain stands.
+//! State that watchers share with the process: watched wallets, waits for finality, and a view of each chain.
 //!
-//! It outlives the actors. Transfers are in the database, and a payment that starts asks again for the finality it waits for.
-//! Wallets are in the database, too, but not all of them in an index: once the list is whole, a live payment's is here from
-//! before it can be committed as such until long after it was committed as over. A wallet is one payment's for ever: one that
-//! stays here is never wrong.
+//! It outlives the actors. Transfers are in the database, and a payment that starts registers its wait for finality
+//! again. Wallets are in the database too, but not all of them are indexed there. Once the list is complete, it
+//! contains the wallet of every live payment: from before the payment can be committed as live until long after it is
+//! committed as ended. A wallet belongs to one payment for ever, so an entry that stays too long is never wrong.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::TransferKey;
 use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
+use payferry_evm::finality::Reach;
 use tokio::sync::{Notify, watch};
-
-use super::finality::Reach;
 
 /// Bits in a block's bloom filter.
 const BLOOM_BITS: u16 = 2_048;
-/// Watched wallets that a block's filter may be expected to name without reason; with more it is not asked.
+/// Maximum expected number of watched wallets that a block's bloom filter matches falsely; above it, the filter is not
+/// used.
 const FALSE_ALARMS_MAX: f64 = 0.1;
 
-/// Shared by watchers, settlers, payments and HTTP. Clones share everything.
+/// Watchlist shared by watchers, settlers, payments and HTTP. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Watchlist {
     inner: Arc<Inner>,
@@ -33,13 +33,13 @@ pub struct Watchlist {
 #[derive(Debug, Default)]
 struct Inner {
     wallets: DashMap<Address, Watched>,
-    /// Whether every live payment's wallet is among them.
+    /// True if the wallets of all live payments are in the list.
     is_whole: AtomicBool,
-    /// How often wallets were taken out.
+    /// Number of removals of wallets.
     unwatched: AtomicU64,
-    /// Those whose payments are over, the first of them first.
+    /// Retired wallets, oldest first.
     retired: Mutex<VecDeque<Retired>>,
-    /// How many ever were.
+    /// Number of retirements so far.
     retirements: AtomicU64,
     chains: [Lane; Chain::ALL.len()],
 }
@@ -49,11 +49,11 @@ struct Watched {
     payment_id: PaymentId,
     /// Bits that a transfer to the wallet sets in a block's bloom filter.
     bits: [u16; 3],
-    /// Which of all retirements is its payment's last, if that was over and has not been watched anew since.
+    /// Number of the payment's last retirement, unless the wallet has been watched again since.
     retirement: Option<u64>,
 }
 
-/// A wallet whose payment is over, and that is to be taken out.
+/// Wallet of an ended payment, due for removal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retired {
     pub(crate) payment_id: PaymentId,
@@ -65,42 +65,42 @@ pub(crate) struct Retired {
 #[derive(Debug, Default)]
 struct Lane {
     view: RwLock<Option<ChainView>>,
-    /// Why the chain cannot be read, if so: known before it was ever read.
+    /// Reason why the chain cannot be read, if any; known even before the first read.
     trouble: RwLock<Option<String>>,
     waits: Mutex<HashMap<TransferKey, FinalityWait>>,
     wake: Notify,
     moved: watch::Sender<()>,
 }
 
-/// A payment that waits until a block is final.
+/// Wait of a payment until a block is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinalityWait {
-    /// Who waits.
+    /// The waiting payment.
     pub payment_id: PaymentId,
-    /// For which transfer.
+    /// The transfer.
     pub key: TransferKey,
-    /// At which revision of its row.
+    /// Revision of the transfer's row.
     pub revision: u32,
-    /// In which block.
+    /// Block of the transfer.
     pub block_number: u64,
-    /// What has to be reached.
+    /// Required finality.
     pub finality: Finality,
 }
 
-/// How a chain stood when it was last looked at.
+/// State of a chain at the last poll.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainView {
-    /// Which chain.
+    /// The chain.
     pub chain: Chain,
-    /// The newest block that an endpoint showed.
+    /// Number of the newest block that an endpoint reported.
     pub head_number: u64,
-    /// Its time.
+    /// Time of that block.
     pub head_time: Timestamp,
-    /// The last block that was read whole.
+    /// Number of the last block read completely.
     pub read_number: u64,
-    /// Its hash.
+    /// Hash of that block.
     pub read_hash: Hash32,
-    /// Its time.
+    /// Time of that block.
     pub read_time: Timestamp,
     /// The newest `safe` block.
     pub safe: Option<u64>,
@@ -108,16 +108,16 @@ pub struct ChainView {
     pub finalized: Option<u64>,
     /// Base fee of the head, wei per gas.
     pub base_fee_wei: u128,
-    /// Why the chain cannot be read at the moment, if so.
+    /// Reason why the chain cannot currently be read, if any.
     pub trouble: Option<String>,
     /// A head older than this is stale.
     pub outage: Duration,
-    /// Blocks read, not older than the newest final one: number to hash and time.
+    /// Blocks read since the newest final one: number to hash and time.
     pub blocks: Arc<BTreeMap<u64, (Hash32, Timestamp)>>,
 }
 
 impl ChainView {
-    /// How far finality has come.
+    /// Progress of finality.
     pub fn reach(&self) -> Reach {
         Reach { read: self.read_number, safe: self.safe, finalized: self.finalized }
     }
@@ -127,34 +127,35 @@ impl ChainView {
         now.millis_since(self.head_time).max(0)
     }
 
-    /// Whether the chain counts as down: no new block for the outage's length. Deadlines move on and `best` skips it.
+    /// True if the chain counts as down: no new block for the outage period. Deadlines are extended and `best` skips
+    /// the chain.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         self.head_age_ms(now) > i64::try_from(self.outage.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The hash and time of a block that was read, unless it is too old to be remembered.
+    /// Hash and time of a remembered block.
     pub fn block(&self, number: u64) -> Option<(Hash32, Timestamp)> {
         self.blocks.get(&number).copied()
     }
 }
 
 impl Watchlist {
-    /// Nothing watched yet.
+    /// Creates an empty watchlist.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Routes transfers to `wallet` (on every chain) to a payment. To be called before the payment can be committed as
-    /// live.
+    /// Routes transfers to `wallet` (on every chain) to a payment. Call it before the payment can be committed as live.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
         let watched = self.inner.wallets.entry(wallet);
         let new = || Watched { payment_id, bits: bloom_bits(wallet), retirement: None };
         watched.and_modify(|watched| watched.retirement = None).or_insert_with(new);
     }
 
-    /// The payment is committed as over: its wallet is to be taken out, after a while, unless it is watched again.
+    /// Marks the wallet of an ended payment for removal, unless it is watched again.
     ///
-    /// Not at once: what its actor had begun may still be committed, and bring it back.
+    /// The removal is delayed: a command that the payment's actor has already started may still commit and reopen the
+    /// payment.
     pub(crate) fn retire(&self, wallet: Address) {
         let retirement = self.inner.retirements.fetch_add(1, Ordering::Relaxed);
         let Some(mut watched) = self.inner.wallets.get_mut(&wallet) else { return };
@@ -164,22 +165,22 @@ impl Watchlist {
         self.inner.retired.lock().push_back(Retired { payment_id, wallet, retirement, at: Instant::now() });
     }
 
-    /// Takes up to so many that were over before `before` out of the line, but not off the list.
+    /// Takes up to `limit` wallets retired before `before` from the removal queue. They stay in the list.
     pub(crate) fn retired(&self, before: Instant, limit: usize) -> Vec<Retired> {
         let mut retired = self.inner.retired.lock();
         let due = retired.iter().take(limit).take_while(|one| one.at <= before).count();
         retired.drain(..due).collect()
     }
 
-    /// Puts them back into the line: they could not be looked up.
+    /// Returns wallets to the removal queue because they could not be looked up.
     pub(crate) fn defer(&self, retired: Vec<Retired>) {
         let mut line = self.inner.retired.lock();
         retired.into_iter().rev().for_each(|one| line.push_front(one));
     }
 
-    /// Takes them off the list, except those that were watched again, and those of payments that are live all the same.
+    /// Removes these wallets from the list, except those watched again and those of payments that are live after all.
     pub(crate) fn unwatch(&self, retired: &[Retired], live: &HashSet<PaymentId>) {
-        // Before: whoever misses one of them sees that it may have.
+        // Counted before the removal, so that a reader that misses a wallet notices it.
         self.inner.unwatched.fetch_add(1, Ordering::AcqRel);
         for Retired { payment_id, wallet, retirement, .. } in retired {
             if !live.contains(payment_id) {
@@ -188,33 +189,34 @@ impl Watchlist {
         }
     }
 
-    /// The payment was never made, and nobody knows of its wallet.
+    /// Removes the wallet of a payment that was never created. The wallet is unknown to the outside.
     pub(crate) fn forget(&self, wallet: Address) {
         self.inner.wallets.remove(&wallet);
     }
 
-    /// How often wallets were taken out: where this has not changed meanwhile, none was.
+    /// Number of removals. If it has not changed, no wallet was removed in between.
     pub(crate) fn unwatched(&self) -> u64 {
         self.inner.unwatched.load(Ordering::Acquire)
     }
 
-    /// The wallets of all live payments are here, and of those to come: they need not be looked for anywhere else.
+    /// Marks the list as complete: it has the wallets of all live payments, now and in future, so no other lookup is
+    /// needed.
     pub(crate) fn set_whole(&self) {
         self.inner.is_whole.store(true, Ordering::Release);
     }
 
-    /// Whether the wallets of all live payments are here.
+    /// True if the list has the wallets of all live payments.
     pub(crate) fn is_whole(&self) -> bool {
         self.inner.is_whole.load(Ordering::Acquire)
     }
 
-    /// Whose wallet it is, if it is watched.
+    /// Payment of a watched wallet.
     pub fn payment_of(&self, wallet: Address) -> Option<PaymentId> {
         self.inner.wallets.get(&wallet).map(|entry| entry.payment_id)
     }
 
-    /// Watched wallets that the bloom filter of a block says got a transfer; none where the filter is so full that it
-    /// would often say so without reason.
+    /// Watched wallets that received a transfer according to a block's bloom filter. Empty if the filter is so full
+    /// that false matches are likely.
     pub(crate) fn wallets_in(&self, bloom: &Bloom) -> Vec<Address> {
         let ones: u32 = bloom.iter().map(|byte| byte.count_ones()).sum();
         let full = f64::from(ones) / f64::from(BLOOM_BITS);
@@ -227,13 +229,13 @@ impl Watchlist {
         wallets.filter(|entry| entry.bits.iter().all(is_set)).map(|entry| *entry.key()).collect()
     }
 
-    /// How many wallets are watched.
+    /// Number of watched wallets.
     pub fn wallets_len(&self) -> usize {
         self.inner.wallets.len()
     }
 
-    /// Sends `FinaliseTransfer` to the payment once the block has reached `finality`. One wait a transfer: a later call
-    /// replaces it (the tier rose, or the transfer was mined again), the same call again changes nothing.
+    /// Sends `FinaliseTransfer` to the payment once the block has reached `finality`. There is one wait per transfer: a
+    /// later call replaces it (the tier rose, or the transfer was mined again); repeating the call has no effect.
     pub fn await_finality(
         &self,
         payment_id: PaymentId,
@@ -249,12 +251,12 @@ impl Watchlist {
         }
     }
 
-    /// How the chain stands; `None` before it was first looked at.
+    /// View of the chain; `None` before the first poll.
     pub fn view(&self, chain: Chain) -> Option<ChainView> {
         self.lane(chain).view.read().clone()
     }
 
-    /// How far the chain's finality has come, without copying the view.
+    /// Progress of the chain's finality, without copying the view.
     pub fn reach(&self, chain: Chain) -> Option<Reach> {
         self.lane(chain).view.read().as_ref().map(ChainView::reach)
     }
@@ -266,12 +268,12 @@ impl Watchlist {
         lane.moved.send_replace(());
     }
 
-    /// Changes whenever the chain's view does.
+    /// Receiver that is notified on every change of the chain's view.
     pub fn moved(&self, chain: Chain) -> watch::Receiver<()> {
         self.lane(chain).moved.subscribe()
     }
 
-    /// Notes why the chain cannot be read; answers whether that is news.
+    /// Records why the chain cannot be read; returns true if this changed the view.
     pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) -> bool {
         (*self.lane(chain).trouble.write()).clone_from(&trouble);
         let mut view = self.lane(chain).view.write();
@@ -284,18 +286,18 @@ impl Watchlist {
         }
     }
 
-    /// Why the chain cannot be read at the moment, if so.
+    /// Reason why the chain cannot currently be read, if any.
     pub fn trouble(&self, chain: Chain) -> Option<String> {
         self.lane(chain).trouble.read().clone()
     }
 
-    /// Takes out the waits that are over.
+    /// Removes and returns the waits that are over.
     pub(crate) fn take_reached(&self, chain: Chain, reach: Reach) -> Vec<FinalityWait> {
         let mut waits = self.lane(chain).waits.lock();
         waits.extract_if(|_, wait| reach.reached(wait.block_number, wait.finality)).map(|(_, wait)| wait).collect()
     }
 
-    /// Forgets the wait for a transfer whose row has moved on.
+    /// Removes the wait for a transfer with a newer row revision.
     pub(crate) fn drop_outdated(&self, key: TransferKey, revision: u32) {
         let mut waits = self.lane(key.chain).waits.lock();
         if waits.get(&key).is_some_and(|wait| wait.revision < revision) {
@@ -303,7 +305,7 @@ impl Watchlist {
         }
     }
 
-    /// Returns when a payment asked for finality that is there already.
+    /// Returns when a payment has requested a finality that is already reached.
     pub(crate) async fn woken(&self, chain: Chain) {
         self.lane(chain).wake.notified().await;
     }
@@ -318,7 +320,7 @@ impl Watchlist {
     }
 }
 
-/// The bits of the filter that a topic with this address sets.
+/// Bits of the bloom filter that a topic with this address sets.
 fn bloom_bits(wallet: Address) -> [u16; 3] {
     let mut topic = [0; 32];
     topic[12..].copy_from_slice(&wallet.0);
@@ -333,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_names_the_wallets_in_it_unless_it_is_full() {
+    fn bloom_filter_matches_its_wallets_unless_it_is_full() {
         let list = Watchlist::new();
         let wallets: Vec<Address> = (0..50).map(|byte| Address([byte; 20])).collect();
         for wallet in &wallets {
@@ -348,7 +350,7 @@ mod tests {
         named.sort_unstable();
         assert_eq!(named, wallets[..2]);
         assert!(list.wallets_in(&Bloom::ZERO).is_empty());
-        assert!(list.wallets_in(&Bloom::repeat_byte(0xff)).is_empty(), "it says nothing");
+        assert!(list.wallets_in(&Bloom::repeat_byte(0xff)).is_empty(), "a full filter is ignored");
     }
 
     fn key(log_index: u32) -> TransferKey {
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_replaced_and_taken_once() {
+    fn finality_wait_is_replaced_and_taken_once() {
         let list = Watchlist::new();
         let payment = PaymentId::generate();
         list.await_finality(payment, key(0), 1, 10, Finality::Blocks(2));
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_moved_on_ends_the_wait_for_what_it_was() {
+    fn newer_row_revision_ends_the_wait() {
         let list = Watchlist::new();
         list.await_finality(PaymentId::generate(), key(0), 2, 10, Finality::Blocks(1));
         list.drop_outdated(key(0), 2);

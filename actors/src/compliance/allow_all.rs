@@ -1,22 +1,22 @@
-//! Allows everything: for networks whose money is worth nothing.
+//! KYT provider that allows everything, for networks whose tokens have no value.
 
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
-/// The name that stands in each verdict, so that nobody takes it for a screening.
+/// Name in each verdict, so that no verdict is mistaken for a screening.
 const NAME: &str = "allow_everything_unscreened";
 
-/// Screens nothing. Only for test networks; each verdict says so by its provider's name.
+/// Screens nothing. Only for test networks; the provider name in each verdict says so.
 #[derive(Debug, Clone)]
 pub struct AllowAll {
     clock: Clock,
 }
 
 impl AllowAll {
-    /// A provider that looks at nothing but the clock.
+    /// Creates the provider; it uses only the clock.
     pub const fn new(clock: Clock) -> Self {
         Self { clock }
     }

@@ -1,14 +1,15 @@
-//! Screens by Chainalysis' address screening over HTTP, or by whoever speaks the same:
-//! `GET /v2/entities/{address}` answers the risk, `POST /v2/entities` registers an address that is not known yet.
+//! KYT provider for Chainalysis' address screening over HTTP, or a compatible service: `GET /v2/entities/{address}`
+//! returns the risk, `POST /v2/entities` registers an unknown address.
 //!
-//! Deliberately absent: retries (screening holds the money and asks again), and the provider's free texts, its token and
-//! its address in any error.
+//! Not here: retries (the screening actor holds the money and asks again). Errors never contain the provider's free
+//! texts, its token or its URL.
 
 use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::Address;
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 use reqwest::header::HeaderValue;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
@@ -18,45 +19,42 @@ use url::Url;
 use super::http::{api_url, body_of, client_for};
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
-/// The name that stands in verdicts.
+/// Provider name in verdicts.
 const NAME: &str = "chainalysis_api";
-/// The header that carries the token.
+/// Header with the token.
 const TOKEN_HEADER: &str = "Token";
-/// How long one request may take; screening an unknown address takes three.
+/// Timeout of one request; screening an unknown address takes three requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Most categories that are kept as flags.
+/// Maximum number of categories kept as flags.
 const FLAGS_MAX: usize = 16;
-/// Longest flag.
+/// Maximum length of a flag, characters.
 const FLAG_CHARS_MAX: usize = 48;
 
-/// Why there can be no such provider.
+/// Reasons for an unusable configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainalysisApiError {
-    /// The address is not one that a token may be sent to.
-    #[error(
-        "the KYT provider's address must begin with https://, or http:// on this machine, without user, query or #"
-    )]
+    /// A token must not be sent to this URL.
+    #[error("the KYT provider's URL must use https://, or http:// on this machine, without user, query or fragment")]
     BadUrl,
-    /// The token cannot be sent.
-    #[error("the KYT provider's token is empty or has characters that a header cannot have")]
+    /// The token is not a valid header value.
+    #[error("the KYT provider's token is empty or contains characters that are not allowed in a header")]
     BadToken,
-    /// There is no HTTP client.
+    /// The HTTP client could not be built.
     #[error("the HTTP client for the KYT provider could not be built")]
     NoClient,
 }
 
-/// What each risk level means.
+/// Decisions by risk level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RiskDecisions {
-    /// Sanctions and the like.
+    /// Sanctions and similar.
     pub severe: Decision,
     /// High risk.
     pub high: Decision,
     /// Medium risk.
     pub medium: Decision,
-    /// Low risk, and no risk known.
+    /// Low risk, or no known risk.
     pub low: Decision,
 }
 
@@ -66,7 +64,7 @@ impl Default for RiskDecisions {
     }
 }
 
-/// Asks Chainalysis about the sender. `Debug` shows neither token nor address.
+/// Screens senders by Chainalysis. `Debug` shows neither the token nor the URL.
 #[derive(Clone)]
 pub struct ChainalysisApi {
     client: Client,
@@ -78,7 +76,7 @@ pub struct ChainalysisApi {
 }
 
 impl ChainalysisApi {
-    /// A provider at `base_url`, below which `v2/entities` is: `https://api.chainalysis.com/api/risk`.
+    /// Creates a provider at `base_url`, the parent of `v2/entities`: `https://api.chainalysis.com/api/risk`.
     pub fn new(base_url: &str, token: &str, clock: Clock) -> Result<Self, ChainalysisApiError> {
         let entities = entities_below(base_url).ok_or(ChainalysisApiError::BadUrl)?;
         let mut token = HeaderValue::from_str(token.trim()).map_err(|_| ChainalysisApiError::BadToken)?;
@@ -91,21 +89,21 @@ impl ChainalysisApi {
         Ok(Self { client, entities, token, timeout: REQUEST_TIMEOUT, decisions, clock })
     }
 
-    /// Another time-out of one request than 3 seconds. An unknown address takes three requests.
+    /// Replaces the request timeout of 3 seconds. An unknown address takes three requests.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Other decisions than the default ones.
+    /// Replaces the default decisions.
     #[must_use]
     pub const fn with_decisions(mut self, decisions: RiskDecisions) -> Self {
         self.decisions = decisions;
         self
     }
 
-    /// The assessment of an address; `None` if it is not registered.
+    /// Returns the assessment of an address; `None` if it is not registered.
     async fn assessment(&self, account: Address) -> Result<Option<Assessment>, Trouble> {
         let mut url = self.entities.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -176,7 +174,7 @@ impl RiskDecisions {
     }
 }
 
-/// Why there is no verdict. Neither token nor address, and no text of the provider's, is in it.
+/// Reasons for a missing verdict. They contain neither the token nor the URL nor text from the provider.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("did not answer in time")]
@@ -189,11 +187,11 @@ enum Trouble {
     TokenRefused(u16),
     #[error("answered HTTP {0}")]
     Status(u16),
-    #[error("answered something else than the address's assessment")]
+    #[error("returned an unexpected answer instead of the address's assessment")]
     Malformed,
     #[error("has not assessed the address yet")]
     NotAssessed,
-    #[error("answered a risk level that is not known here")]
+    #[error("returned an unknown risk level")]
     UnknownLevel,
 }
 
@@ -203,7 +201,7 @@ impl From<reqwest::Error> for Trouble {
     }
 }
 
-/// An answer of `GET /v2/entities/{address}`, as far as it is used.
+/// Answer of `GET /v2/entities/{address}`; only the used fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Assessment {
@@ -221,7 +219,7 @@ struct Categorised {
 }
 
 impl Assessment {
-    /// Whom and what the provider names, as words: `sanctioned_entity`.
+    /// Returns the categories that the provider names, as words: `sanctioned_entity`.
     fn flags(self) -> Vec<String> {
         let named = self.cluster.into_iter();
         let named = named.chain(self.address_identifications.into_iter().flatten());
@@ -238,7 +236,7 @@ impl Assessment {
     }
 }
 
-/// Where entities are, if a token may be sent there.
+/// Returns the URL of the entities, if a token may be sent there.
 fn entities_below(base_url: &str) -> Option<Url> {
     let mut url = api_url(base_url)?;
     url.path_segments_mut().ok()?.extend(["v2", "entities"]);

@@ -1,14 +1,14 @@
-//! What the HTTP providers share: where secrets may be sent, with what client, and how much of an answer is read.
+//! Shared parts of the HTTP providers: URL check for secrets, client, and bounded body reads.
 
 use std::net::IpAddr;
 
 use reqwest::{Client, Response, redirect};
 use url::{Host, Url};
 
-/// Longest answer that is read.
+/// Maximum length of an answer.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// The address of a provider's API if secrets may be sent there: `https://`, or `http://` on this machine, without
+/// Parses the URL of a provider's API if secrets may be sent there: `https://`, or `http://` to this machine, without
 /// user, query or fragment. Its path ends without an empty segment.
 pub(super) fn api_url(text: &str) -> Option<Url> {
     let mut url = Url::parse(text.trim()).ok()?;
@@ -26,18 +26,18 @@ pub(super) fn api_url(text: &str) -> Option<Url> {
     Some(url)
 }
 
-/// A client that follows no redirects: they would carry secrets elsewhere.
+/// Builds a client that follows no redirects, because they could send secrets elsewhere.
 pub(super) fn client_for(api: &Url) -> Result<Client, reqwest::Error> {
-    crate::tls::install();
+    payferry_runtime::tls::install();
     let client = Client::builder()
         .redirect(redirect::Policy::none())
         .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")));
-    // In clear it goes to this machine itself, past any proxy.
+    // Plain HTTP goes only to this machine, bypassing any proxy.
     let client = if api.scheme() == "http" { client.no_proxy() } else { client };
     client.build()
 }
 
-/// The answer's body; `Ok(None)` if it is longer than anybody needs.
+/// Reads the answer's body; `Ok(None)` if it exceeds the limit.
 pub(super) async fn body_of(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

@@ -1,31 +1,31 @@
-//! What a KYT provider is asked and answers.
+//! Interface of KYT providers: requests and answers.
 
 use payferry_domain::payment::{TransferKey, Verdict};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 
-/// What is screened, and who is told.
+/// Subject of a screening, which also determines the recipient of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// Money that came: its sender.
+    /// Incoming money: its sender is screened.
     Transfer {
-        /// The payment that received it.
+        /// Payment that received it.
         payment_id: PaymentId,
         /// Chain, transaction and log.
         key: TransferKey,
-        /// The transfer's revision, given back with the verdict.
+        /// Revision of the transfer, returned with the verdict.
         revision: u32,
     },
-    /// Where a refund goes.
+    /// Target address of a refund.
     Refund {
-        /// Its payment.
+        /// Payment of the refund.
         payment_id: PaymentId,
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
     },
-    /// Where a payout or a withdrawal goes.
+    /// Target address of a payout or a withdrawal.
     Sending(SendingId),
-    /// Where a transfer to a customer would go: the caller waits for the answer.
+    /// Target address of a transfer to a customer: the caller waits for the answer.
     Recipient,
 }
 
@@ -40,37 +40,38 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// An address to be screened.
+/// Request to screen an address.
 #[derive(Debug, Clone)]
 pub struct ScreenRequest {
-    /// For what.
+    /// Subject.
     pub subject: Subject,
-    /// On which chain.
+    /// Chain.
     pub chain: Chain,
-    /// Who sends, or is sent to.
+    /// Sender or recipient.
     pub address: Address,
     /// How much.
     pub amount: Amount,
-    /// Whether the payment may have to send money back to the sender by itself: then it has to be known what that is.
+    /// `true` if the payment may have to return money to the sender automatically. The sender's kind must then be
+    /// known.
     pub wants_sender_kind: bool,
 }
 
 impl ScreenRequest {
-    /// The question about an address that money is to go to.
+    /// Creates a request for the recipient of outgoing money.
     pub const fn of_recipient(subject: Subject, chain: Chain, address: Address, amount: Amount) -> Self {
         Self { subject, chain, address, amount, wants_sender_kind: false }
     }
 }
 
-/// Why a provider did not answer. Never shown to PSPs.
+/// Reason of a provider failure. Never shown to PSPs.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct KytError(pub String);
 
-/// A KYT provider. An error is never an `allow`: what is screened is held and asked about again.
+/// A KYT provider. An error is never an `allow`: the money is held and the request repeated.
 #[async_trait::async_trait]
 pub trait KytScreener: Send + Sync + 'static {
-    /// The provider's name, as it stands in verdicts.
+    /// Name of the provider in verdicts.
     fn name(&self) -> &str;
 
     /// Screens one address.

@@ -1,15 +1,15 @@
-//! Screens against a list of addresses that does not change: the sandbox's provider.
+//! KYT provider with a constant list of addresses, for the sandbox.
 
 use std::collections::HashSet;
 
 use payferry_domain::Address;
 use payferry_domain::payment::Verdict;
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
-/// Blocks what comes from a listed address, allows the rest.
+/// Blocks transfers from listed addresses and allows the rest.
 #[derive(Debug, Clone)]
 pub struct ListScreener {
     name: String,
@@ -19,7 +19,7 @@ pub struct ListScreener {
 }
 
 impl ListScreener {
-    /// A screener over `addresses`; `name` and `version` of the list stand in each verdict.
+    /// Creates a screener over `addresses`; each verdict contains the `name` and `version` of the list.
     pub fn new(name: &str, version: &str, addresses: impl IntoIterator<Item = Address>, clock: Clock) -> Self {
         Self { name: name.to_owned(), version: version.to_owned(), addresses: addresses.into_iter().collect(), clock }
     }

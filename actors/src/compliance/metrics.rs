@@ -1,4 +1,4 @@
-//! What screening counts: every name with its unit and meaning in one place.
+//! Metrics of screening: every name with its unit and help text.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use payferry_domain::payment::Decision;
+use payferry_runtime::observe::Counters;
 
 use super::sanctions_file::SanctionsFileError;
-use crate::observe::Counters;
 
 const IN_FLIGHT: &str = "payferry_screening_in_flight_requests";
 const WAITING: &str = "payferry_screening_waiting_transfers";
@@ -19,16 +19,16 @@ const OVERDUE: &str = "payferry_review_overdue_total";
 const FILE_ERRORS: &str = "payferry_sanctions_file_errors_total";
 
 fn describe() {
-    describe_gauge!(IN_FLIGHT, "Requests to the KYT provider under way.");
-    describe_gauge!(WAITING, "Transfers that wait for a verdict: asked for, to be asked again, or in review.");
-    describe_histogram!(SECONDS, Unit::Seconds, "Time the KYT provider took for an answer.");
+    describe_gauge!(IN_FLIGHT, "Requests to the KYT provider in progress.");
+    describe_gauge!(WAITING, "Transfers without a final verdict: requested, to be requested again, or in review.");
+    describe_histogram!(SECONDS, Unit::Seconds, "Time of a request to the KYT provider.");
     describe_counter!(VERDICTS, "Answers of the KYT provider, by decision.");
-    describe_counter!(ERRORS, "Requests that the KYT provider failed; each is made again.");
-    describe_counter!(OVERDUE, "Looks at a transfer that was in review for longer than a person should need.");
-    describe_counter!(FILE_ERRORS, "Times the sanctions file could not be taken over, by reason.");
+    describe_counter!(ERRORS, "Failed requests to the KYT provider; each is repeated.");
+    describe_counter!(OVERDUE, "Repeated screenings of a transfer whose review has exceeded the limit.");
+    describe_counter!(FILE_ERRORS, "Failures to load the sanctions file, by reason.");
 }
 
-/// The handles, looked up once.
+/// Metric handles, created once.
 pub(super) struct ScreeningMetrics {
     in_flight: Gauge,
     waiting: Gauge,
@@ -66,7 +66,7 @@ impl ScreeningMetrics {
     }
 }
 
-/// The sanctions file could not be taken over.
+/// Counts a failure to load the sanctions file.
 pub(super) fn file_error(reason: &'static str) {
     counter!(FILE_ERRORS, "reason" => reason).increment(1);
 }

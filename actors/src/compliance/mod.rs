@@ -1,7 +1,7 @@
-//! Screening of incoming money (KYT): the trait that providers implement, the providers, and the actor that asks them.
-//! Verification of customers is a room of its own, [`identity`].
+//! Screening of incoming money (KYT): the provider trait, the providers, and the screening actor. Customer verification
+//! is in [`identity`].
 //!
-//! One provider is asked; where several are configured, it is [`Strictest`] over them. An error of a provider is never an
+//! One provider is asked; if several are configured, it is [`Strictest`] over them. A provider error is never an
 //! `allow`: [`Screening`] holds the money and asks again.
 
 mod allow_all;

@@ -1,8 +1,8 @@
-//! Screens against the sanctions list that Chainalysis keeps on-chain: `isSanctioned(address)`, asked on the transfer's
-//! own chain.
+//! KYT provider for the on-chain sanctions list of Chainalysis: calls `isSanctioned(address)` on the transfer's own
+//! chain.
 //!
-//! Test networks have no such contract; there every question is an error, and money waits until somebody configures
-//! another provider. [`ChainalysisOracle::check`] says so at start.
+//! Test networks have no such contract. There every request is an error, and money waits until another provider is
+//! configured. [`ChainalysisOracle::check`] reports this at startup.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use alloy::sol;
 use alloy::sol_types::SolCall;
 use payferry_domain::payment::Verdict;
 use payferry_domain::{Address, Chain};
+use payferry_evm::ChainClient;
+use payferry_evm::wallet::{alloy_address, domain_address};
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::chain::ChainClient;
-use crate::clock::Clock;
-use crate::wallet::{alloy_address, domain_address};
 
 sol! {
-    /// The contract, as far as it is asked.
+    /// The used part of the contract.
     interface SanctionsList {
-        /// Whether the address stands on the list.
+        /// `true` if the address is on the list.
         function isSanctioned(address account) external view returns (bool);
     }
 }
 
-/// The name that stands in verdicts.
+/// Provider name in verdicts.
 const NAME: &str = "chainalysis_oracle";
 
-/// Blocks what comes from an address that a contract of the chain calls sanctioned, allows the rest.
+/// Blocks transfers from addresses that the chain's contract calls sanctioned; allows the rest.
 #[derive(Clone, Debug)]
 pub struct ChainalysisOracle {
     clock: Clock,
@@ -37,12 +37,12 @@ pub struct ChainalysisOracle {
 }
 
 impl ChainalysisOracle {
-    /// An oracle that is asked on no chain yet.
+    /// Creates an oracle without chains.
     pub const fn new(clock: Clock) -> Self {
         Self { clock, chains: BTreeMap::new() }
     }
 
-    /// Where Chainalysis deployed it on a chain's main network.
+    /// Returns the address of the contract that Chainalysis deployed on a chain's main network.
     pub const fn default_address(chain: Chain) -> Address {
         let contract = match chain {
             Chain::Base => address!("3A91A31cB3dC49b4db9Ce721F50a9D076c8D739B"),
@@ -51,30 +51,30 @@ impl ChainalysisOracle {
         Address(contract.0.0)
     }
 
-    /// Asks also on `chain`, at `contract` through `client`.
+    /// Adds `chain`, with the contract at `contract` called through `client`.
     #[must_use]
     pub fn on(mut self, chain: Chain, client: ChainClient, contract: Address) -> Self {
         self.chains.insert(chain, (client, contract));
         self
     }
 
-    /// Whether the contract answers on `chain`. For start-up checks: money that comes in where it does not is held.
+    /// Checks whether the contract answers on `chain`. For startup: if it does not answer, incoming money is held.
     pub async fn check(&self, chain: Chain) -> Result<(), KytError> {
         self.is_sanctioned(chain, domain_address(alloy::primitives::Address::ZERO)).await.map(|_| ())
     }
 
     async fn is_sanctioned(&self, chain: Chain, account: Address) -> Result<bool, KytError> {
         let trouble = |what: &dyn std::fmt::Display| KytError(format!("the sanctions oracle on {chain}: {what}"));
-        let (client, contract) = self.chains.get(&chain).ok_or_else(|| trouble(&"it is not configured there"))?;
+        let (client, contract) = self.chains.get(&chain).ok_or_else(|| trouble(&"not configured for this chain"))?;
         let call = SanctionsList::isSanctionedCall { account: alloy_address(account) };
         let answer = client.call(*contract, call.abi_encode()).await.map_err(|error| trouble(&error))?;
-        // An address without code answers any call, with nothing.
+        // An address without code answers any call with empty data.
         if answer.is_empty() {
-            return Err(trouble(&format_args!("there is no such contract at {contract}")));
+            return Err(trouble(&format_args!("no such contract at {contract}")));
         }
         let exact = answer.len() == 32;
         let decoded = SanctionsList::isSanctionedCall::abi_decode_returns_validate(&answer).ok().filter(|_| exact);
-        decoded.ok_or_else(|| trouble(&format_args!("the contract at {contract} answered neither true nor false")))
+        decoded.ok_or_else(|| trouble(&format_args!("the contract at {contract} returned neither true nor false")))
     }
 }
 

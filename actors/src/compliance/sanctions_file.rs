@@ -1,9 +1,9 @@
-//! Screens against a file of sanctioned addresses, which may be replaced while the service runs.
+//! KYT provider with a file of sanctioned addresses, which may be replaced while the service runs.
 //!
-//! One address a line, in either letter case; `#` begins a comment, blank lines do not matter. The file is looked at when
-//! a transfer is screened, and its content decides whether it changed: sizes repeat easily where every line is as long
-//! as the next, and not every tool that replaces files sets their time. What cannot be read or makes no sense, an empty
-//! list included, never replaces the list that was there. Deliberately absent: fetching lists.
+//! The file has one address per line, in either letter case; `#` begins a comment, blank lines are ignored. The
+//! provider checks the file when it screens a transfer and compares the content: sizes repeat easily because all lines
+//! are equally long, and not every tool updates the modification time. An unreadable, invalid or empty file never
+//! replaces the current list. Not here: fetching lists.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,45 +13,47 @@ use std::time::Duration;
 
 use payferry_domain::Address;
 use payferry_domain::payment::Verdict;
+use payferry_runtime::clock::Clock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
-/// The name that stands in verdicts.
+/// Provider name in verdicts.
 const NAME: &str = "sanctions_file";
-/// The file is looked at no more often.
+/// Minimum interval between checks of the file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest file that is read; enough for some 700,000 addresses.
+/// Maximum size of the file; enough for about 700,000 addresses.
 const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Bytes of the content's digest that name a version, two digits each.
+/// Bytes of the content's digest that form a version, two digits each.
 const VERSION_BYTES: usize = 6;
 
-/// Why a file is no list.
+/// Reasons to reject a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SanctionsFileError {
     /// It cannot be read.
     #[error("the sanctions file cannot be read: {0}")]
     Unreadable(ErrorKind),
-    /// It is larger than is read.
+    /// It exceeds the size limit.
     #[error("the sanctions file is larger than {FILE_BYTES_MAX} bytes")]
     TooLarge,
-    /// A line is neither address, comment nor blank. Lines count from 1.
-    #[error("line {0} of the sanctions file is not an address: 0x and 40 hexadecimal digits, # begins a comment")]
+    /// A line is neither an address nor a comment nor blank. Lines count from 1.
+    #[error(
+        "line {0} of the sanctions file is not an address: expected 0x and 40 hexadecimal digits; # begins a comment"
+    )]
     BadLine(usize),
-    /// It lists nobody, which is more likely an accident than good news.
-    #[error("the sanctions file lists no address")]
+    /// It contains no address, which is more likely a mistake than intended.
+    #[error("the sanctions file contains no address")]
     Empty,
 }
 
 impl SanctionsFileError {
-    /// All that [`Self::as_str`] answers.
+    /// All values of [`Self::as_str`].
     pub(super) const NAMES: [&'static str; 4] = ["unreadable", "too_large", "bad_line", "empty"];
 
-    /// The name in metrics.
+    /// Returns the name for metrics.
     const fn as_str(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
@@ -62,7 +64,7 @@ impl SanctionsFileError {
     }
 }
 
-/// Blocks what comes from an address of a file, allows the rest.
+/// Blocks transfers from addresses in the file; allows the rest.
 #[derive(Debug)]
 pub struct SanctionsFile {
     path: PathBuf,
@@ -74,7 +76,7 @@ pub struct SanctionsFile {
 struct Current {
     list: List,
     checked: Instant,
-    /// What is wrong with the file now; the list is an older one.
+    /// Error of the current file; the list in use is an older one.
     trouble: Option<SanctionsFileError>,
 }
 
@@ -85,7 +87,7 @@ struct List {
 }
 
 impl SanctionsFile {
-    /// Reads the file, which must be a list now.
+    /// Opens the file, which must contain a valid list now.
     pub fn open(path: impl Into<PathBuf>, clock: Clock) -> Result<Self, SanctionsFileError> {
         let path = path.into();
         let list = List::parse(&read(&path)?)?;
@@ -93,7 +95,7 @@ impl SanctionsFile {
         Ok(Self { path, clock, current: Mutex::new(current) })
     }
 
-    /// Looks at the file again if it is time. Whoever screens meanwhile waits for it: it takes milliseconds.
+    /// Checks the file again if the interval has passed. Concurrent screenings wait for it, which takes milliseconds.
     async fn refresh(&self, current: &mut Current) {
         if current.checked.elapsed() < CHECK_INTERVAL {
             return;
@@ -121,7 +123,7 @@ impl Current {
         }
         if news {
             let (count, version) = (self.list.addresses.len(), self.list.version());
-            tracing::info!(list.version = version, count, "the sanctions file is in force as it is now");
+            tracing::info!(list.version = version, count, "loaded the changed sanctions file");
         }
     }
 
@@ -129,7 +131,7 @@ impl Current {
         super::metrics::file_error(error.as_str());
         if self.trouble.as_ref() != Some(&error) {
             let version = self.list.version();
-            tracing::warn!(list.version = version, %error, "the list read before stays in force");
+            tracing::warn!(list.version = version, %error, "the previous sanctions list stays in use");
             self.trouble = Some(error);
         }
     }
@@ -156,7 +158,7 @@ impl List {
             let bad = || SanctionsFileError::BadLine(index + 1);
             let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
             let text = str::from_utf8(line).map_err(|_| bad())?.trim();
-            // Some editors begin a file with a byte order mark.
+            // Some editors start a file with a byte order mark.
             let text = if index == 0 { text.trim_start_matches('\u{feff}') } else { text };
             if !text.is_empty() {
                 addresses.insert(text.replacen("0X", "0x", 1).parse().map_err(|_| bad())?);
@@ -168,7 +170,7 @@ impl List {
         Ok(Self { digest: digest_of(bytes), addresses })
     }
 
-    /// A short digest of the file's content.
+    /// Returns a short digest of the file's content.
     fn version(&self) -> String {
         hex::encode(&self.digest[..VERSION_BYTES])
     }
@@ -222,9 +224,9 @@ mod tests {
             self.screener.screen(&request_from(from.parse().unwrap())).await.unwrap()
         }
 
-        /// Waits until the file was looked at and found wrong like this.
+        /// Waits until the screener has noticed this error of the file.
         async fn until_trouble(&self, error: SanctionsFileError) {
-            until("the trouble is noticed", async || {
+            until("the error is noticed", async || {
                 self.screen(OTHER).await;
                 self.screener.current.lock().await.trouble == Some(error.clone())
             })
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listed_senders_are_blocked_and_the_rest_allowed() {
+    async fn blocks_listed_senders_and_allows_others() {
         let upper = OUTLAW.to_uppercase();
         let list = format!("\u{feff}# sanctioned\r\n\r\n  {upper} # since 2022\r\n\n#\n0x{}\n", "1".repeat(40));
         let desk = Desk::new(&list);
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_the_line() {
+    fn rejects_an_invalid_list_with_the_line_number() {
         for bad in ["0x12", "what", "0x00000000000000000000000000000000000000zz", &format!("{OUTLAW} {OTHER}")] {
             assert_eq!(
                 error_of(format!("# list\n{OUTLAW}\n{bad}\n").as_bytes()),
@@ -265,28 +267,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_changes_is_read_again() {
+    async fn changed_file_is_loaded() {
         let desk = Desk::new(OUTLAW);
         let before = desk.screen(OUTLAW).await;
-        // As long as the one before, which is what a look at sizes would miss.
+        // Of equal length, so a comparison of sizes would miss it.
         desk.write(OTHER);
-        until("the other one is listed", async || desk.screen(OTHER).await.decision == Decision::Block).await;
+        until("the other address is listed", async || desk.screen(OTHER).await.decision == Decision::Block).await;
         let after = desk.screen(OUTLAW).await;
         assert_eq!(after.decision, Decision::Allow);
         assert_ne!(after.list_version, before.list_version);
 
-        // Replaced by another file under its name, which is older than the one it replaces.
+        // Replaced by a file that is older than the previous one.
         let path = desk.dir.path().join("new");
         let file = File::create(&path).unwrap();
         std::fs::write(&path, OUTLAW).unwrap();
         file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         std::fs::rename(&path, desk.dir.path().join("list")).unwrap();
-        until("the first one is listed again", async || desk.screen(OUTLAW).await.decision == Decision::Block).await;
+        until("the first address is listed again", async || desk.screen(OUTLAW).await.decision == Decision::Block)
+            .await;
         assert_eq!(desk.screen(OUTLAW).await.list_version, before.list_version);
     }
 
     #[tokio::test]
-    async fn a_file_that_goes_bad_or_missing_leaves_the_list_in_force() {
+    async fn invalid_or_missing_file_keeps_the_list() {
         let desk = Desk::new(OUTLAW);
         let before = desk.screen(OUTLAW).await;
         desk.write(format!("{OTHER}\nwhat\n"));
@@ -299,7 +302,7 @@ mod tests {
         desk.until_trouble(SanctionsFileError::Unreadable(ErrorKind::NotFound)).await;
         assert_eq!(desk.screen(OUTLAW).await.decision, Decision::Block);
         desk.write(format!("{OUTLAW}\n{OTHER}\n"));
-        until("the mended list is in force", async || desk.screen(OTHER).await.decision == Decision::Block).await;
+        until("the corrected list is in use", async || desk.screen(OTHER).await.decision == Decision::Block).await;
         assert_eq!(desk.screener.current.lock().await.trouble, None);
     }
 }

@@ -1,6 +1,6 @@
-//! The screening actor: bounded concurrency in front of the KYT provider, and patience with it.
+//! Screening actor: bounded concurrency for requests to the KYT provider, with retries.
 //!
-//! It keeps nothing: after a restart the payments ask again for what they still lack.
+//! It stores nothing: after a restart, payments repeat their open requests.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, Decision, Verdict};
 use payferry_domain::{Timestamp, sending};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::kyt::{KytScreener, ScreenRequest, Subject};
 use super::metrics::ScreeningMetrics;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 
-/// Flag of a verdict that says only that the provider could not be asked.
+/// Flag of a verdict that only says that the provider did not answer.
 const FLAG_UNAVAILABLE: &str = "provider_unavailable";
 
 /// Limits of screening.
 #[derive(Debug, Clone)]
 pub struct ScreeningConfig {
-    /// Requests to the provider at once.
+    /// Maximum number of concurrent requests to the provider.
     pub concurrency_max: usize,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub timeout: Duration,
-    /// First pause before a provider that failed is asked again; doubles up to `retry_max`.
+    /// First pause after a provider failure; doubles up to `retry_max`.
     pub retry_min: Duration,
-    /// Longest pause before a provider that failed is asked again.
+    /// Longest pause after a provider failure.
     pub retry_max: Duration,
-    /// How often a transfer in review is screened again.
+    /// Interval between screenings of a transfer in review.
     pub review_interval: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Default for ScreeningConfig {
     }
 }
 
-/// Handle to the screening actor. Asking never blocks.
+/// Handle to the screening actor. Requests never block.
 #[derive(Clone)]
 pub struct Screening {
     actor: Mailbox<Message>,
@@ -65,9 +65,9 @@ impl std::fmt::Debug for Screening {
 pub(crate) enum Message {
     /// Screen now.
     Screen(Box<ScreenRequest>),
-    /// In review: screen again in a while, and say so loudly after `alarm_at`.
+    /// Screen again after the review interval; raise an alarm after `alarm_at`.
     ScreenLater(Box<ScreenRequest>, Timestamp),
-    /// A request is through.
+    /// A request has finished.
     Done(Subject),
 }
 
@@ -88,7 +88,7 @@ impl Screening {
         Ok(Self { actor, desk })
     }
 
-    /// Shows what is not counted as it happens.
+    /// Sets the gauges that are not updated by events.
     pub(crate) fn refresh_metrics(&self) {
         let Desk { config, permits, waiting, metrics, .. } = &self.desk;
         let in_flight = config.concurrency_max.saturating_sub(permits.available_permits());
@@ -100,13 +100,13 @@ impl Screening {
         self.actor.get_cell()
     }
 
-    /// Has a transfer screened; the payment is told the verdict.
+    /// Requests a screening of a transfer; the payment receives the verdict.
     pub fn screen(&self, request: ScreenRequest) {
-        // A stopped actor is about to be restarted, and then every payment asks again.
+        // If the actor is stopped, it is about to restart, and then every payment repeats its request.
         let _ = self.actor.cast(Message::Screen(Box::new(request)));
     }
 
-    /// Screens an address while somebody waits; `None` if the provider does not say in time.
+    /// Screens an address while the caller waits; `None` if the provider does not answer in time.
     pub async fn screen_now(&self, request: &ScreenRequest) -> Option<Verdict> {
         let Desk { config, screener, permits, metrics, .. } = &self.desk;
         let ask = async {
@@ -120,7 +120,7 @@ impl Screening {
                 Some(verdict)
             }
             Ok(Err(error)) => {
-                tracing::warn!(provider = screener.name(), %error, "an address could not be screened");
+                tracing::warn!(provider = screener.name(), %error, "could not screen an address");
                 metrics.errors.increment(1);
                 None
             }
@@ -131,7 +131,7 @@ impl Screening {
         }
     }
 
-    /// Has a transfer in review screened again after a pause.
+    /// Requests another screening of a transfer in review after a pause.
     pub fn screen_later(&self, request: ScreenRequest, alarm_at: Timestamp) {
         let _ = self.actor.cast(Message::ScreenLater(Box::new(request), alarm_at));
     }
@@ -145,7 +145,7 @@ struct Desk {
     clock: Clock,
     permits: Arc<Semaphore>,
     metrics: Arc<ScreeningMetrics>,
-    /// Transfers that wait for a verdict.
+    /// Transfers without a final verdict.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -175,8 +175,8 @@ impl Behaviour for Desk {
         let (request, pause) = match message {
             Message::Screen(request) => (request, Duration::ZERO),
             Message::ScreenLater(request, alarm_at) => {
-                if self.clock.now() >= alarm_at {
-                    tracing::error!(subject = %request.subject, "{} waits in review for too long", request.subject);
+                if self.clock.now::<Timestamp>() >= alarm_at {
+                    tracing::error!(subject = %request.subject, "{} has been in review for too long", request.subject);
                     self.metrics.overdue.increment(1);
                 }
                 (request, self.config.review_interval)
@@ -195,7 +195,8 @@ impl Behaviour for Desk {
                 let work = async {
                     tokio::time::sleep(pause).await;
                     let verdict = desk.ask(&request).await;
-                    // First over, then told: the payment's next wish about this transfer must not be taken for the old one.
+                    // Finished before it is reported, so that the payment's next request about this transfer is not
+                    // taken for the old one.
                     let _ = myself.cast(Message::Done(subject));
                     desk.tell(&request, verdict);
                 };
@@ -207,7 +208,8 @@ impl Behaviour for Desk {
 }
 
 impl Desk {
-    /// Asks until there is an answer. After the first failure the payment hears `review`, so that it says why it waits.
+    /// Repeats the request until there is an answer. After the first failure the payment receives `review`, so that it
+    /// shows why it waits.
     async fn ask(&self, request: &ScreenRequest) -> Verdict {
         let mut pause = self.config.retry_min;
         let mut told = false;
@@ -226,7 +228,8 @@ impl Desk {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {:?}", self.config.timeout),
             };
-            tracing::warn!(subject = %request.subject, provider = self.screener.name(), %error, "screening failed and is tried again");
+            let (subject, provider) = (&request.subject, self.screener.name());
+            tracing::warn!(%subject, provider, %error, "screening failed, retrying");
             self.metrics.errors.increment(1);
             if !std::mem::replace(&mut told, true) {
                 self.tell(request, self.unavailable());
@@ -245,7 +248,7 @@ impl Desk {
                 self.inbox.tell(payment_id, Command::ScreenRefund { refund_id, verdict });
             }
             Subject::Sending(id) => self.inbox.tell_sending(id, sending::Command::Screen(verdict)),
-            // Its caller has the answer, or has gone.
+            // The caller has the answer or is gone.
             Subject::Recipient => {}
         }
     }

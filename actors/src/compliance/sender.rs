@@ -1,8 +1,8 @@
-//! What the sender of a transfer is: an account that somebody holds the key of, or a contract. Money goes back by itself to
-//! the former only: what a contract does with it nobody can say.
+//! Kind of a transfer's sender: an account with a private key, or a contract. Money is returned automatically only to
+//! accounts, because a contract may do anything with it.
 //!
-//! Looked at beside the KYT provider and only where a payment may need it. Not knowing is no error: such money stays
-//! refundable to an address.
+//! The check runs concurrently with the KYT provider, and only if a payment may need it. An unknown kind is not an
+//! error: such money can still be refunded to a given address.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use std::time::Duration;
 
 use payferry_domain::Chain;
 use payferry_domain::payment::Verdict;
+use payferry_evm::ChainClient;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
-use crate::chain::ChainClient;
 
-/// How long a chain may take to say what stands at an address. A verdict waits no longer for it.
+/// Timeout of the query for the code of an address. A verdict waits no longer for it.
 pub const SENDER_KIND_TIMEOUT: Duration = Duration::from_secs(4);
-/// What the code of an account begins with that has lent itself a contract's (EIP-7702): its key still holds it.
+/// Code prefix of an account that delegates to a contract (EIP-7702): its private key still controls it.
 const DELEGATION: [u8; 3] = [0xef, 0x01, 0x00];
-/// Bytes of such code: the mark and an address.
+/// Length of such code: the prefix and an address.
 const DELEGATION_BYTES: usize = 23;
 
-/// A KYT provider whose verdicts say also whether the sender is a plain account.
+/// KYT provider whose verdicts also say whether the sender is a plain account.
 pub struct SenderKind {
     screener: Arc<dyn KytScreener>,
     chains: BTreeMap<Chain, ChainClient>,
 }
 
 impl SenderKind {
-    /// Asks `screener` about the money, and the sender's own chain about the sender.
+    /// Asks `screener` about the money, and the transfer's chain about the sender.
     pub fn new(screener: Arc<dyn KytScreener>, chains: impl IntoIterator<Item = (Chain, ChainClient)>) -> Self {
         Self { screener, chains: chains.into_iter().collect() }
     }
 
-    /// `None`: not asked for, or nobody can say.
+    /// Returns `None` if not requested or unknown.
     async fn is_plain(&self, request: &ScreenRequest) -> Option<bool> {
         let client = self.chains.get(&request.chain).filter(|_| request.wants_sender_kind)?;
         match tokio::time::timeout(SENDER_KIND_TIMEOUT, client.code(request.address)).await {
             Ok(Ok(code)) => Some(code.is_empty() || is_delegation(&code)),
             Ok(Err(error)) => {
                 tracing::warn!(subject = %request.subject, chain = %request.chain, %error,
-                    "it is not known what the sender of a transfer is; nothing is sent back to it by itself");
+                    "the kind of a transfer's sender is unknown; no money is returned to it automatically");
                 None
             }
             Err(_) => None,
@@ -61,7 +61,7 @@ impl KytScreener for SenderKind {
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let (verdict, is_plain) = futures::join!(self.screener.screen(request), self.is_plain(request));
         let mut verdict = verdict?;
-        // What a provider itself calls no plain account stays none.
+        // A sender that the provider calls not plain stays so.
         verdict.plain_sender = match (verdict.plain_sender, is_plain) {
             (Some(said), Some(found)) => Some(said && found),
             (said, found) => found.or(said),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::compliance::tests::request_from;
     use crate::compliance::verdict::bare;
-    use crate::wallet::alloy_address;
+    use payferry_evm::wallet::alloy_address;
 
     const CONTRACT: Address = Address([0xc0; 20]);
     const DELEGATED: Address = Address([0xde; 20]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     async fn chain() -> Devchain {
-        // No chain has code that only begins like a delegation: EIP-3541 refuses it, and so does the devchain's EVM.
+        // No chain has code that only starts like a delegation: EIP-3541 rejects it, and so does the devchain's EVM.
         let delegation = Bytes::from([&DELEGATION[..], &[7; 20]].concat());
         let codes = [(CONTRACT, Bytes::from_static(&[0x00])), (DELEGATED, delegation)];
         let genesis = codes.map(|(address, code)| {
@@ -125,29 +125,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn accounts_with_a_key_are_plain_and_contracts_are_not() {
+    async fn accounts_are_plain_and_contracts_are_not() {
         let chain = chain().await;
         let clients = [(Chain::Base, ChainClient::new(chain.transport()))];
         let screener = SenderKind::new(Arc::new(Provider::default()), clients);
         assert_eq!(found(&screener, PLAIN).await, Some(true));
-        assert_eq!(found(&screener, DELEGATED).await, Some(true), "its key still holds it");
+        assert_eq!(found(&screener, DELEGATED).await, Some(true), "its key still controls it");
         assert_eq!(found(&screener, CONTRACT).await, Some(false));
-        assert!(!is_delegation(&[&DELEGATION[..], &[7; 21]].concat()), "code that only begins like a delegation");
-        assert_eq!(screener.screen(&request_from(PLAIN)).await.unwrap().plain_sender, None, "it was not asked for");
+        assert!(!is_delegation(&[&DELEGATION[..], &[7; 21]].concat()), "code that only starts like a delegation");
+        assert_eq!(screener.screen(&request_from(PLAIN)).await.unwrap().plain_sender, None, "it was not requested");
         assert_eq!(screener.name(), "provider");
     }
 
     #[tokio::test]
-    async fn not_knowing_what_a_sender_is_delays_and_changes_no_verdict() {
+    async fn unknown_sender_kind_neither_delays_nor_changes_verdicts() {
         let chain = chain().await;
         chain.set_faults(Faults { error_rate: 1.0, ..Faults::default() });
         let clients = || [(Chain::Base, ChainClient::new(chain.transport()))];
         let screener = SenderKind::new(Arc::new(Provider::default()), clients());
         assert_eq!(found(&screener, PLAIN).await, None);
         let elsewhere = SenderKind::new(Arc::new(Provider::default()), []);
-        assert_eq!(found(&elsewhere, PLAIN).await, None, "a chain that does not run here");
+        assert_eq!(found(&elsewhere, PLAIN).await, None, "a chain that is not configured here");
         let silent = SenderKind::new(Arc::new(Provider(AtomicBool::new(true))), clients());
         let request = ScreenRequest { wants_sender_kind: true, ..request_from(PLAIN) };
-        assert!(silent.screen(&request).await.is_err(), "an error of the provider stays one");
+        assert!(silent.screen(&request).await.is_err(), "an error of the provider stays an error");
     }
 }

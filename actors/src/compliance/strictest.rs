@@ -1,4 +1,4 @@
-//! Several providers as one: all are asked at once, and the strictest decision counts.
+//! Combination of several KYT providers: all are asked concurrently, and the strictest decision counts.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use payferry_domain::payment::{Decision, Verdict};
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 
-/// Takes the strictest decision of several providers. An error of one is an error, unless another one blocks: that
-/// stands whatever the rest may say, and is not waited for longer than it takes.
+/// KYT provider with the strictest decision of several. An error of one provider is an error of all, unless another one
+/// blocks: a block stands whatever the others answer, and does not wait for them.
 pub struct Strictest {
     name: String,
     first: Arc<dyn KytScreener>,
@@ -17,7 +17,7 @@ pub struct Strictest {
 }
 
 impl Strictest {
-    /// Asks `first` and `others`. Of equal decisions, that of the earlier one is told.
+    /// Combines `first` and `others`. Of equal decisions, the earlier provider's counts.
     pub fn new(first: Arc<dyn KytScreener>, others: Vec<Arc<dyn KytScreener>>) -> Self {
         let mut name = first.name().to_owned();
         for other in &others {
@@ -42,7 +42,7 @@ impl KytScreener for Strictest {
             .collect();
         let (mut verdicts, mut errors) = (Vec::new(), Vec::new());
         let mut blocked = false;
-        // Once one blocks, only those that have answered by now are still heard.
+        // After a block, only answers that are ready now are included.
         while let Some((place, name, answer)) =
             if blocked { answers.next().now_or_never().flatten() } else { answers.next().await }
         {
@@ -63,18 +63,18 @@ impl KytScreener for Strictest {
     }
 }
 
-/// The strictest verdict, with the flags of all and the sender's kind as far as anyone looked at it.
+/// Returns the strictest verdict, with the flags of all and the combined kind of the sender.
 fn merge(mut verdicts: Vec<(usize, Verdict)>) -> Result<Verdict, KytError> {
     verdicts.sort_by_key(|(place, verdict)| (std::cmp::Reverse(strictness(verdict.decision)), *place));
     let mut verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
-    let mut decided = verdicts.next().ok_or_else(|| KytError("nobody was asked".to_owned()))?;
+    let mut decided = verdicts.next().ok_or_else(|| KytError("no provider was asked".to_owned()))?;
     for other in verdicts {
         for flag in other.flags {
             if !decided.flags.contains(&flag) {
                 decided.flags.push(flag);
             }
         }
-        // Only what all who looked at it call a plain account is one.
+        // The sender counts as plain only if every provider that checked it says so.
         decided.plain_sender = match (decided.plain_sender, other.plain_sender) {
             (Some(one), Some(another)) => Some(one && another),
             (one, another) => one.or(another),
@@ -103,7 +103,7 @@ mod tests {
     use crate::compliance::tests::request;
     use crate::compliance::verdict::bare;
 
-    /// Answers what it was told to.
+    /// Gives a scripted answer.
     struct Scripted(&'static str, Answer);
 
     #[derive(Clone, Copy)]
@@ -146,7 +146,7 @@ mod tests {
     const BLOCKS: Answer = Answer::Says(Decision::Block, &["sanctions", "mixer"]);
 
     #[tokio::test]
-    async fn the_strictest_decision_counts_and_names_its_provider() {
+    async fn strictest_decision_counts_and_names_its_provider() {
         for (answers, decision, provider) in [
             ([("a", ALLOWS), ("b", ALLOWS)], Decision::Allow, "a"),
             ([("a", ALLOWS), ("b", REVIEWS)], Decision::Review, "b"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_of_one_is_an_error_unless_another_blocks() {
+    async fn one_error_is_an_error_unless_another_provider_blocks() {
         let error = ask(&[("a", ALLOWS), ("b", Answer::Fails), ("c", REVIEWS)]).await.unwrap_err();
         assert_eq!(error.to_string(), "b: away");
         let error = ask(&[("a", Answer::Fails), ("b", Answer::Fails)]).await.unwrap_err();
@@ -175,12 +175,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_block_does_not_wait_for_one_that_never_answers() {
+    async fn block_does_not_wait_for_other_answers() {
         let blocked = ask(&[("a", Answer::Hangs), ("b", BLOCKS)]).await.unwrap();
         assert_eq!(blocked.decision, Decision::Block);
     }
 
-    /// Answers only when the other one is asked, too.
+    /// Answers only when both providers are asked.
     struct Together(Arc<Barrier>);
 
     #[async_trait::async_trait]
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_are_asked_at_once() {
+    async fn all_providers_are_asked_concurrently() {
         let barrier = Arc::new(Barrier::new(2));
         let asked = Strictest::new(Arc::new(Together(barrier.clone())), vec![Arc::new(Together(barrier))]);
         assert_eq!(asked.name(), "together+together");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_is_plain_only_if_nobody_says_otherwise() {
+    fn sender_is_plain_only_if_no_provider_disagrees() {
         let says = |plain_sender| (0, Verdict { plain_sender, ..bare("a", Decision::Allow, Timestamp(7)) });
         let plain = |one, another| merge(vec![says(one), says(another)]).unwrap().plain_sender;
         assert_eq!(plain(None, Some(true)), Some(true));

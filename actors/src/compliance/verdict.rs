@@ -1,12 +1,12 @@
-//! Verdicts as providers start them, so that the same finding reads the same from each.
+//! Constructors of verdicts, so that equal findings read the same from each provider.
 
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
 
-/// Flag of a sender that stands on a sanctions list.
+/// Flag of a sender on a sanctions list.
 pub(super) const FLAG_SANCTIONS: &str = "sanctions";
 
-/// A decision and who made it, nothing more.
+/// Creates a verdict with only a decision and its provider.
 pub(super) fn bare(provider: &str, decision: Decision, checked_at: Timestamp) -> Verdict {
     Verdict {
         decision,
@@ -22,7 +22,7 @@ pub(super) fn bare(provider: &str, decision: Decision, checked_at: Timestamp) ->
     }
 }
 
-/// What a sanctions list says: block what is listed, allow the rest.
+/// Creates the verdict of a sanctions list: block listed addresses, allow the rest.
 pub(super) fn of_listing(provider: &str, listed: bool, checked_at: Timestamp) -> Verdict {
     let (decision, level, score, flags) = if listed {
         (Decision::Block, "severe", 100, vec![FLAG_SANCTIONS.to_owned()])

@@ -1,4 +1,5 @@
-//! What has an actor of its own, of which there are very many: they are counted, not named, and given up one by one.
+//! Subjects with an actor of their own. There are very many: they are counted, not listed by name, and quarantined one
+//! by one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +10,17 @@ use serde::{Serialize, Serializer};
 
 use super::ActorKind;
 
-/// A payment, or a payout or withdrawal.
+/// A payment or an outbound transfer that has an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ferried {
-    /// A payment; refunds are part of theirs.
+    /// A payment, including its refunds.
     Payment(PaymentId),
     /// A payout or withdrawal.
     Sending(SendingId),
 }
 
 impl Ferried {
-    /// The kind of its actor.
+    /// Kind of its actor.
     pub const fn kind(self) -> ActorKind {
         match self {
             Self::Payment(_) => ActorKind::Payment,

@@ -1,7 +1,7 @@
-//! What was given up: payments, payouts and withdrawals that failed too often and are not run until somebody releases them.
+//! Quarantined payments, payouts and withdrawals: they failed too often and do not run until an operator releases them.
 //!
-//! A defect that all of them share gives all of them up. So they are counted as they come and go, and read a page at a time:
-//! nothing here walks over them or copies them all.
+//! A defect common to all of them quarantines all of them. So they are counted incrementally and read in pages: no
+//! operation iterates over or copies all of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -11,26 +11,26 @@ use serde::Serialize;
 
 use super::{ActorKind, Ferried};
 
-/// Why something is not run any more until an operator looks at it.
+/// Reason for a quarantine, which lasts until an operator releases the actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct Quarantine {
-    /// Since when, by the wall clock.
+    /// Start, by the wall clock.
     pub since: Timestamp,
     /// The last failure.
     pub reason: String,
 }
 
-/// One that is given up.
+/// A quarantined subject.
 #[derive(Debug, Clone, Serialize)]
 pub struct GivenUp {
-    /// Which.
+    /// Id of the payment, payout or withdrawal.
     pub id: Ferried,
-    /// Since when, and why.
+    /// Start and reason.
     #[serde(flatten)]
     pub quarantine: Quarantine,
 }
 
-/// All that are given up, by id and by age.
+/// All quarantined subjects, by id and by age.
 #[derive(Debug, Default)]
 pub(super) struct Quarantined {
     by_id: HashMap<Ferried, Quarantine>,
@@ -46,7 +46,7 @@ impl Quarantined {
         self.by_id.insert(of, quarantine);
     }
 
-    /// Answers whether it was given up.
+    /// Removes a subject; returns true if it was quarantined.
     pub(super) fn remove(&mut self, of: Ferried) -> bool {
         let Some(quarantine) = self.by_id.remove(&of) else { return false };
         self.payments -= usize::from(of.kind() == ActorKind::Payment);
@@ -61,17 +61,17 @@ impl Quarantined {
         self.by_id.get(&of)
     }
 
-    /// Payments.
+    /// Number of payments.
     pub(super) const fn payments_len(&self) -> usize {
         self.payments
     }
 
-    /// Payouts and withdrawals.
+    /// Number of payouts and withdrawals.
     pub(super) fn sendings_len(&self) -> usize {
         self.by_id.len() - self.payments
     }
 
-    /// At most so many, the longest given up first, behind `after` if that is given: it may be there no more.
+    /// A page, oldest quarantine first, after `after` if given, which need not be quarantined any more.
     pub(super) fn page(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = self.by_age.range((from, Bound::Unbounded)).take(limit);
@@ -91,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_go_on_where_the_one_before_ended_whatever_was_released_meanwhile() {
+    fn pages_continue_after_the_last_entry_despite_releases() {
         let mut all = Quarantined::default();
         let payments: Vec<Ferried> = (0..5).map(|_| PaymentId::generate().into()).collect();
         let payout = Ferried::Sending(SendingId::Payout(PayoutId::generate()));
-        // The last made was given up first.
+        // The last one created is quarantined first.
         for (ms, of) in (0..).zip(payments.iter().rev()) {
             all.insert(*of, at(ms));
         }
@@ -104,13 +104,13 @@ mod tests {
 
         let first = all.page(None, 3);
         let ids: Vec<Ferried> = first.iter().map(|one| one.id).collect();
-        assert_eq!(ids, [payments[4], payments[3], payments[2]], "a payment stands before a payout of the same moment");
+        assert_eq!(ids, [payments[4], payments[3], payments[2]], "a payment precedes a payout of the same time");
         let last = first.last().map(|one| (one.quarantine.since, one.id));
         assert!(all.remove(payments[2]) && !all.remove(payments[2]));
         let rest: Vec<Ferried> = all.page(last, 9).iter().map(|one| one.id).collect();
         assert_eq!(rest, [payout, payments[1], payments[0]]);
 
-        // Given up once more, it is there once, and last.
+        // Quarantined again, it appears once, at the end.
         all.insert(payments[4], at(9));
         assert_eq!((all.payments_len(), all.sendings_len()), (4, 1));
         let ids: Vec<Ferried> = all.page(None, 9).iter().map(|one| one.id).collect();

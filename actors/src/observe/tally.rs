@@ -1,85 +1,47 @@
-//! Payments by status and chain: counted once at the start, beside everything else, and kept by each commit.
+//! Counts of payments by status and chain: counted once at the start, in the background, and updated by each commit.
 //!
-//! The journal tells what it committed and says when nothing is under way: then a snapshot is taken, so that what is
-//! counted and what is told meet without a gap. A commit of unknown outcome has it counted again.
+//! The tally observes the journal's commits. Between two commits it takes a snapshot, so that what is counted and what is
+//! reported meet without a gap. A commit of unknown outcome has payments counted again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::metrics::Histogram;
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
-use payferry_domain::payment::{HistoryEntry, Payment, Status};
-use payferry_entities::{Database, Transaction};
+use payferry_domain::payment::{HistoryEntry, Status};
+use payferry_entities::Transaction;
+use payferry_journal::{CommitObserver, PaymentMove, PaymentStanding, Quiet};
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;
 
 use super::metrics;
 
-/// How long a count waits to begin: so long the journal does nothing else.
+/// Maximum wait for the snapshot of a count. The journal does nothing else meanwhile.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(500);
-/// Between two beginnings of a count.
+/// Minimum interval between the starts of two counts.
 const COUNT_PAUSE: Duration = Duration::from_secs(10);
-/// Between two looks at whether to count, while nothing is written.
+/// Interval of checks if a count is due, while nothing is written.
 const COUNT_LOOK: Duration = Duration::from_secs(1);
 const CHAINS: usize = Chain::ALL.len();
 const STATUSES: usize = Status::ALL.len();
 
-/// Payments of one status on one chain.
+/// Number of payments with one status on one chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Tallied {
-    /// Where they stand.
+    /// Status.
     pub status: Status,
-    /// On which chain.
+    /// Chain.
     pub chain: Chain,
-    /// How many there are.
+    /// Number of payments.
     pub count: u64,
-    /// How many of them want an actor.
+    /// Number of live payments, which have an actor.
     pub live: u64,
 }
 
-/// Where a payment stands, as far as it is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// Its status.
-    pub status: Status,
-    /// Whether it wants an actor.
-    pub live: bool,
-}
-
-impl Standing {
-    /// Of this payment.
-    pub fn of(payment: &Payment) -> Self {
-        Self { status: payment.status, live: payment.is_live() }
-    }
-}
-
-/// What a commit changes of the tally.
-#[derive(Debug)]
-pub(crate) struct Moved {
-    chain: Chain,
-    before: Option<Standing>,
-    after: Standing,
-    /// Entries of the history from the last one before the commit on.
-    steps: Vec<HistoryEntry>,
-}
-
-impl Moved {
-    pub(crate) fn made(payment: &Payment) -> Self {
-        let (chain, after) = (payment.terms.chain, Standing::of(payment));
-        Self { chain, before: None, after, steps: Vec::new() }
-    }
-
-    pub(crate) fn between(before: &Payment, after: &Payment) -> Self {
-        let known = before.history.len();
-        let steps =
-            if after.history.len() > known { after.history[known.saturating_sub(1)..].to_vec() } else { Vec::new() };
-        let (chain, standing) = (after.terms.chain, Standing::of(after));
-        Self { chain, before: Some(Standing::of(before)), after: standing, steps }
-    }
-}
-
-/// The tally of one tree.
+/// Counts of one tree.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: [[AtomicI64; STATUSES]; CHAINS],
@@ -88,7 +50,7 @@ pub(crate) struct Tally {
     count: CountState,
 }
 
-/// Whether what is tallied is known to be what is in the database.
+/// Relation of the counts to the database.
 #[derive(Default)]
 struct CountState {
     counted: AtomicBool,
@@ -97,19 +59,19 @@ struct CountState {
     begun: Mutex<Option<Instant>>,
 }
 
-/// A count that was begun: the database as it was then, and what was tallied then.
-pub(crate) struct Count {
+/// A count in progress: the snapshot of the database, and the counts at that time.
+struct Count {
     snapshot: Transaction,
     tallied: Cells,
 }
 
 impl Tally {
-    /// What is tallied may not be what is in the database: it has to be counted.
+    /// Marks the counts as possibly wrong, so that a new count follows.
     pub(crate) fn doubt(&self) {
         self.count.doubtful.store(true, Ordering::Release);
     }
 
-    /// Whether everything was counted since the start. Until then only what was committed meanwhile is shown.
+    /// True if a full count has finished since the start. Until then, the counts only contain commits since the start.
     pub(crate) fn is_counted(&self) -> bool {
         self.count.counted.load(Ordering::Acquire)
     }
@@ -120,29 +82,14 @@ impl Tally {
         doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()
     }
 
-    /// Returns once a count is called for. It looks now and then: what calls for one is a count that failed, which nobody
-    /// waits for.
-    pub(crate) async fn count_is_due(&self) {
-        while !self.is_count_due() {
-            tokio::time::sleep(COUNT_LOOK).await;
-        }
-    }
-
-    /// Begins to count if that is called for, once `settled` says that nothing of before is being committed still. To be called
-    /// while nothing else is.
-    pub(crate) async fn begin_count(
-        &self,
-        database: &Database,
-        settled: impl Future<Output = Result<(), DbErr>>,
-    ) -> Option<Count> {
-        if !self.is_count_due() {
-            return None;
-        }
+    /// Begins to count, once nothing of before is being committed still.
+    async fn begin_count(&self, quiet: Quiet<'_>) -> Option<Count> {
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         *begun.lock() = Some(Instant::now());
         let snapshot = async {
-            settled.await?;
-            database.snapshot().await
+            // Not without what may be committed still: nothing would count it afterwards.
+            quiet.settled().await?;
+            quiet.database().snapshot().await
         };
         match tokio::time::timeout(SNAPSHOT_PATIENCE, snapshot).await {
             Ok(Ok(snapshot)) => {
@@ -151,15 +98,15 @@ impl Tally {
                 Some(Count { snapshot, tallied: self.cells() })
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "payments cannot be counted at the moment");
+                tracing::warn!(%error, "payments cannot currently be counted");
                 None
             }
             Err(_) => None,
         }
     }
 
-    /// Counts, and sets right what is tallied. What is committed meanwhile is tallied besides.
-    pub(crate) async fn finish_count(&self, count: Count) {
+    /// Finishes a count and corrects the counts. Commits made meanwhile have been added to them.
+    async fn finish_count(&self, count: Count) {
         match count.cells().await {
             Ok(found) => {
                 for (chain, status) in every() {
@@ -171,7 +118,7 @@ impl Tally {
                 self.count.counted.store(true, Ordering::Release);
             }
             Err(error) => {
-                tracing::warn!(%error, "payments could not be counted; they are counted again");
+                tracing::warn!(%error, "payments could not be counted; retrying");
                 self.doubt();
             }
         }
@@ -188,18 +135,7 @@ impl Tally {
         cells
     }
 
-    /// A commit was made.
-    pub(crate) fn committed(&self, moved: &Moved) {
-        if let Some(before) = moved.before {
-            self.add(moved.chain, before, -1);
-        }
-        self.add(moved.chain, moved.after, 1);
-        for pair in moved.steps.windows(2) {
-            self.steps.took(pair[0], pair[1]);
-        }
-    }
-
-    fn add(&self, chain: Chain, standing: Standing, count: i64) {
+    fn add(&self, chain: Chain, standing: PaymentStanding, count: i64) {
         let (chain, status) = (chain as usize, standing.status as usize);
         self.counts[chain][status].fetch_add(count, Ordering::Relaxed);
         if standing.live {
@@ -207,7 +143,7 @@ impl Tally {
         }
     }
 
-    /// Every status on every chain, also where there are none.
+    /// Counts for every status on every chain, including zeros.
     pub(crate) fn read(&self) -> Vec<Tallied> {
         let of = |counts: &[[AtomicI64; STATUSES]; CHAINS], chain: Chain, status: Status| {
             u64::try_from(counts[chain as usize][status as usize].load(Ordering::Relaxed)).unwrap_or_default()
@@ -223,7 +159,41 @@ impl Tally {
     }
 }
 
-/// Payments, and those of them that are live, by chain and status.
+#[async_trait]
+impl CommitObserver for Tally {
+    fn committed(&self, moved: &PaymentMove) {
+        if let Some(before) = moved.before {
+            self.add(moved.chain, before, -1);
+        }
+        self.add(moved.chain, moved.after, 1);
+        for pair in moved.steps.windows(2) {
+            self.steps.took(pair[0], pair[1]);
+        }
+    }
+
+    fn outcome_unknown(&self) {
+        self.doubt();
+    }
+
+    fn wants_pause(&self) -> bool {
+        self.is_count_due()
+    }
+
+    /// Looks now and then: what calls for a count is one that failed, which nobody waits for.
+    async fn pause_wanted(&self) {
+        while !self.is_count_due() {
+            tokio::time::sleep(COUNT_LOOK).await;
+        }
+    }
+
+    async fn between_commits(self: Arc<Self>, quiet: Quiet<'_>) {
+        if let Some(count) = self.begin_count(quiet).await {
+            tokio::spawn(async move { self.finish_count(count).await });
+        }
+    }
+}
+
+/// Payments, and live payments, by chain and status.
 type Cells = [[(i64, i64); STATUSES]; CHAINS];
 
 fn every() -> impl Iterator<Item = (Chain, Status)> {
@@ -248,7 +218,7 @@ impl Count {
     }
 }
 
-/// Times from one status to the next; a handle for each pair, made when it is first met.
+/// Durations from one status to the next, with a histogram for each pair, created on first use.
 #[derive(Default)]
 struct Steps {
     handles: [[std::sync::OnceLock<Histogram>; STATUSES]; STATUSES],

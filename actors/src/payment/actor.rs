@@ -1,6 +1,6 @@
-//! A payment's own ferryman: takes one command at a time, commits what the domain decides, then acts.
+//! Actor of one payment: runs one command, commits, then runs the effects.
 //!
-//! It is a cache with a queue. Whatever goes wrong, it forgets what it knew and reads the row again.
+//! It is a cache with a queue. After any error it drops its state and reads the row again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,37 +8,39 @@ use std::sync::Arc;
 use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
+use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::chain::rows::LoadError;
+use payferry_journal::payments::StoreError;
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit, payments};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
-use super::effects::Services;
+use super::PaymentServices;
 use super::shard::{Reminder, ShardMessage};
-use super::store::{self, StoreError};
-use crate::chain::LoadError;
-use crate::customers::audit::{self, Actor, Entry};
-use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox, line_note};
-use crate::psps::PspError;
+use crate::observe::line_note;
+use crate::services::Services;
 
-/// Attempts at one command when other writers keep moving the row.
+/// Maximum number of attempts at one command while other writers change the row.
 const CONFLICTS_MAX: usize = 8;
-/// Pause before a payment whose write failed looks at its row again.
+/// Pause before a payment reads its row again after a failed write.
 const RETRY_PAUSE_SECS: i64 = 1;
 
-/// Makes the idempotency row of the answer to a command, from the payment as it will be after the commit.
+/// Creates the idempotency row of a command's response, from the payment as it will be after the commit.
 pub type AnswerRow = Box<dyn Fn(&Payment) -> idempotency_keys::Model + Send + Sync>;
 
-/// What is written in the commit of what a command brings about, and only if it brings something about.
+/// Rows that are written together with the result of a command, and only if it has a result.
 #[derive(Default)]
 pub struct Beside {
-    /// The answer, for the idempotency key that the command came with.
+    /// Response for the command's idempotency key.
     pub answer: Option<AnswerRow>,
-    /// Who asked for it.
+    /// Audit entry of the requester.
     pub audit: Option<audit_log::Model>,
 }
 
 impl Beside {
-    /// As `audit::row` makes it.
+    /// Adds an audit entry made by `audit::row`.
     #[must_use]
     pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
         Self { audit: Some(audit::row(entry, by, at)), ..self }
@@ -51,34 +53,34 @@ impl From<Option<AnswerRow>> for Beside {
     }
 }
 
-/// What a payment's actor remembers.
+/// State of a payment's actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct PaymentMemory {
-    /// Transitions made.
+    /// Number of transitions.
     pub version: u32,
-    /// Where it stands.
+    /// Status of the payment.
     pub status: &'static str,
-    /// Whether its memory may be behind its row.
+    /// True if the state may be behind the row.
     pub stale: bool,
-    /// What is still owed.
+    /// Pending effects.
     pub owes: Vec<Effect>,
 }
 
-/// A command that somebody waits for.
+/// Command with a waiting caller.
 pub(crate) struct Ask {
     pub(crate) command: Command,
     pub(crate) beside: Beside,
     pub(crate) reply: RpcReplyPort<Result<Payment, CommandFailure>>,
 }
 
-/// Why a command was not carried out.
+/// Reason why a command was not carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum CommandFailure {
     #[error(transparent)]
     Rejected(#[from] Rejection),
     #[error("the balance is too low")]
     InsufficientBalance,
-    #[error("the ceiling of what may be sent on one day is reached")]
+    #[error("the daily send limit is reached")]
     AboveDailyLimit,
     #[error("at most {0} may be sent at once")]
     AboveSendLimit(Amount),
@@ -88,34 +90,34 @@ pub(crate) enum CommandFailure {
     NotFound,
     #[error("the payment is quarantined")]
     Quarantined,
-    /// Nothing came of it.
+    /// The command had no effect.
     #[error("{0}")]
     Unavailable(String),
-    /// It may have been carried out.
+    /// The command may have been carried out.
     #[error("{0}")]
     Unknown(String),
 }
 
 pub(crate) enum Message {
-    /// A fact. Nobody waits.
+    /// Fact without a waiting caller.
     Take(Box<Command>),
-    /// A command. Somebody waits.
+    /// Command with a waiting caller.
     Ask(Box<Ask>),
-    /// Do what is still owed.
+    /// Run the pending effects.
     Resume,
-    /// The row was moved by somebody else: read it, and do what is owed.
+    /// Another writer changed the row: read it, then run the pending effects.
     Reload,
-    /// Take in what was recorded and not told, then do what is owed.
+    /// Apply transfers that were recorded but not notified, then run the pending effects.
     CatchUp,
-    /// Show yourself.
+    /// Request for the actor's state.
     Observe(RpcReplyPort<PaymentMemory>),
-    /// Panic, to see that nothing is lost by it.
+    /// Panic, to test that nothing is lost.
     #[cfg(feature = "faults")]
     Panic,
 }
 
 impl Message {
-    /// Answers whoever waits that nothing comes of it.
+    /// Tells a waiting caller that the command had no effect.
     pub(crate) fn refuse(self, failure: CommandFailure) {
         if let Self::Ask(ask) = self {
             let _ = ask.reply.send(Err(failure));
@@ -123,21 +125,21 @@ impl Message {
     }
 }
 
-/// The actor. Its state is the payment.
+/// Actor of one payment. Its state is the payment.
 pub(crate) struct PaymentActor {
-    services: Arc<Services>,
+    services: Arc<PaymentServices>,
 }
 
 pub(crate) struct State {
     payment: Box<Payment>,
-    /// A write failed or its outcome is unknown: the row knows better.
+    /// A write failed or its outcome is unknown: the row is authoritative.
     stale: bool,
-    /// It was over, and another actor may serve the payment.
+    /// The payment ended, and another actor may serve it.
     has_left: bool,
 }
 
 impl PaymentActor {
-    pub(crate) fn new(services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<PaymentServices>) -> Self {
         Self { services }
     }
 }
@@ -196,7 +198,7 @@ impl Behaviour for PaymentActor {
                 let _ = reply.send(state.memory());
             }
             #[cfg(feature = "faults")]
-            Message::Panic => panic!("panicked on purpose, as a test asked"),
+            Message::Panic => panic!("panicked on purpose for a test"),
         }
         myself.books().set_note(line_note(&state.payment));
         self.act(myself, state, &effects);
@@ -204,14 +206,14 @@ impl Behaviour for PaymentActor {
     }
 }
 
-/// Why a command did not go through, with what the actor has to do about it.
+/// Reason why a command failed, which determines the actor's reaction.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
     Rejected(#[from] Rejection),
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
-    /// What a person asked for cannot be paid for.
+    /// The request exceeds a balance or limit.
     #[error(transparent)]
     Ceiling(JournalError),
     #[error("at most {0} may be sent at once")]
@@ -224,9 +226,9 @@ enum Failure {
     Psp(PspError),
     #[error(transparent)]
     Facts(LoadError),
-    #[error("the row is gone")]
+    #[error("the row of the payment does not exist")]
     Gone,
-    #[error("the row kept moving")]
+    #[error("other writers kept changing the row")]
     Contended,
 }
 
@@ -238,7 +240,7 @@ impl Failure {
             Self::Ceiling(JournalError::InsufficientBalance) => CommandFailure::InsufficientBalance,
             Self::Ceiling(JournalError::AboveDailyLimit) => CommandFailure::AboveDailyLimit,
             Self::AboveSendLimit(send_max) => CommandFailure::AboveSendLimit(*send_max),
-            // Whoever asks again for what was written after all has it twice.
+            // The write may have happened: a retry could apply it twice.
             Self::Journal(error @ JournalError::Unknown(_)) => CommandFailure::Unknown(error.to_string()),
             other => CommandFailure::Unavailable(other.to_string()),
         }
@@ -246,11 +248,11 @@ impl Failure {
 }
 
 impl PaymentActor {
-    /// After a failure: forget what is remembered and look again soon. What the database refused as wrong is a defect
-    /// of ours: the supervisor hears of it.
+    /// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect,
+    /// so it is reported to the supervisor.
     fn recover(&self, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
         match failure {
-            // A person's command did not fit; a fact is never rejected.
+            // A request was not acceptable; facts are never rejected.
             Failure::Rejected(_) | Failure::IdempotencyKeyTaken | Failure::Ceiling(_) | Failure::AboveSendLimit(_) => {
                 return Ok(());
             }
@@ -262,9 +264,9 @@ impl PaymentActor {
             Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Facts(_) | Failure::Contended => {}
         }
         let id = state.payment.id();
-        tracing::warn!(payment.id = %id, error = %failure, "payment {id} could not be written and is tried again");
+        tracing::warn!(payment.id = %id, error = %failure, "payment {id} could not be written; retrying");
         state.stale = true;
-        let at = self.services.clock.real_now().plus_secs(RETRY_PAUSE_SECS);
+        let at = self.services.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
         self.services.to_shard(&state.payment, ShardMessage::Remind(id, Reminder::Resume, at));
         Ok(())
     }
@@ -277,8 +279,8 @@ impl PaymentActor {
         Ok(())
     }
 
-    /// Carries a command out, on the row again if somebody else moved it. What is to be done then is added to `effects`:
-    /// it stands even if the command itself fails.
+    /// Runs a command, again on the current row if another writer changed it. Adds effects to `effects`; they remain
+    /// valid even if the command itself fails.
     async fn carry_out(
         &self,
         command: &Command,
@@ -299,17 +301,17 @@ impl PaymentActor {
         Err(Failure::Contended)
     }
 
-    /// With what is set aside at this moment: whoever asked has seen older rows, and what was taken back since was told
-    /// already, to a payment that did not list it.
+    /// Replaces the transfers of a `TakeIn` command with those that are set aside now. The caller saw older rows;
+    /// transfers orphaned since were already notified, to a payment that did not list them.
     async fn as_it_is_now<'c>(&self, command: &'c Command, payment: &Payment) -> Result<Cow<'c, Command>, Failure> {
         let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
-        let Services { database, chains, .. } = &*self.services;
-        let rows = store::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
+        let Services { database, chains, .. } = &**self.services;
+        let rows = payments::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
         let observed = chains.facts(database, &rows).await.map_err(Failure::Facts)?;
         Ok(Cow::Owned(Command::TakeIn { observed }))
     }
 
-    /// Decides and commits; `false` if the row was moved by somebody else.
+    /// Decides and commits; returns `false` if another writer changed the row.
     async fn attempt(
         &self,
         command: &Command,
@@ -319,8 +321,8 @@ impl PaymentActor {
     ) -> Result<bool, Failure> {
         let now = self.services.clock.now();
         let Some(transition) = payment::transition(&state.payment, command, now)? else {
-            // Known already. The row about it must learn that, or it would be told again for ever.
-            if let Some(unit) = store::applied_unit(&state.payment, command, self.services.clock.real_now()) {
+            // Already known. The row of the fact must be marked, or it would be notified again for ever.
+            if let Some(unit) = payments::applied_unit(&state.payment, command, self.services.clock.real_now()) {
                 self.submit(state, unit).await.map_err(Failure::Journal)?;
             }
             effects.extend(still_in_review(command, &state.payment));
@@ -331,14 +333,14 @@ impl PaymentActor {
         if asked_of(&transition).is_some_and(|amount| amount > send_max) {
             return Err(Failure::AboveSendLimit(send_max));
         }
-        let rows = store::RowsBeside {
+        let rows = payments::RowsBeside {
             idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
             audit: beside.audit.clone(),
         };
         let real_now = self.services.clock.real_now();
         let ceiling = psp.ceilings.send_daily_max;
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let unit = store::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
+        let unit = payments::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
         match self.submit(state, unit).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);
@@ -361,8 +363,8 @@ impl PaymentActor {
         }
     }
 
-    /// Has a unit written. It is written even if this actor is ended meanwhile: then whoever follows it may have read the
-    /// row too early, and is told to look again.
+    /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
+    /// early, and is told to read it again.
     async fn submit(&self, state: &State, unit: Unit) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (services, id) = (self.services.clone(), state.payment.id());
@@ -372,7 +374,7 @@ impl PaymentActor {
                 services.router.send(id, Message::Reload);
             }
         });
-        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the writing was interrupted".to_owned())))
+        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the write was interrupted".to_owned())))
     }
 
     async fn take_in_unapplied(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
@@ -391,13 +393,13 @@ impl PaymentActor {
         Ok(())
     }
 
-    /// Reads the row again if what is remembered may be behind it. Whoever moved it may not have lived to do what
-    /// follows: all that is owed then is owed here.
+    /// Reads the row again if the state may be stale. The writer that changed it may have ended before running its
+    /// effects, so all pending effects are added here.
     async fn refresh(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
         if state.stale {
             let id = state.payment.id();
             let version = state.payment.version;
-            *state.payment = store::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
+            *state.payment = payments::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
             state.stale = false;
             if state.payment.version != version {
                 effects.extend(resume(&state.payment));
@@ -406,39 +408,39 @@ impl PaymentActor {
         Ok(())
     }
 
-    /// Hands what came after this actor had left to the one that serves the payment now, or to its shard, which starts one.
+    /// Forwards a message that arrived after this actor left to the current actor, or to the shard, which starts one.
     fn pass_on(&self, message: Message, payment: &Payment) {
         match message {
-            // Whoever is started looks by itself at what is owed.
+            // A newly started actor checks its pending effects by itself.
             Message::Resume | Message::Observe(_) => {}
             message => self.services.router.send(payment.id(), message),
         }
     }
 
-    /// Carries out effects, after the commit.
+    /// Runs effects, after the commit.
     fn act(&self, myself: &Mailbox<Message>, state: &mut State, effects: &[Effect]) {
         for effect in effects {
             self.services.carry_out(&state.payment, effect);
         }
         if effects.contains(&Effect::Passivate) && !state.payment.is_live() && !state.stale {
-            // Money that comes later is found by its address in the database.
+            // Later transfers are found by their address in the database.
             self.services.router.leave_over(&state.payment, myself.get_id(), self.services.chains.watchlist());
-            // What waits in its mailbox is handled before it ends.
+            // Messages in the mailbox are handled before the actor ends.
             state.has_left = true;
             let _ = myself.drain();
         }
     }
 }
 
-/// Whether the command may only be decided when every recorded transfer has been taken in: the message about one may
-/// have been lost.
+/// True if the command may only be decided after all recorded transfers have been applied: a notification may have been
+/// lost.
 fn must_know_all(command: &Command, payment: &Payment) -> bool {
     match command {
         Command::PassDeadline { chain_time } => payment.awaits_deadline() && *chain_time >= payment.deadline(),
         Command::ScreenTransfer { key, .. } => {
             payment.transfer(*key).is_some_and(|transfer| transfer.status == TransferStatus::Final)
         }
-        // Money that counts from now on must not be such as the chain has taken back.
+        // Transfers that count from now on must not have been orphaned.
         Command::FinaliseTransfer { .. }
         | Command::TakeIn { .. }
         | Command::Cancel
@@ -448,7 +450,7 @@ fn must_know_all(command: &Command, payment: &Payment) -> bool {
     }
 }
 
-/// A verdict that says nothing new about a transfer in review still ends the wait: the next one begins.
+/// A verdict that changes nothing about a transfer in review still ends the wait: the next wait begins.
 fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
     let Command::ScreenTransfer { key: screened, .. } = command else { return Vec::new() };
     let mut owed = resume(payment);
@@ -467,8 +469,8 @@ impl State {
     }
 }
 
-/// What the PSP itself asks to have sent. What follows by itself from its policies is part of the payment, which has a
-/// ceiling of its own; and what could not be settled goes back whole or not at all.
+/// Amount that the PSP itself requested to send. Amounts that follow from its policies are part of the payment, which
+/// has its own limit; funds that could not be settled are returned in full or not at all.
 fn asked_of(transition: &payment::Transition) -> Option<Amount> {
     transition.events.iter().find_map(|event| match event {
         Event::RefundRequested { refund, withdraws_settlement: false } if refund.requested_by == Requester::Psp => {
@@ -483,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_certainly_not_written_may_be_asked_for_again() {
+    fn only_writes_that_certainly_failed_may_be_retried() {
         let unknown = Failure::Journal(JournalError::Unknown("cut off".to_owned())).answer();
         assert!(matches!(&unknown, CommandFailure::Unknown(reason) if reason.contains("cut off")), "{unknown:?}");
         let away = Failure::Journal(JournalError::Unavailable("away".to_owned()));

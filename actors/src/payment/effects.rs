@@ -1,73 +1,74 @@
-//! What payments need from the rest of the tree, and the one place where effects are carried out.
+//! Services that payments use, and the execution of effects.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::{Arc, Once};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
-use payferry_domain::payment::{Effect, Payment, TransferKey};
+use parking_lot::Mutex;
+use payferry_domain::payment::{Command, Effect, Outage, Payment, TransferKey};
 use payferry_domain::{Address, Amount, Timestamp};
-use payferry_entities::Database;
+use payferry_journal::payments::Unapplied;
 
+use super::actor::Message;
 use super::metrics::PaymentMetrics;
+use super::outages::Outages;
 use super::router::Router;
 use super::shard::{Reminder, ShardMessage};
-use super::unapplied::Unapplied;
-use crate::chains::Chains;
-use crate::clock::Clock;
-use crate::compliance::identity::ComplianceDesk;
-use crate::compliance::{ScreenRequest, Screening, Subject};
-use crate::journal::Journal;
-use crate::ledger::check::Findings;
-use crate::observe::Books;
-use crate::pauses::Pauses;
-use crate::psps::PspDirectory;
-use crate::reconcile::watch::VaultFindings;
-use crate::sending::DeskMessage;
-use crate::webhook::WebhookSender;
+use crate::compliance::{ScreenRequest, Subject};
+use crate::services::Services;
 
-/// Everything a payment speaks to.
-pub(crate) struct Services {
-    pub(crate) database: Database,
-    pub(crate) unapplied: Unapplied,
-    pub(crate) journal: Journal,
-    pub(crate) clock: Clock,
-    pub(crate) psps: PspDirectory,
-    pub(crate) pauses: Pauses,
+/// Services that a payment uses.
+pub(crate) struct PaymentServices {
+    services: Arc<Services>,
     pub(crate) router: Arc<Router>,
-    pub(crate) books: Books,
+    pub(crate) outages: Arc<Outages>,
+    pub(crate) unapplied: Unapplied,
     pub(crate) metrics: PaymentMetrics,
-    pub(crate) chains: Arc<Chains>,
-    /// What the auditor of the ledger found.
-    pub(crate) ledger: Findings,
-    /// What the auditor of the vaults found.
-    pub(crate) vaults: VaultFindings,
-    /// Set once it runs, and again when it was restarted.
-    pub(crate) screening: RwLock<Option<Screening>>,
-    pub(crate) desk: RwLock<Option<ComplianceDesk>>,
-    /// As `screening`.
-    pub(crate) webhooks: RwLock<Option<WebhookSender>>,
-    /// When the tree was started.
+    /// Start of the tree.
     pub(crate) started: Instant,
-    /// Shards that run and have read their live payments.
+    /// Shards that are running and have read their live payments.
     pub(crate) rehydrated: Mutex<BTreeSet<usize>>,
-    /// Over when all of them had for the first time.
+    /// Completed when all shards had read them for the first time.
     pub(crate) rehydrated_first: Once,
 }
 
-impl Services {
-    /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.
+/// The services that payments share with the rest of the tree.
+impl Deref for PaymentServices {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
+
+impl PaymentServices {
+    /// Of a tree with so many shards, none of which runs yet.
+    pub(crate) fn new(services: Arc<Services>, shards: usize) -> Self {
+        Self {
+            router: Arc::new(Router::new(shards)),
+            outages: Arc::default(),
+            unapplied: Unapplied::new(services.database.clone()),
+            metrics: PaymentMetrics::new(),
+            started: Instant::now(),
+            rehydrated: Mutex::default(),
+            rehydrated_first: Once::new(),
+            services,
+        }
+    }
+
+    /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub(crate) fn is_rehydrated(&self) -> bool {
         self.rehydrated.lock().len() == self.router.shards_len()
     }
 
-    /// Goes by it that a shard has died, before it is started again: nothing of it is live, and nothing of it was read.
+    /// Records that a shard died, before it is restarted: none of its payments are live or read.
     pub(crate) fn shard_died(&self, index: usize) {
         self.rehydrated.lock().remove(&index);
         self.router.forget_shard(index);
     }
 
-    /// Carries out what a transition, or a restart, asks for. Everything here is a nudge: what it is about is committed.
+    /// Executes an effect of a transition or a restart. All effects are nudges: the facts behind them are committed.
     pub(crate) fn carry_out(&self, payment: &Payment, effect: &Effect) {
         let id = payment.id();
         match effect {
@@ -87,10 +88,11 @@ impl Services {
             }
             Effect::AwaitReview { key, revision, alarm_at } => self.screen_later(payment, *key, *revision, *alarm_at),
             Effect::AwaitDeadline { chain, at } => {
-                // An outage counts before the deadline that it moves; one that is told in between is met afterwards.
-                self.router.tell_outages(payment);
+                // An outage must be applied before the deadline that it extends. The second call catches an outage that
+                // arrived in between.
+                self.tell_outages(payment);
                 self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at));
-                self.router.tell_outages(payment);
+                self.tell_outages(payment);
             }
             Effect::AwaitRetry { at, .. } => {
                 self.to_shard(payment, ShardMessage::Remind(id, Reminder::RetrySettlement, *at));
@@ -99,15 +101,13 @@ impl Services {
                 self.chains.nudge_settler(*chain);
             }
             Effect::DeliverWebhooks => {
-                if let Some(webhooks) = &*self.webhooks.read() {
-                    webhooks.nudge(payment.terms.psp_id);
-                }
+                self.nudge_webhooks(payment.terms.psp_id);
             }
-            // The actor does that itself: only it can leave.
+            // The actor does this itself, because only it can leave.
             Effect::Passivate => {}
             Effect::Alarm(alarm) => {
                 self.metrics.alarmed();
-                tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} wants the operator's attention");
+                tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} needs the operator's attention");
             }
         }
     }
@@ -116,38 +116,28 @@ impl Services {
         self.screen_address(of_transfer(payment, key, revision, from, amount), None);
     }
 
-    /// Has an address screened; after a pause, and with an alarm from then on, if it is in review until `alarm_at`.
-    pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
-        let Some(screening) = &*self.screening.read() else { return };
-        match alarm_at {
-            None => screening.screen(request),
-            Some(alarm_at) => screening.screen_later(request, alarm_at),
-        }
-    }
-
     fn screen_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
         let Some(transfer) = payment.transfer(key) else { return };
         self.screen_address(of_transfer(payment, key, revision, transfer.from, transfer.amount), Some(alarm_at));
     }
 
-    pub(crate) fn to_sending_desk(&self, message: DeskMessage) {
-        self.router.sendings().to_desk(message);
-    }
-
-    /// Has every live payout and withdrawal do again what it still owes.
-    pub(crate) fn resume_sendings(&self) {
-        self.to_sending_desk(DeskMessage::ResumeAll);
+    /// Tells a payment the outages that may have moved its deadline and that it does not know.
+    fn tell_outages(&self, payment: &Payment) {
+        for Outage { id, from, to } in self.outages.unknown_to(payment) {
+            let command = Command::MoveDeadline { outage: id, from, to };
+            self.router.send(payment.id(), Message::Take(Box::new(command)));
+        }
     }
 
     pub(crate) fn to_shard(&self, payment: &Payment, message: ShardMessage) {
         if let Some(shard) = self.router.shard_of(payment.id()) {
-            // A stopped shard is restarted, and then every payment of it asks again.
+            // A stopped shard is restarted, and then each of its payments sends this again.
             let _ = shard.cast(message);
         }
     }
 }
 
-/// The question about a transfer's sender.
+/// Screening request for the sender of a transfer.
 fn of_transfer(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
     let subject = Subject::Transfer { payment_id: payment.id(), key, revision };
     let wants_sender_kind = payment.terms.refund_to_sender;

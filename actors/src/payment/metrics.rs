@@ -1,12 +1,11 @@
-//! What payments count, in the two central loops: transitions and effects.
+//! Metrics of payments: transitions and effects.
 
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 use payferry_domain::payment::{Payment, Transition};
 use payferry_domain::{Chain, Token};
-
-use crate::observe::Counters;
+use payferry_runtime::observe::Counters;
 
 const INITIATED: &str = "payferry_payments_initiated_total";
 const EVENTS: &str = "payferry_payment_events_total";
@@ -16,15 +15,15 @@ const ALARMS: &str = "payferry_alarms_total";
 const UNATTENDED: &str = "payferry_payments_unattended_total";
 
 fn describe() {
-    describe_counter!(INITIATED, "Payments made, by chain and token.");
-    describe_counter!(EVENTS, "What happened to payments, by name of the event of the domain.");
-    describe_counter!(VIOLATIONS, "Invariants found broken after a transition. Any is a defect.");
-    describe_gauge!(REHYDRATION, Unit::Seconds, "From the start until every live payment had its actor again.");
-    describe_counter!(ALARMS, "Payments that wanted the operator's attention.");
-    describe_counter!(UNATTENDED, "Live payments that were found without an actor, and given one.");
+    describe_counter!(INITIATED, "Payments initiated, by chain and token.");
+    describe_counter!(EVENTS, "Events of payments, by name of the domain event.");
+    describe_counter!(VIOLATIONS, "Invariants violated after a transition. Any violation is a defect.");
+    describe_gauge!(REHYDRATION, Unit::Seconds, "Time from the start until every live payment had its actor again.");
+    describe_counter!(ALARMS, "Alerts of payments that need the operator's attention.");
+    describe_counter!(UNATTENDED, "Live payments that were found without an actor, and got one.");
 }
 
-/// The handles, looked up once.
+/// Handles, looked up once.
 pub(crate) struct PaymentMetrics {
     initiated: [[Counter; Token::ALL.len()]; Chain::ALL.len()],
     events: Counters,
@@ -49,12 +48,12 @@ impl PaymentMetrics {
         }
     }
 
-    /// A payment was made.
+    /// Counts an initiated payment.
     pub(crate) fn initiated(&self, payment: &Payment) {
         self.initiated[payment.terms.chain as usize][payment.terms.token as usize].increment(1);
     }
 
-    /// Counts what was committed, and alarms of what should never be.
+    /// Counts committed events, and logs violated invariants.
     pub(super) fn moved(&self, transition: &Transition) {
         for event in &transition.events {
             self.events.increment(event.name());
@@ -62,11 +61,11 @@ impl PaymentMetrics {
         for violation in &transition.violations {
             self.violations.increment(1);
             let id = transition.payment.id();
-            tracing::error!(payment.id = %id, ?violation, "payment {id} broke an invariant");
+            tracing::error!(payment.id = %id, ?violation, "payment {id} violated an invariant");
         }
     }
 
-    /// Every shard has read its live payments.
+    /// Records the time until every shard had read its live payments.
     pub(super) fn rehydrated(&self, after: Duration) {
         self.rehydration.set(after.as_secs_f64());
     }
@@ -75,7 +74,7 @@ impl PaymentMetrics {
         self.alarms.increment(1);
     }
 
-    /// A live payment had no actor.
+    /// Counts a live payment without an actor.
     pub(super) fn unattended(&self) {
         self.unattended.increment(1);
     }

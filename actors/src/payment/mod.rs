@@ -1,19 +1,19 @@
-//! Payments at run time: one supervised actor each, sixteen supervisors, and the way to reach them.
+//! Payments at run time: one supervised actor per payment, sixteen supervisors, and a router.
 //!
-//! What a payment does is decided in the domain; what it remembers is in the database. Here is only the carrying out.
+//! The domain makes the decisions, and the database holds the state. This module executes.
 
 mod actor;
 mod effects;
 mod metrics;
+mod outages;
 mod router;
 mod shard;
-pub mod store;
-mod unapplied;
+
+pub use payferry_journal::payments as store;
 
 pub use actor::{AnswerRow, Beside, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
-pub(crate) use effects::Services;
-pub(crate) use metrics::PaymentMetrics;
+pub(crate) use effects::PaymentServices;
+pub(crate) use outages::Outages;
 pub(crate) use router::Router;
 pub(crate) use shard::{Reminder, Shard, ShardMessage};
-pub(crate) use unapplied::Unapplied;

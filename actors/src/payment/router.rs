@@ -1,46 +1,38 @@
-//! The way to payments: straight to the live actor, or through the shard that wakes it.
+//! Routes messages to payments: to the live actor, or through the shard that starts it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
-use parking_lot::{Mutex, RwLock};
-use payferry_domain::payment::{Command, Outage, OutageId, Payment};
-use payferry_domain::sending::{self, SendingId};
+use parking_lot::RwLock;
+use payferry_domain::payment::{Outage, Payment};
 use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
+use super::PaymentServices;
 use super::actor::{CommandFailure, Message, PaymentActor};
-use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::chain::Watchlist;
-use crate::inbox::PaymentInbox;
-use crate::observe::{Mailbox, PaymentLine, read_line_note};
-use crate::sending::{self as sendings, DeskMessage, LiveSendings};
+use crate::observe::{PaymentLine, read_line_note};
 
-/// Logical shards that payment ids fall into.
+/// Number of logical shards of payment ids.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
 
-/// Outages of a chain that are kept for payments that start later.
-const OUTAGES_KEPT_MAX: usize = 64;
-
-/// Which payments are live, and which supervisor looks after which. Shared by everything that speaks to payments.
+/// Router to the live payments and their supervisors. Shared by everything that sends messages to payments.
 pub(crate) struct Router {
-    /// By supervisor and id, so that what one looks after can be read a page at a time.
+    /// Live actors by supervisor and id, so that the payments of a supervisor can be read in pages.
     live: Vec<RwLock<BTreeMap<PaymentId, Mailbox<Message>>>>,
-    /// A failed actor is known to its supervisor by its cell alone.
+    /// Payments by actor id: a supervisor knows a failed actor only by its cell.
     owners: DashMap<ActorId, PaymentId>,
     shards: RwLock<Vec<Option<Mailbox<ShardMessage>>>>,
     spawned: AtomicU64,
-    sendings: LiveSendings,
-    /// The newest outages of each chain: a payment that was not there when they were told hears of them when it is.
-    outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
 }
 
 impl Router {
-    /// A router for `shards` supervisors, which must divide [`LOGICAL_SHARDS`].
+    /// Creates a router for `shards` supervisors. Their number must divide [`LOGICAL_SHARDS`].
     pub(crate) fn new(shards: usize) -> Self {
         assert!(shards > 0 && LOGICAL_SHARDS.is_multiple_of(shards), "shards must divide {LOGICAL_SHARDS}");
         Self {
@@ -48,27 +40,20 @@ impl Router {
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
-            sendings: LiveSendings::default(),
-            outages: Mutex::default(),
         }
     }
 
-    /// Payouts and withdrawals, and the way to them.
-    pub(crate) fn sendings(&self) -> &LiveSendings {
-        &self.sendings
-    }
-
-    /// How many supervisors there are.
+    /// Number of supervisors.
     pub(crate) fn shards_len(&self) -> usize {
         self.live.len()
     }
 
-    /// The supervisor of a payment's shard, unless it is being restarted.
+    /// Supervisor of a payment's shard, unless it is being restarted.
     pub(crate) fn shard_of(&self, id: PaymentId) -> Option<Mailbox<ShardMessage>> {
         self.shards.read()[self.index_of(id)].clone()
     }
 
-    /// Which supervisor looks after a payment.
+    /// Index of the supervisor of a payment.
     fn index_of(&self, id: PaymentId) -> usize {
         usize::from(id.shard()) * self.live.len() / LOGICAL_SHARDS
     }
@@ -77,13 +62,13 @@ impl Router {
         &self.live[self.index_of(id)]
     }
 
-    /// Makes a shard's supervisor known. The payments of the one before it died with it, unseen by anybody: they are
-    /// taken out, so that they are started again.
+    /// Registers a shard's supervisor. The payments of the previous one died with it unnoticed, so they are removed and
+    /// will be started again.
     pub(crate) fn take_over(&self, index: usize, shard: Mailbox<ShardMessage>) {
         self.replace(index, Some(shard));
     }
 
-    /// The same of a shard that died and is not started again yet: it looks after nobody meanwhile.
+    /// Unregisters a shard that died and is not restarted yet: it has no payments meanwhile.
     pub(crate) fn forget_shard(&self, index: usize) {
         self.replace(index, None);
     }
@@ -99,53 +84,47 @@ impl Router {
 
     fn each_shard(&self, message: impl Fn() -> ShardMessage) {
         for shard in self.shards.read().iter().flatten() {
-            // A stopped shard is restarted and then reads everything anew.
+            // A stopped shard is restarted and then reads its payments again.
             let _ = shard.cast(message());
         }
     }
 
-    /// Tells a payment the outages that may have moved its deadline and that it does not know.
-    pub(crate) fn tell_outages(&self, payment: &Payment) {
-        let concerns = |outage: &Outage| {
-            outage.to > payment.terms.created_at
-                && outage.from < payment.deadline()
-                && !payment.outages.contains(outage)
-        };
-        let outages: Vec<_> = match self.outages.lock().get(&payment.terms.chain) {
-            Some(outages) => outages.iter().copied().filter(concerns).collect(),
-            None => return,
-        };
-        for Outage { id, from, to } in outages {
-            self.tell(payment.id(), Command::MoveDeadline { outage: id, from, to });
-        }
+    /// Tells every shard how far a chain was read.
+    pub(crate) fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
+        self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
     }
 
-    /// Has every live payment do again what it still owes.
+    /// Tells every shard of an outage.
+    pub(crate) fn chain_stood_still(&self, chain: Chain, outage: Outage) {
+        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage });
+    }
+
+    /// Asks every live payment to resume its pending effects.
     pub(crate) fn resume_all(&self) {
         self.each_shard(|| ShardMessage::ResumeAll);
     }
 
-    /// Has every shard look for live payments without an actor.
+    /// Asks every shard to look for live payments without an actor.
     pub(crate) fn sweep(&self) {
         self.each_shard(|| ShardMessage::Sweep(None));
     }
 
-    /// Live payments.
+    /// Number of live payments.
     pub(crate) fn live_len(&self) -> usize {
         self.live.iter().map(|live| live.read().len()).sum()
     }
 
-    /// Live payments of one supervisor.
+    /// Number of live payments of one supervisor.
     pub(crate) fn live_len_in(&self, index: usize) -> usize {
         self.live.get(index).map_or(0, |live| live.read().len())
     }
 
-    /// The live actors of one supervisor.
+    /// Live actors of one supervisor.
     pub(crate) fn live_in(&self, index: usize) -> Vec<Mailbox<Message>> {
         self.live[index].read().values().cloned().collect()
     }
 
-    /// A page of the live payments of one supervisor after `after`, in the order of their ids.
+    /// Page of the live payments of one supervisor after `after`, by id.
     pub(crate) fn lines(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
         let Some(live) = self.live.get(index) else { return Vec::new() };
         let live = live.read();
@@ -153,29 +132,29 @@ impl Router {
         let line = |(id, actor): (&PaymentId, &Mailbox<Message>)| {
             let books = actor.books();
             let (status, chain, version) = read_line_note(books.note());
-            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since() }
+            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since().into() }
         };
         live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }
 
-    /// Payment actors started since the process began.
+    /// Number of payment actors started by this process.
     pub(crate) fn spawned(&self) -> u64 {
         self.spawned.load(Ordering::Relaxed)
     }
 
-    /// The live actor of a payment.
+    /// Live actor of a payment.
     pub(crate) fn live(&self, id: PaymentId) -> Option<Mailbox<Message>> {
         let live = self.live_of(id).read();
         live.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
     }
 
-    /// Sends to the live actor, or to the shard, which wakes it. Where neither takes it, whoever waits for an answer hears
-    /// that nothing came of it.
+    /// Sends a message to the live actor, or to the shard, which starts one. If neither accepts it, a waiting caller
+    /// gets an error.
     pub(crate) fn send(&self, id: PaymentId, message: Message) {
         let message = match self.live(id) {
             None => message,
             Some(actor) => match actor.cast(message) {
-                // It has just left: its shard starts another.
+                // The actor has just left: its shard starts another one.
                 Err(ractor::MessagingErr::SendErr(message)) => message,
                 Ok(()) | Err(_) => return,
             },
@@ -187,13 +166,13 @@ impl Router {
                 Ok(()) | Err(_) => return,
             },
         };
-        untaken.refuse(CommandFailure::Unavailable("the payment's shard does not run at the moment".to_owned()));
+        untaken.refuse(CommandFailure::Unavailable("the payment's shard is not running; retry later".to_owned()));
     }
 
-    /// Starts the actor of a payment, its state handed over. If another was there first, that one serves.
+    /// Starts the actor of a payment with this state. If another actor is already live, returns that one.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
-        services: &Arc<Services>,
+        services: &Arc<PaymentServices>,
         payment: Box<Payment>,
         supervisor: ActorCell,
     ) -> Result<Mailbox<Message>, ActorProcessingErr> {
@@ -201,13 +180,13 @@ impl Router {
         let shard = supervisor.get_id();
         let behaviour = PaymentActor::new(services.clone());
         let actor = services.books.spawn_unlisted(behaviour, payment, supervisor).await?;
-        // Before anybody can reach it: its supervisor must know whose failure it sees.
+        // Inserted before the actor can be reached: its supervisor must be able to identify it on a failure.
         self.owners.insert(actor.get_id(), id);
         let first = {
             let mut live = self.live_of(id).write();
             let first = live.get(&id).filter(|first| first.get_status() < ActorStatus::Draining).cloned();
             if first.is_none() {
-                // Under the lock, as `leave_over` retires it: one that was over may become live again.
+                // Under the lock, like the retirement in `leave_over`: an ended payment may become live again.
                 services.chains.watchlist().watch(wallet, id);
                 live.insert(id, actor.clone());
             }
@@ -218,24 +197,24 @@ impl Router {
             actor.stop(None);
             return Ok(first);
         }
-        // Looked at after the entry was made, as `replace` looks for entries after the shard was made known: one of
-        // the two sees the other.
+        // Checked after the insertion, while `replace` checks for entries after it registers the shard: one of the two
+        // sees the other.
         if self.shard_of(id).is_none_or(|current| current.get_id() != shard) {
             self.forget(actor.get_id());
             actor.kill();
-            return Err("its shard was restarted meanwhile".into());
+            return Err("the shard of the payment was restarted meanwhile".into());
         }
         self.spawned.fetch_add(1, Ordering::Relaxed);
         Ok(actor)
     }
 
-    /// Takes the actor of a payment out of the map that is committed as over, and has its wallet taken off the list, unless another
-    /// has taken its place. New messages wake the payment again.
+    /// Removes the actor of a payment that is committed as ended, and retires its wallet, unless another actor has
+    /// taken its place. New messages start the payment again.
     pub(crate) fn leave_over(&self, payment: &Payment, actor: ActorId, watchlist: &Watchlist) {
         self.leave_and(payment.id(), actor, || watchlist.retire(payment.terms.wallet));
     }
 
-    /// Does something before an actor leaves the map, unless another has taken its place.
+    /// Runs `and` and removes an actor, unless another one has taken its place.
     fn leave_and(&self, id: PaymentId, actor: ActorId, and: impl FnOnce()) {
         let mut live = self.live_of(id).write();
         if live.get(&id).is_some_and(|live| live.get_id() == actor) {
@@ -244,40 +223,10 @@ impl Router {
         }
     }
 
-    /// Forgets an ended actor; answers whose it was.
+    /// Removes an ended actor; returns its payment.
     pub(crate) fn forget(&self, actor: ActorId) -> Option<PaymentId> {
         let (_, id) = self.owners.remove(&actor)?;
         self.leave_and(id, actor, || ());
         Some(id)
-    }
-}
-
-impl PaymentInbox for Router {
-    fn tell(&self, payment_id: PaymentId, command: Command) {
-        self.send(payment_id, Message::Take(Box::new(command)));
-    }
-
-    fn tell_sending(&self, sending_id: SendingId, command: sending::Command) {
-        let told = sendings::Message::Take(Box::new(command.into()));
-        self.sendings.to_desk(DeskMessage::Wake(sending_id, told));
-    }
-
-    fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
-        self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
-    }
-
-    fn chain_stood_still(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
-        let outage = OutageId(outage);
-        {
-            // Kept before it is told, so that whoever registers meanwhile meets it here or there.
-            let mut outages = self.outages.lock();
-            let kept = outages.entry(chain).or_default();
-            kept.retain(|known| known.id != outage);
-            kept.push_back(Outage { id: outage, from, to });
-            if kept.len() > OUTAGES_KEPT_MAX {
-                kept.pop_front();
-            }
-        }
-        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage, from, to });
     }
 }

@@ -1,79 +1,81 @@
-//! A shard: supervises its payments, wakes those that are asked for, and keeps one timer wheel for all of them.
+//! Shard: supervises its payments, starts those with messages, and keeps one timer wheel for all of them.
 //!
-//! A payment that fails is restarted from the database, within its [`Budget`]; then it is quarantined, and its siblings go on. The shard itself keeps nothing that the database does not know.
-//! Now and then it looks whether every live payment has its actor: whatever kept one from being started, it does not
-//! stand still for ever.
+//! A failed payment is restarted from the database within its [`Budget`]; after that it is quarantined, and its
+//! siblings continue. The shard keeps no state that the database does not have. It periodically checks that every live
+//! payment has its actor, whatever prevented its start.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::payment::{Command, OutageId, Payment, Requester};
+use payferry_domain::payment::{Command, Outage, Payment, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_journal::payments;
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
+use super::PaymentServices;
 use super::actor::{CommandFailure, Message};
-use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
-use super::store;
-use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
-use crate::supervise::Budget;
+use crate::services::Services;
 
-/// How often the wheel is looked at.
+/// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
-/// Payments read at once when the shard starts.
+/// Payments per page when the shard starts.
 const REHYDRATION_PAGE: u64 = 1_000;
-/// Pause before a payment whose row could not be read is tried again.
+/// Pause before a payment with an unreadable row is tried again.
 const RELOAD_PAUSE_SECS: i64 = 2;
-/// Between two looks for live payments without an actor, each of which reads the index of all live ones.
+/// Interval of searches for live payments without an actor. Each one reads the index of all live payments.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(5);
-/// Ids of live payments read at once for that.
+/// Ids of live payments per page of that search.
 const SWEEP_PAGE: u64 = 1_000;
-/// How old a payment is before it can be missing its actor: until then, whoever made it may be about to start it.
+/// Minimum age of a payment that counts as missing its actor: before that, its initiator may be about to start it.
 const UNATTENDED_AFTER_MS: i64 = 10_000;
 
-/// What a payment wants to be reminded of.
+/// Reason of a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reminder {
-    /// Do what is still owed: something could not be written.
+    /// Run the pending effects: a write failed.
     Resume,
-    /// Try the settlement again.
+    /// Retry the settlement.
     RetrySettlement,
 }
 
 pub(crate) enum ShardMessage {
-    /// Read all live payments of this shard and start them.
+    /// Read and start all live payments of this shard.
     Rehydrate,
-    /// A message for a payment without a live actor.
+    /// Message for a payment without a live actor.
     Wake(PaymentId, Message),
-    /// Tell the payment when its chain has been read up to this time.
+    /// Notify the payment when its chain has been read up to this time.
     AwaitDeadline(PaymentId, Chain, Timestamp),
     /// Remind the payment at this time.
     Remind(PaymentId, Reminder, Timestamp),
     /// See [`crate::inbox::PaymentInbox::chain_progressed`].
     ChainProgressed(Chain, Timestamp),
     /// See [`crate::inbox::PaymentInbox::chain_stood_still`].
-    ChainStoodStill { chain: Chain, outage: OutageId, from: Timestamp, to: Timestamp },
-    /// Have every live payment do again what it owes.
+    ChainStoodStill { chain: Chain, outage: Outage },
+    /// Ask every live payment to resume its pending effects.
     ResumeAll,
-    /// Start live payments behind this one that have no actor.
+    /// Start live payments after this id that have no actor.
     Sweep(Option<PaymentId>),
-    /// Look at the wheel.
+    /// Turn the timer wheel.
     Tick,
 }
 
-/// A shard supervisor.
+/// Supervisor of a shard.
 pub(crate) struct Shard {
-    services: Arc<Services>,
+    services: Arc<PaymentServices>,
     index: usize,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
     deadlines: HashMap<Chain, BTreeSet<(Timestamp, PaymentId)>>,
-    /// When a payment is to do what it still owes, by the wall clock: once, however many have asked for it.
+    /// Time, by the wall clock, at which a payment resumes its pending effects; once per payment, however many
+    /// reminders were requested.
     resumes: HashMap<PaymentId, Timestamp>,
-    /// When its settlement is to be tried again, by the service's clock.
+    /// Time, by the service's clock, at which a settlement is retried.
     retries: BTreeSet<(Timestamp, PaymentId)>,
     budget: Budget<PaymentId>,
 }
@@ -93,8 +95,8 @@ impl State {
 }
 
 impl Shard {
-    /// The supervisor of the `index`th share of the logical shards.
-    pub(crate) fn new(services: Arc<Services>, index: usize) -> Self {
+    /// Creates the supervisor with this index.
+    pub(crate) fn new(services: Arc<PaymentServices>, index: usize) -> Self {
         Self { services, index }
     }
 
@@ -135,9 +137,9 @@ impl Behaviour for Shard {
             }
             ShardMessage::Remind(id, reminder, at) => state.remind_at(id, reminder, at),
             ShardMessage::ChainProgressed(chain, block_time) => self.pass_deadlines(chain, block_time, state),
-            ShardMessage::ChainStoodStill { chain, outage, from, to } => {
-                for (_, id) in state.deadlines.get(&chain).into_iter().flatten() {
-                    self.tell_live(*id, Command::MoveDeadline { outage, from, to });
+            ShardMessage::ChainStoodStill { chain, outage: Outage { id, from, to } } => {
+                for (_, payment_id) in state.deadlines.get(&chain).into_iter().flatten() {
+                    self.tell_live(*payment_id, Command::MoveDeadline { outage: id, from, to });
                 }
             }
             ShardMessage::ResumeAll => {
@@ -158,7 +160,7 @@ impl Behaviour for Shard {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
-        // One that ended by itself was over; one that was killed was taken out before.
+        // An actor that ended by itself was finished; a killed one was already removed.
         if let Some(id) = self.services.router.forget(cell.get_id())
             && matches!(cause, Cause::Panic | Cause::Error)
         {
@@ -169,11 +171,12 @@ impl Behaviour for Shard {
 }
 
 impl Shard {
-    /// Starts every live payment of the shard. A database that is away fails the shard, which is restarted with back-off.
+    /// Starts every live payment of the shard. An unavailable database fails the shard, which is restarted with
+    /// back-off.
     async fn rehydrate(&self, myself: &Mailbox<ShardMessage>) -> Result<(), ActorProcessingErr> {
         let mut after = None;
         loop {
-            let page = store::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
+            let page = payments::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id());
             for payment in page {
@@ -187,13 +190,13 @@ impl Shard {
         }
         self.services.rehydrated.lock().insert(self.index);
         if self.services.is_rehydrated() {
-            let Services { metrics, started, rehydrated_first, .. } = &*self.services;
+            let PaymentServices { metrics, started, rehydrated_first, .. } = &*self.services;
             rehydrated_first.call_once(|| metrics.rehydrated(started.elapsed()));
         }
         Ok(())
     }
 
-    /// Starts a payment that has no live actor and hands it the message that woke it.
+    /// Starts a payment without a live actor and forwards the message to it.
     async fn wake(&self, myself: &Mailbox<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
         if self.services.books.is_quarantined(id) {
             if let Some(message) = message {
@@ -217,28 +220,29 @@ impl Shard {
         if let Some(message) = message {
             let _ = actor.cast(message);
         }
-        // Last, so that a payment that is over has taken the message in before it leaves again.
+        // Sent last, so that an ended payment applies the message before it leaves again.
         let _ = actor.cast(Message::Resume);
         state.resumes.remove(&id);
     }
 
-    /// Starts the actor of a payment from its row, if there is one and it is wanted as it stands there.
+    /// Starts the actor of a payment from its row, if the row exists and satisfies `is_wanted`.
     async fn start(
         &self,
         myself: &Mailbox<ShardMessage>,
         id: PaymentId,
         is_wanted: fn(&Payment) -> bool,
     ) -> Result<Option<Mailbox<Message>>, ActorProcessingErr> {
-        let payment = store::load(&self.services.database, id).await?.filter(is_wanted);
+        let payment = payments::load(&self.services.database, id).await?.filter(is_wanted);
         let Some(payment) = payment else { return Ok(None) };
         self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await.map(Some)
     }
 
-    /// Starts the live payments of a page that have no actor, and goes on to the next page. They were committed when those
-    /// who had asked for them had given up, or could not be started then.
+    /// Starts the live payments of a page that have no actor, then continues with the next page. They were committed
+    /// after their initiator had given up, or could not be started then.
     async fn sweep(&self, myself: &Mailbox<ShardMessage>, after: Option<PaymentId>, state: &mut State) {
-        let Services { database, router, books, metrics, clock, .. } = &*self.services;
-        let page = match store::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
+        let PaymentServices { router, metrics, .. } = &*self.services;
+        let Services { database, books, clock, .. } = &**self.services;
+        let page = match payments::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(%error, "shard {} could not look for live payments without an actor", self.index);
@@ -246,36 +250,36 @@ impl Shard {
             }
         };
         let Some(last) = page.last().copied() else { return };
-        let before = clock.real_now().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
+        let before = clock.real_now::<Timestamp>().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
         for id in page {
             let is_attended = router.live(id).is_some() || state.resumes.contains_key(&id) || books.is_quarantined(id);
             if is_attended || id.made_at().as_millis() > before {
                 continue;
             }
-            // One that was over and left since the page was read is missed by nobody.
+            // A payment that ended since the page was read needs no actor.
             match self.start(myself, id, Payment::is_live).await {
                 Ok(Some(actor)) => {
-                    tracing::warn!(payment.id = %id, "payment {id} was live without an actor, and has one now");
+                    tracing::warn!(payment.id = %id, "payment {id} was live without an actor; started one");
                     metrics.unattended();
                     let _ = actor.cast(Message::Resume);
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::error!(payment.id = %id, %error, "payment {id} is live and cannot be started");
+                    tracing::error!(payment.id = %id, %error, "payment {id} is live but cannot be started");
                 }
             }
         }
         let _ = myself.cast(ShardMessage::Sweep(Some(last)));
     }
 
-    /// The row could not be read: the message is lost, the payment is not. What it brought is told again by a sweep, and
-    /// whoever waits for an answer hears that nothing came of it.
+    /// Handles an unreadable row: the message is dropped, but the payment is retried. A sweep repeats the message's
+    /// facts, and a waiting caller gets an error.
     fn put_off(&self, id: PaymentId, message: Option<Message>, error: &str, state: &mut State) {
-        tracing::warn!(payment.id = %id, %error, "payment {id} could not be started and is tried again");
+        tracing::warn!(payment.id = %id, %error, "payment {id} could not be started; retrying");
         if let Some(message) = message {
             message.refuse(CommandFailure::Unavailable(error.to_owned()));
         }
-        let at = self.services.clock.real_now().plus_secs(RELOAD_PAUSE_SECS);
+        let at = self.services.clock.real_now::<Timestamp>().plus_secs(RELOAD_PAUSE_SECS);
         state.remind_at(id, Reminder::Resume, at);
     }
 
@@ -289,14 +293,14 @@ impl Shard {
         state: &mut State,
     ) {
         if state.budget.spend(id, Instant::now()).is_none() {
-            self.services.books.quarantined(id, cause, reason);
+            self.services.books.give_up(id, cause, reason);
             return;
         }
         self.services.books.restarted(ActorKind::Payment, &id.to_string(), cause, reason);
         self.wake(myself, id, None, state).await;
     }
 
-    /// Tells the payments whose deadline the chain has passed.
+    /// Notifies the payments with a deadline that the chain has passed.
     fn pass_deadlines(&self, chain: Chain, block_time: Timestamp, state: &mut State) {
         let Some(waiting) = state.deadlines.get_mut(&chain) else { return };
         while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
@@ -305,15 +309,15 @@ impl Shard {
         }
     }
 
-    /// Tells a payment about its deadline, unless it has gone since it asked: what is over need not be woken to hear it,
-    /// and one that is being restarted asks again.
+    /// Sends a command about the deadline to a payment, unless it has left since: an ended payment need not be started
+    /// for it, and a restarting one registers again.
     fn tell_live(&self, id: PaymentId, command: Command) {
         if let Some(actor) = self.services.router.live(id) {
             let _ = actor.cast(Message::Take(Box::new(command)));
         }
     }
 
-    /// Turns the wheel: reminds what is due, and forgets failures that are out of the window.
+    /// Turns the wheel: sends due reminders and drops old failures.
     async fn remind(&self, myself: &Mailbox<ShardMessage>, state: &mut State) {
         let (now, real_now) = (self.services.clock.now(), self.services.clock.real_now());
         let resumed: Vec<_> = state.resumes.extract_if(|_, at| *at <= real_now).map(|(id, _)| id).collect();
@@ -334,13 +338,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payment_is_put_off_once_however_many_ask() {
+    fn resume_is_scheduled_once_at_the_earliest_requested_time() {
         let (mut state, id, other) = (State::default(), PaymentId::generate(), PaymentId::generate());
         for (id, at) in [(id, 3_000), (id, 2_000), (id, 2_500), (other, 4_000)] {
             state.remind_at(id, Reminder::Resume, Timestamp(at));
         }
         assert_eq!(state.resumes, HashMap::from([(id, Timestamp(2_000)), (other, Timestamp(4_000))]));
-        // A settlement that is to be tried at two times is looked at both times.
+        // A settlement scheduled at two times is retried at both.
         for at in [1_000, 2_000, 2_000] {
             state.remind_at(id, Reminder::RetrySettlement, Timestamp(at));
         }

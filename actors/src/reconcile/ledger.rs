@@ -1,4 +1,4 @@
-//! What the ledger says that vaults, PSPs and the treasury hold.
+//! Balances of vaults, PSPs and the treasury according to the ledger.
 
 use std::collections::HashMap;
 
@@ -6,26 +6,26 @@ use payferry_domain::Address;
 use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 
-/// Payments that are looked at with one statement.
+/// Number of payments per statement.
 pub(super) const PAYMENTS_STEP: usize = 2_000;
 
-/// A payment, as far as its vault is concerned.
+/// Payment fields that concern its vault.
 pub(super) struct PaymentVault {
-    /// Its row.
+    /// Id of the payment's row.
     pub id: String,
-    /// What it is called in the ledger: a transfer to a customer has another prefix than the payment that carries it.
+    /// Subject in the ledger: a transfer to a customer has another prefix than its payment.
     pub subject: String,
     pub psp_id: String,
     pub wallet: Address,
     pub chain: String,
-    /// The token that is due.
+    /// Requested token.
     pub token: String,
 }
 
-/// What an account holds: chain, token and base units.
+/// Balance of an account: chain, token and base units.
 pub(super) type Holding = (String, Address, i64);
 
-/// The next payments after `after`, by their ids.
+/// The next payments after `after`, by id.
 pub(super) async fn payments(database: &Database, after: &str) -> Result<Vec<PaymentVault>, DbErr> {
     let sql = format!(
         "SELECT id, psp_id, wallet, chain, token, purpose FROM payments WHERE id > $1 ORDER BY id LIMIT {PAYMENTS_STEP}"
@@ -48,7 +48,7 @@ pub(super) async fn payments(database: &Database, after: &str) -> Result<Vec<Pay
         .collect()
 }
 
-/// What the vaults of these payments hold, by the ledger's name of the payment; nothing stands for zero.
+/// Balances of the vaults of these payments, by ledger subject. An absent entry means zero.
 pub(super) async fn of_payments(
     database: &Database,
     subjects: &[&str],
@@ -71,7 +71,7 @@ pub(super) async fn of_payments(
     Ok(held)
 }
 
-/// What the vaults of PSPs hold by the postings, what is promised included; of one of them, or all.
+/// Balances of the vaults of PSPs according to the postings, including reserved amounts; of one PSP or of all.
 pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let sql = format!(
         "SELECT psp_id, chain, token_address, {} FROM ledger_postings \
@@ -82,7 +82,7 @@ pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<H
     by_psp(query_at_length(database, &sql, [only.unwrap_or_default().into()]).await?)
 }
 
-/// The same by the running balances.
+/// Balances of the vaults of PSPs according to the running balances.
 pub(super) async fn balances_of_psps(
     database: &Database,
     only: Option<&str>,
@@ -92,7 +92,7 @@ pub(super) async fn balances_of_psps(
 }
 
 fn whose(only: Option<&str>) -> &'static str {
-    // Both take the one value, so that an index of the PSP serves the first.
+    // Both variants use the parameter, so that an index on the PSP serves the first.
     if only.is_some() { "psp_id = $1" } else { "$1 = ''" }
 }
 
@@ -105,7 +105,7 @@ fn by_psp(rows: Vec<QueryResult>) -> Result<HashMap<String, Vec<Holding>>, DbErr
     Ok(held)
 }
 
-/// What was sent to the treasury.
+/// Amounts sent to the treasury.
 pub(super) async fn of_treasury(database: &Database) -> Result<Vec<Holding>, DbErr> {
     let sql = format!(
         "SELECT chain, token_address, {} FROM ledger_postings \
@@ -116,7 +116,7 @@ pub(super) async fn of_treasury(database: &Database) -> Result<Vec<Holding>, DbE
     rows.iter().map(|row| Ok((row.try_get_by_index(0)?, address(row, 1)?, row.try_get_by_index(2)?))).collect()
 }
 
-/// A running balance that is not the sum of its postings.
+/// Running balance that differs from the sum of its postings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unequal {
     pub psp_id: String,
@@ -126,7 +126,7 @@ pub(super) struct Unequal {
     pub balance: i64,
 }
 
-/// Where `balances` and the postings differ: available against `psp`, reserved against `in_flight`.
+/// Differences between `balances` and the postings: available against `psp`, reserved against `in_flight`.
 pub(super) async fn unequal(database: &Database) -> Result<Vec<Unequal>, DbErr> {
     let one = |account: &str, column: &str| {
         format!(
@@ -153,7 +153,7 @@ pub(super) async fn unequal(database: &Database) -> Result<Vec<Unequal>, DbErr> 
     Ok(found)
 }
 
-/// What these accounts together were given, less what was taken from them.
+/// SQL for the credits of these accounts less their debits.
 fn held(accounts: &str) -> String {
     format!(
         "CAST(SUM(CASE WHEN credit IN ({accounts}) THEN amount ELSE 0 END) \
@@ -169,7 +169,7 @@ pub(super) async fn query<const N: usize>(
     database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await
 }
 
-/// The same of a ledger of any length: it takes the time it takes, and nobody but the caller waits for it.
+/// Runs a query over a ledger of any length, on a snapshot and without a time limit. Only the caller waits.
 async fn query_at_length<const N: usize>(
     database: &Database,
     sql: &str,
@@ -183,5 +183,5 @@ async fn query_at_length<const N: usize>(
 
 fn address(row: &QueryResult, index: usize) -> Result<Address, DbErr> {
     let text: String = row.try_get_by_index(index)?;
-    text.parse().map_err(|error| DbErr::Custom(format!("{text} is no address: {error}")))
+    text.parse().map_err(|error| DbErr::Custom(format!("{text} is not an address: {error}")))
 }

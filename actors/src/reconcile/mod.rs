@@ -1,7 +1,8 @@
-//! Holds vaults, treasury and ledger against each other, and names every difference with whom it belongs to.
+//! Reconciliation of vaults, treasury and ledger: reports every difference with its owner.
 //!
-//! The service goes on meanwhile: what differs is held against what is under way, and looked at again after a while before
-//! it is called a difference. Deliberately absent: mending anything, and finding missed transfers (`chain::reread`).
+//! The service keeps running meanwhile. A difference is compared with the movements in progress, and checked again
+//! after a pause before it is reported. Deliberately absent: fixing differences, and finding missed transfers
+//! (`chain::reread`).
 
 mod ledger;
 mod metrics;
@@ -18,20 +19,20 @@ use futures::{StreamExt, TryStreamExt, stream};
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, PspId, Timestamp, Token};
 use payferry_entities::{Database, psps};
+use payferry_evm::wallet::{Vaults, alloy_address};
+use payferry_evm::{ChainClient, ChainSpec, ClientError};
+use payferry_runtime::clock::Clock;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
 use crate::chain::client::BATCH_CALLS_MAX;
-use crate::chain::{ChainClient, ChainSpec, ClientError};
-use crate::clock::Clock;
-use crate::wallet::{Vaults, alloy_address};
 
 pub(crate) use metrics::describe;
 pub use report::{DIFFERENCES_MAX, Difference, Options, Owner, Part, Place, Report, Sums, Unbalanced};
 
-/// Looks at what differs before it is called a difference.
+/// Maximum number of checks before a difference is reported.
 const LOOKS_MAX: u32 = 4;
 
-/// Holds everything against everything. `watch` is told how many payments were looked at.
+/// Reconciles everything. `watch` is called with the number of payments checked so far.
 pub async fn reconcile(
     database: &Database,
     chains: &[(ChainSpec, ChainClient)],
@@ -42,7 +43,7 @@ pub async fn reconcile(
     reconcile_part(database, chains, clock, options, Part::default(), watch).await
 }
 
-/// The same of some payments, and of all PSPs.
+/// Reconciles some payments, and all PSPs.
 pub async fn reconcile_part(
     database: &Database,
     chains: &[(ChainSpec, ChainClient)],
@@ -98,7 +99,7 @@ struct Look<'a> {
     options: Options,
     chains: BTreeMap<Chain, &'a (ChainSpec, ChainClient)>,
     report: Report,
-    /// What differs at the first look.
+    /// Differences found by the first check.
     doubtful: Vec<Difference>,
 }
 
@@ -122,7 +123,7 @@ impl<'a> Look<'a> {
         Self { database, options, chains, report, doubtful: Vec::new() }
     }
 
-    /// What was found before is doubtful now, unless it was just looked at.
+    /// Adds differences found by earlier runs, unless their position was just checked.
     fn and(&mut self, known: Vec<Difference>) {
         let looked_at: BTreeSet<Place> = self.doubtful.iter().map(|one| one.place.clone()).collect();
         self.doubtful.extend(known.into_iter().filter(|one| !looked_at.contains(&one.place)));
@@ -181,7 +182,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Only told, unless it is kept: the treasury's owner moves it as it likes.
+    /// The treasury is only reported, not compared, unless `treasury_kept` is set: its owner may move funds.
     async fn at_treasury(&mut self) -> Result<(), DbErr> {
         let mut expected: BTreeMap<Place, i64> = BTreeMap::new();
         let everywhere = if self.options.treasury_kept { self.every_asset() } else { Vec::new() };
@@ -198,13 +199,13 @@ impl<'a> Look<'a> {
         self.compare(expected).await
     }
 
-    /// The token that is due, where it is due; nothing if that is not configured any more.
+    /// The payment's own token and chain; `None` if they are not configured any more.
     fn own_asset(&self, payment: &ledger::PaymentVault) -> Option<ledger::Holding> {
         let (spec, _) = self.chains.get(&payment.chain.parse().ok()?)?;
         Some((payment.chain.clone(), spec.token_address(payment.token.parse().ok()?)?, 0))
     }
 
-    /// Every token that is taken, on every chain.
+    /// Every supported token on every chain.
     fn every_asset(&self) -> Vec<ledger::Holding> {
         let of = |(spec, _): &&(ChainSpec, ChainClient)| {
             let chain = spec.chain.as_str().to_owned();
@@ -253,7 +254,7 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Looks again at what differs, until it fits, is explained by what is under way, or has differed often enough.
+    /// Checks differences again, until they match, are explained by movements in progress, or the checks are used up.
     async fn again(&mut self) -> Result<(), DbErr> {
         for look in 1..=LOOKS_MAX {
             let mut left = Vec::new();
@@ -283,11 +284,11 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// The same place as it is now; `None` if it fits.
+    /// Checks a position again; `None` if it matches.
     async fn once_more(&mut self, before: Difference) -> Result<Option<Difference>, DbErr> {
         let place = before.place;
         let Some((_, client)) = self.chains.get(&place.chain).copied() else { return Ok(None) };
-        // First the ledger: what comes into it afterwards is on the chain already.
+        // The ledger first: later postings are on the chain already.
         let holdings = match &place.owner {
             Owner::Payment { subject, .. } => {
                 ledger::of_payments(self.database, &[subject]).await?.remove(subject).unwrap_or_default()
@@ -305,7 +306,7 @@ impl<'a> Look<'a> {
         Ok((ledger != on_chain).then_some(Difference { place, ledger, on_chain }))
     }
 
-    /// What is at these places, in their order.
+    /// Balances at these positions, in their order.
     async fn balances<'p>(
         &mut self,
         client: &ChainClient,
@@ -318,7 +319,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What is at these places, in their order.
+/// Balances at these positions, in their order.
 async fn balances<'p>(
     client: &ChainClient,
     places: impl Iterator<Item = &'p Place>,
@@ -341,7 +342,7 @@ async fn balances<'p>(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// A balance; what is not there, and what is no token, holds nothing.
+/// Balance in a response; 0 if there is no contract or no token.
 fn units(answer: &[u8]) -> i64 {
     let balance = TokenContract::balanceOfCall::abi_decode_returns(answer).unwrap_or(U256::ZERO);
     i64::try_from(balance).unwrap_or(i64::MAX)

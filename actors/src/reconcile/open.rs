@@ -1,34 +1,34 @@
-//! What is under way: money that has moved on the chain and is not in the ledger yet, or is about to move. And what is set
-//! aside: transfers that a payment has no room for, which are never posted.
+//! Movements in progress: funds that have moved on the chain and are not in the ledger yet, or are about to move. Also
+//! transfers that were set aside because their payment's list is full; they are never posted.
 
 use std::collections::HashSet;
 
 use payferry_domain::payment::{DUST_LISTED_MAX, Payment, TransferStatus};
 use payferry_domain::{Address, PaymentId};
 use payferry_entities::Database;
+use payferry_journal::payments;
 use sea_orm::DbErr;
 
 use super::ledger::query;
 use super::{Owner, Place};
-use crate::payment::store;
 
-/// How much a vault may hold more or less than the ledger says, for what is under way.
+/// Permitted deviation of a vault from the ledger, because of movements in progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct UnderWay {
     pub coming: i64,
     pub going: i64,
-    /// What lies there beside that, as far as the ledger goes.
+    /// Balance of transfers that were set aside and are never posted.
     pub aside: i64,
 }
 
 impl UnderWay {
-    /// Whether a difference may be nothing but this.
+    /// True if these movements can explain the whole difference.
     pub fn explains(self, difference: i64) -> bool {
         difference != 0 && (-self.going..=self.coming).contains(&difference.saturating_sub(self.aside))
     }
 }
 
-/// Of this vault, in this token.
+/// Movements in progress for this vault and token.
 pub(super) async fn under_way(database: &Database, place: &Place) -> Result<UnderWay, DbErr> {
     match &place.owner {
         Owner::Payment { payment_id, .. } => of_payment(database, payment_id, place).await,
@@ -39,8 +39,8 @@ pub(super) async fn under_way(database: &Database, place: &Place) -> Result<Unde
 
 async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Result<UnderWay, DbErr> {
     let going = moved(database, "payment_id", payment_id, "'settle', 'deliver', 'send'", place).await?;
-    let id: PaymentId = payment_id.parse().map_err(|_| DbErr::Custom(format!("{payment_id} is no payment's id")))?;
-    let payment = store::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
+    let id: PaymentId = payment_id.parse().map_err(|_| DbErr::Custom(format!("{payment_id} is not a payment id")))?;
+    let payment = payments::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
     let seen = payment.as_ref().map_or(0, |payment| not_final(payment, place));
     let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM transfers WHERE payment_id = $1 AND chain = $2 \
                AND token_address = $3 AND applied_revision < revision";
@@ -53,7 +53,7 @@ async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Res
     Ok(UnderWay { coming: seen.saturating_add(untold), going: going.saturating_add(untold), aside })
 }
 
-/// Transfers that the payment has taken note of and does not list.
+/// Transfers that the payment has set aside.
 async fn set_aside(database: &Database, payment: &Payment, place: &Place) -> Result<i64, DbErr> {
     if payment.transfers.len() < DUST_LISTED_MAX {
         return Ok(0);
@@ -75,7 +75,7 @@ async fn set_aside(database: &Database, payment: &Payment, place: &Place) -> Res
     Ok(aside)
 }
 
-/// What has been seen and is not final, and so not in the ledger.
+/// Amount seen that is not final, and therefore not in the ledger.
 fn not_final(payment: &Payment, place: &Place) -> i64 {
     let here = |token: Address| token == place.token_address;
     let seen = payment.transfers.iter().filter(|transfer| {
@@ -101,7 +101,7 @@ async fn of_treasury(database: &Database, place: &Place) -> Result<UnderWay, DbE
     Ok(UnderWay { coming: first(database, sql, values).await?, ..UnderWay::default() })
 }
 
-/// What operations that are signed or mined, and not taken in, move out.
+/// Amount of outgoing operations that are signed or mined but not applied.
 async fn moved(database: &Database, column: &str, of: &str, kinds: &str, place: &Place) -> Result<i64, DbErr> {
     let sql = format!(
         "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM operations WHERE {column} = $1 AND chain = $2 \
@@ -121,13 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_under_way_explains_no_more_than_it_is() {
+    fn movements_in_progress_explain_at_most_their_amount() {
         let under_way = UnderWay { coming: 5, going: 3, aside: 0 };
         let explained: Vec<i64> = (-5..=7).filter(|difference| under_way.explains(*difference)).collect();
         assert_eq!(explained, [-3, -2, -1, 1, 2, 3, 4, 5]);
         assert!(!UnderWay::default().explains(1));
         let beside = UnderWay { coming: 1, going: 0, aside: 7 };
         let explained: Vec<i64> = (-1..=9).filter(|difference| beside.explains(*difference)).collect();
-        assert_eq!(explained, [7, 8], "what is set aside is there, no more and no less");
+        assert_eq!(explained, [7, 8], "the amount set aside is always present in full");
     }
 }

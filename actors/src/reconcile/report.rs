@@ -1,34 +1,33 @@
-//! What reconciling is asked for, and what it found.
+//! Options and results of a reconciliation.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::{Address, Amount, Chain, Timestamp, Token};
+use payferry_evm::wallet::checksummed;
 use serde::Serialize;
 
-use crate::wallet::checksummed;
-
-/// Requests to a chain at once, unless said otherwise.
+/// Default number of concurrent requests to a chain.
 const REQUESTS_AT_ONCE: usize = 4;
-/// Differences that are named; of more, only how many there are.
+/// Maximum number of reported differences; beyond that, only their number is reported.
 pub const DIFFERENCES_MAX: usize = 10_000;
 
-/// How thoroughly is looked.
+/// Thoroughness of a reconciliation.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Every token on every chain at each payment's wallet, not only where something should be.
+    /// Check every token on every chain for each payment's wallet, and not only where funds are expected.
     pub thorough: bool,
-    /// Between two looks at what differs.
+    /// Pause between two checks of a difference.
     pub pause: Duration,
-    /// Requests to a chain at once, each for many balances.
+    /// Concurrent requests to a chain, each for many balances.
     pub requests_at_once: usize,
-    /// After each request: what others want of the endpoint comes in between.
+    /// Pause after each request, which leaves capacity of the endpoint to other users.
     pub request_pause: Duration,
-    /// Whether the ledger itself is looked at, too: its sums of all that was ever posted, and the treasury's. Without it the
-    /// running balances are believed, which the ledger's auditor looks after, and the treasury is left out unless it is kept.
+    /// Check the ledger itself, too: its sums of all postings, and the treasury. Otherwise the running balances are
+    /// trusted, which the ledger's auditor checks, and the treasury is skipped unless `treasury_kept` is set.
     pub whole_ledger: bool,
-    /// Whether nobody has moved the treasury's money, so that what differs there is a difference, too.
+    /// True if the treasury's funds are never moved, so that deviations there are differences, too.
     pub treasury_kept: bool,
 }
 
@@ -45,33 +44,33 @@ impl Default for Options {
     }
 }
 
-/// Which payments are looked at.
+/// Subset of the payments.
 #[derive(Debug, Clone, Default)]
 pub struct Part {
-    /// Those with greater ids; empty: from the first on.
+    /// Only greater ids; empty: from the first payment on.
     pub after: String,
-    /// At most so many; `None`: all.
+    /// Maximum number of payments; `None`: all.
     pub payments_max: Option<u64>,
-    /// Differences that are looked at again, wherever they are.
+    /// Earlier differences, which are checked again in any case.
     pub known: Vec<Difference>,
 }
 
-/// Whose money it is.
+/// Owner of funds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case", tag = "of")]
 pub enum Owner {
     /// A payment's own vault.
     Payment {
-        /// Which.
+        /// Id of the payment.
         payment_id: String,
-        /// What it is called in the ledger.
+        /// Subject in the ledger.
         subject: String,
-        /// Whose.
+        /// The PSP.
         psp_id: String,
     },
     /// A PSP's vault.
     Psp {
-        /// Whose.
+        /// The PSP.
         psp_id: String,
     },
     /// The treasury.
@@ -88,107 +87,107 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Where money is, and in what.
+/// Position of funds: owner, chain, token and address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
-    /// Whose it is.
+    /// Owner.
     #[serde(flatten)]
     pub owner: Owner,
-    /// On this chain.
+    /// Chain.
     pub chain: Chain,
-    /// In this token.
+    /// Token.
     pub token_address: Address,
-    /// At this address.
+    /// Address.
     pub address: Address,
 }
 
-/// Something that does not fit.
+/// Difference between the ledger and a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Where.
+    /// Position of the funds.
     #[serde(flatten)]
     pub place: Place,
-    /// What the ledger says, base units.
+    /// Balance according to the ledger, base units.
     pub ledger: i64,
-    /// What is there, base units.
+    /// Balance on the chain, base units.
     pub on_chain: i64,
 }
 
 impl Difference {
-    /// What differs, for people; `token` if it is one of ours.
+    /// Describes the difference for operators; `token` if it is a supported one.
     pub fn words(&self, token: Option<Token>) -> String {
         let Self { place, ledger, on_chain } = self;
         let token = token.map_or_else(|| place.token_address.to_string(), |token| token.to_string());
         let (ledger, on_chain) = (Amount(*ledger), Amount(*on_chain));
         let address = checksummed(place.address);
-        format!("on {} at {address}: the ledger says {ledger} {token}, there are {on_chain}", place.chain)
+        format!("on {} at {address}: the ledger has {ledger} {token}, the chain has {on_chain}", place.chain)
     }
 }
 
-/// A running balance that is not the sum of its postings.
+/// Running balance that differs from the sum of its postings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unbalanced {
-    /// Whose.
+    /// The PSP.
     pub psp_id: String,
-    /// On this chain.
+    /// Chain.
     pub chain: String,
-    /// In this token.
+    /// Token.
     pub token_address: Address,
-    /// What the postings add up to, base units.
+    /// Sum of the postings, base units.
     pub posted: i64,
-    /// What the balance says, base units.
+    /// Running balance, base units.
     pub balance: i64,
 }
 
 /// Sums of one token on one chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sums {
-    /// In payments' vaults by the ledger, base units.
+    /// Payments' vaults according to the ledger, base units.
     pub payments_ledger: i64,
-    /// In payments' vaults on the chain.
+    /// Payments' vaults on the chain.
     pub payments_on_chain: i64,
-    /// In PSPs' vaults by the ledger.
+    /// PSPs' vaults according to the ledger.
     pub psps_ledger: i64,
-    /// In PSPs' vaults on the chain.
+    /// PSPs' vaults on the chain.
     pub psps_on_chain: i64,
-    /// Sent to the treasury by the ledger.
+    /// Amount sent to the treasury according to the ledger.
     pub treasury_ledger: i64,
-    /// At the treasury's address now: its owner may have moved it on.
+    /// Balance of the treasury's address now; its owner may have moved funds.
     pub treasury_on_chain: i64,
 }
 
-/// What was found.
+/// Result of a reconciliation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// When it was begun.
+    /// Time of the start.
     pub at: Timestamp,
-    /// Payments that were looked at.
+    /// Number of payments checked.
     pub payments: u64,
-    /// Balances that were read on chains.
+    /// Number of balances read on chains.
     pub balances: u64,
-    /// Vaults that differ by no more than what is under way.
+    /// Number of vaults with a deviation that movements in progress explain.
     pub under_way: u64,
-    /// Vaults of payments that hold more because of transfers that their payments have no room for.
+    /// Number of payments' vaults with a surplus from transfers that were set aside.
     pub set_aside: u64,
-    /// How long was waited for answers of chains, milliseconds.
+    /// Time spent waiting for chains, milliseconds.
     pub chains_ms: u64,
-    /// Where a part ended: the next one goes on behind it. Empty after the last payment.
+    /// Id after which the next part continues. Empty after the last payment.
     #[serde(skip)]
     pub after: String,
-    /// By chain and token.
+    /// Sums by chain and token.
     pub sums: BTreeMap<String, Sums>,
-    /// What does not fit, and whose it is; at most [`DIFFERENCES_MAX`].
+    /// Differences with their owners; at most [`DIFFERENCES_MAX`].
     pub differences: Vec<Difference>,
-    /// How many there are.
+    /// Number of differences.
     pub differences_total: u64,
-    /// Running balances that are not what was posted.
+    /// Running balances that differ from their postings.
     pub unbalanced: Vec<Unbalanced>,
-    /// Chains that money is on and that could not be read, and why.
+    /// Chains with funds that could not be read, with the reason.
     pub unread: BTreeMap<Chain, String>,
 }
 
 impl Report {
-    /// Whether everything was looked at and fits.
+    /// True if everything was checked and matches.
     pub fn is_clean(&self) -> bool {
         self.differences_total == 0 && self.unbalanced.is_empty() && self.unread.is_empty()
     }

@@ -1,7 +1,7 @@
-//! The auditor of the vaults: reconciles in the background, at a pace that leaves the chains' endpoints to the payments.
+//! Auditor of the vaults: reconciles in the background, slowly enough to leave the chains' endpoints to payments.
 //!
-//! Each run looks at every PSP's vault, at the next part of the payments, at what it found before, and at the treasury if that is
-//! said to be kept. Deliberately absent: mending anything; whoever wants everything looked at now runs `payferry reconcile`.
+//! Each run checks every PSP's vault, the next part of the payments, the differences found before, and the treasury if
+//! `treasury_kept` is set. Deliberately absent: fixing differences. `payferry reconcile` checks everything at once.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,63 +10,64 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::RwLock;
 use payferry_domain::Timestamp;
+use payferry_entities::Database;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, words_of};
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Difference, Options, Part, Report, metrics, reconcile_part};
-use crate::chain::{ChainClient, ChainSpec};
-use crate::observe::{ActorKind, Behaviour, Mailbox, words_of};
-use crate::payment::Services;
 
-/// The auditor's name among the actors.
+/// Name of the auditor's actor.
 pub(crate) const NAME: &str = "vaults";
-/// Payments of one run, at least; the next run goes on behind them.
+/// Payments per run; the next run continues after them.
 const PAYMENTS_MAX: u64 = 50_000;
-/// Differences that are kept; of more, the first found.
+/// Maximum number of stored differences.
 const DIFFERENCES_KEPT_MAX: usize = 1_000;
-/// From the start to the first run, unless runs come sooner.
+/// Time from the start to the first run, unless the interval is shorter.
 const FIRST_AFTER: Duration = Duration::from_mins(1);
-/// After each request to a chain: with one at a time, no more than so many of an endpoint's requests are ours.
+/// Pause after each request to a chain. With one request at a time, this bounds the load on an endpoint.
 const REQUEST_PAUSE: Duration = Duration::from_millis(50);
-/// Between two looks at what differs.
+/// Pause between two checks of a difference.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
-/// A difference that stands.
+/// Difference that persists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Standing {
-    /// What differs.
+    /// The difference.
     #[serde(flatten)]
     pub difference: Difference,
-    /// When it was first found, by the wall clock.
+    /// Wall-clock time when it was first found.
     pub since: Timestamp,
 }
 
-/// What the auditor of the vaults knows.
+/// State of the auditor of the vaults.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct VaultsView {
-    /// When the last run ended, by the wall clock; `None` before the first.
+    /// Wall-clock time of the end of the last run; `None` before the first.
     pub checked_at: Option<Timestamp>,
-    /// Payments that it looked at.
+    /// Number of payments checked in that run.
     pub payments: u64,
-    /// Why chains could not be read then.
+    /// Reasons why chains could not be read in that run.
     pub unread: Vec<String>,
-    /// What differs.
+    /// Current differences.
     pub differences: Vec<Standing>,
 }
 
-/// Shared: the auditor writes, others read. Outlives the auditor.
+/// Findings, written by the auditor and read by others. They outlive the auditor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VaultFindings(Arc<RwLock<VaultsView>>);
 
 impl VaultFindings {
-    /// As it is now.
+    /// Current findings.
     pub(crate) fn view(&self) -> VaultsView {
         self.0.read().clone()
     }
 
-    /// Gauges of what is found, and of how old that is.
+    /// Exports gauges of the findings and their age.
     pub(crate) fn refresh_metrics(&self, now: Timestamp) {
         let view = self.0.read();
         metrics::looked(view.differences.len(), view.unread.len(), view.checked_at.map(|at| now.millis_since(at)));
@@ -76,7 +77,7 @@ impl VaultFindings {
         self.0.read().differences.iter().map(|standing| standing.difference.clone()).collect()
     }
 
-    /// Takes in what a run found. What stood before was looked at again, unless its chain could not be read.
+    /// Applies the report of a run. Earlier differences were checked again, unless their chain could not be read.
     fn take(&self, report: Report, now: Timestamp) {
         let mut view = self.0.write();
         let before = std::mem::take(&mut view.differences);
@@ -97,50 +98,54 @@ impl VaultFindings {
     }
 }
 
-/// Once for each difference.
+/// Logs a new difference.
 fn tell(difference: &Difference) {
     let place = &difference.place;
     tracing::error!(
         vault.owner = %place.owner,
         vault.chain = %place.chain,
         vault.token_address = %place.token_address,
-        "a vault does not hold what the ledger says, which wants the operator's attention: {}, {}",
+        "a vault differs from the ledger, which needs the operator's attention: {}, {}",
         place.owner,
         difference.words(None)
     );
 }
 
-/// The actor.
+/// Actor that reconciles the vaults periodically.
 pub(crate) struct VaultAuditor {
-    services: Arc<Services>,
+    database: Database,
+    clock: Clock,
+    findings: VaultFindings,
     chains: Arc<Vec<(ChainSpec, ChainClient)>>,
     interval: Duration,
-    /// Whether the treasury is held against the ledger, too.
+    /// True if the treasury is compared with the ledger, too.
     treasury_kept: bool,
 }
 
 pub(crate) enum Message {
-    /// Begin a run.
+    /// Start a run.
     Run,
-    /// A run has ended.
+    /// Result of a run.
     Ran(Box<Result<Report, DbErr>>),
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// The run under way; ends with the actor.
+    /// Run in progress; ends with the actor.
     running: Option<AbortOnDropHandle<()>>,
     after: String,
 }
 
 impl VaultAuditor {
     pub(crate) fn new(
-        services: Arc<Services>,
+        database: Database,
+        clock: Clock,
+        findings: VaultFindings,
         chains: Arc<Vec<(ChainSpec, ChainClient)>>,
         interval: Duration,
         treasury_kept: bool,
     ) -> Self {
-        Self { services, chains, interval, treasury_kept }
+        Self { database, clock, findings, chains, interval, treasury_kept }
     }
 }
 
@@ -162,16 +167,16 @@ impl Behaviour for VaultAuditor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            // In a task of its own: it takes long, and whoever stops the service does not wait for it.
+            // In a task of its own: it takes long, and a stop of the service must not wait for it.
             Message::Run => state.running = Some(self.run(myself.clone(), state.after.clone())),
             Message::Ran(outcome) => {
                 state.running = None;
                 match *outcome {
                     Ok(report) => {
                         state.after.clone_from(&report.after);
-                        self.services.vaults.take(report, self.services.clock.real_now());
+                        self.findings.take(report, self.clock.real_now());
                     }
-                    Err(error) => tracing::warn!(%error, "the vaults could not be looked at: {error}"),
+                    Err(error) => tracing::warn!(%error, "the vaults could not be checked: {error}"),
                 }
                 myself.send_after(self.interval, || Message::Run);
             }
@@ -182,7 +187,8 @@ impl Behaviour for VaultAuditor {
 
 impl VaultAuditor {
     fn run(&self, myself: Mailbox<Message>, after: String) -> AbortOnDropHandle<()> {
-        let (services, chains) = (self.services.clone(), self.chains.clone());
+        let (database, clock) = (self.database.clone(), self.clock.clone());
+        let (findings, chains) = (self.findings.clone(), self.chains.clone());
         let (interval, treasury_kept) = (self.interval, self.treasury_kept);
         AbortOnDropHandle::new(tokio::spawn(async move {
             let options = Options {
@@ -193,8 +199,8 @@ impl VaultAuditor {
                 whole_ledger: false,
                 treasury_kept,
             };
-            let part = Part { after, payments_max: Some(PAYMENTS_MAX), known: services.vaults.known() };
-            let run = reconcile_part(&services.database, &chains, &services.clock, options, part, |_| {});
+            let part = Part { after, payments_max: Some(PAYMENTS_MAX), known: findings.known() };
+            let run = reconcile_part(&database, &chains, &clock, options, part, |_| {});
             let outcome = AssertUnwindSafe(run).catch_unwind().await;
             let outcome =
                 outcome.unwrap_or_else(|panic| Err(DbErr::Custom(format!("it panicked: {}", words_of(panic)))));

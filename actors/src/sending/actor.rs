@@ -1,29 +1,29 @@
-//! One payout or withdrawal: takes one command at a time, commits what the domain decides, then acts.
+//! Actor of one payout or withdrawal: runs one command, commits, then runs the effects.
 //!
-//! It is a cache with a queue. Whatever goes wrong, it forgets what it knew and reads the row again.
+//! It is a cache with a queue. After any error it drops its state and reads the row again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
 use payferry_entities::audit_log;
+use payferry_journal::payments::{RowsBeside, StoreError};
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit, outbound};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
-use super::store;
+use super::SendingServices;
 use crate::compliance::{ScreenRequest, Subject};
-use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox, sending_note};
-use crate::payment::Services;
-use crate::payment::store::{RowsBeside, StoreError};
-use crate::psps::PspError;
+use crate::observe::sending_note;
 
-/// Attempts at one command when other writers keep moving the row.
+/// Maximum number of attempts at one command while other writers change the row.
 const CONFLICTS_MAX: usize = 8;
-/// Pause before a sending whose write failed looks at its row again.
+/// Pause before an outbound transfer reads its row again after a failed write.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a person's command was not carried out.
+/// Reason why a request was not carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum CommandFailure {
     #[error(transparent)]
@@ -32,21 +32,21 @@ pub(crate) enum CommandFailure {
     NotFound,
     #[error("it is quarantined")]
     Quarantined,
-    /// Nothing came of it.
+    /// The command had no effect.
     #[error("{0}")]
     Unavailable(String),
-    /// It may have been carried out.
+    /// The command may have been carried out.
     #[error("{0}")]
     Unknown(String),
 }
 
-/// Where the answer to a command goes, if somebody waits for it.
+/// Reply port of a command with a waiting caller.
 pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandFailure>>;
 
-/// A fact, or a command that somebody waits for.
+/// Fact, or command with a waiting caller.
 pub(crate) struct Told {
     pub(crate) command: Command,
-    /// Written in the commit that it makes.
+    /// Audit row written in the same commit.
     pub(crate) audit: Option<audit_log::Model>,
     pub(crate) reply: Option<Reply>,
 }
@@ -57,35 +57,35 @@ impl From<Command> for Told {
     }
 }
 
-/// What the actor of a payout or withdrawal remembers.
+/// State of the actor of a payout or withdrawal.
 #[derive(Debug, Clone, Serialize)]
 pub struct SendingMemory {
-    /// Transitions made.
+    /// Number of transitions.
     pub version: u32,
-    /// Where it stands.
+    /// Status of the payout or withdrawal.
     pub status: &'static str,
-    /// Whether its memory may be behind its row.
+    /// True if the state may be behind the row.
     pub stale: bool,
-    /// What is still owed.
+    /// Pending effects.
     pub owes: Vec<Effect>,
 }
 
 pub(crate) enum Message {
-    /// Take something in.
+    /// Run a command.
     Take(Box<Told>),
-    /// Do what is still owed.
+    /// Run the pending effects.
     Resume,
-    /// The row was moved by somebody else: read it, and do what is owed.
+    /// Another writer changed the row: read it, then run the pending effects.
     Reload,
-    /// Show yourself.
+    /// Request for the actor's state.
     Observe(RpcReplyPort<SendingMemory>),
-    /// Panic, to see that nothing is lost by it.
+    /// Panic, to test that nothing is lost.
     #[cfg(feature = "faults")]
     Panic,
 }
 
 impl Message {
-    /// Answers whoever waits that nothing comes of it.
+    /// Tells a waiting caller that the command had no effect.
     pub(crate) fn refuse(self, failure: CommandFailure) {
         if let Self::Take(told) = self
             && let Some(reply) = told.reply
@@ -95,14 +95,14 @@ impl Message {
     }
 }
 
-/// The actor. Its state is the sending.
+/// Actor of one outbound transfer. Its state is the outbound transfer.
 pub(crate) struct SendingActor {
-    services: Arc<Services>,
+    services: Arc<SendingServices>,
 }
 
 pub(crate) struct State {
     sending: Box<Sending>,
-    /// A write failed or its outcome is unknown: the row knows better.
+    /// A write failed or its outcome is unknown: the row is authoritative.
     stale: bool,
 }
 
@@ -116,14 +116,14 @@ enum Failure {
     Store(#[from] StoreError),
     #[error(transparent)]
     Psp(#[from] PspError),
-    #[error("the row is gone")]
+    #[error("the row does not exist")]
     Gone,
-    #[error("the row kept moving")]
+    #[error("other writers kept changing the row")]
     Contended,
 }
 
 impl SendingActor {
-    pub(crate) fn new(services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<SendingServices>) -> Self {
         Self { services }
     }
 }
@@ -159,7 +159,7 @@ impl Behaviour for SendingActor {
                 return Ok(());
             }
             #[cfg(feature = "faults")]
-            Message::Panic => panic!("panicked on purpose, as a test asked"),
+            Message::Panic => panic!("panicked on purpose for a test"),
         };
         myself.books().set_note(sending_note(&state.sending));
         let answer = match &outcome {
@@ -179,8 +179,8 @@ impl Behaviour for SendingActor {
     }
 }
 
-/// After a failure: forget what is remembered and look again soon. What the database refused as wrong is a defect of
-/// ours: the desk hears of it.
+/// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect, so
+/// it is reported to the supervisor.
 fn recover(myself: &Mailbox<Message>, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
     match failure {
         Failure::Rejected(_) => return Ok(()),
@@ -190,7 +190,7 @@ fn recover(myself: &Mailbox<Message>, failure: Failure, state: &mut State) -> Re
         Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Contended => {}
     }
     let id = state.sending.id();
-    tracing::warn!(sending.id = %id, error = %failure, "{id} could not be written and is tried again");
+    tracing::warn!(sending.id = %id, error = %failure, "{id} could not be written; retrying");
     state.stale = true;
     myself.send_after(RETRY_PAUSE, || Message::Resume);
     Ok(())
@@ -209,7 +209,7 @@ impl SendingActor {
             let services = &self.services;
             let real_now = services.clock.real_now();
             let Some(transition) = sending::transition(&state.sending, command, services.clock.now())? else {
-                if let Some(unit) = store::known(&state.sending, command, real_now) {
+                if let Some(unit) = outbound::known(&state.sending, command, real_now) {
                     services.journal.submit(unit).await?;
                 }
                 return Ok(resume(&state.sending));
@@ -217,7 +217,7 @@ impl SendingActor {
             let psp = services.psps.get(state.sending.order.psp_id).await?;
             let rows = RowsBeside { idempotency: None, audit: audit.cloned() };
             let unit =
-                store::change(&transition, rows, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
+                outbound::change(&transition, rows, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
             match self.submit(myself, unit).await {
                 Ok(()) => {
                     *state.sending = transition.sending;
@@ -233,7 +233,7 @@ impl SendingActor {
         Err(Failure::Contended)
     }
 
-    /// Has a unit written. It is written even if this actor is ended meanwhile: then whoever follows it is told to look
+    /// Submits a write. It is written even if this actor ends meanwhile: its successor is then told to read the row
     /// again.
     async fn submit(&self, myself: &Mailbox<Message>, unit: Unit) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
@@ -241,24 +241,24 @@ impl SendingActor {
         tokio::spawn(async move {
             let outcome = services.journal.submit(unit).await.map(|_| ());
             if answer.send(outcome).is_err() {
-                // An actor that has ended takes nothing any more, and the one that follows it has read the row or will.
+                // An ended actor receives nothing more, and its successor has read the row or will read it.
                 let _ = myself.cast(Message::Reload);
-                services.resume_sendings();
+                services.live.resume_all();
             }
         });
-        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the writing was interrupted".to_owned())))
+        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the write was interrupted".to_owned())))
     }
 
     async fn refresh(&self, state: &mut State) -> Result<(), Failure> {
         if state.stale {
-            let found = store::load(&self.services.database, state.sending.id()).await?;
+            let found = outbound::load(&self.services.database, state.sending.id()).await?;
             *state.sending = found.ok_or(Failure::Gone)?;
             state.stale = false;
         }
         Ok(())
     }
 
-    /// Carries out effects, after the commit.
+    /// Runs effects, after the commit.
     fn act(&self, myself: &Mailbox<Message>, state: &State, effects: &[Effect]) {
         let (services, sending) = (&self.services, &state.sending);
         let subject = Subject::Sending(sending.id());
@@ -273,12 +273,10 @@ impl SendingActor {
                 }
                 Effect::Send { chain, .. } => services.chains.nudge_settler(*chain),
                 Effect::DeliverWebhooks => {
-                    if let Some(webhooks) = &*services.webhooks.read() {
-                        webhooks.nudge(sending.order.psp_id);
-                    }
+                    services.nudge_webhooks(sending.order.psp_id);
                 }
                 Effect::Passivate => {
-                    services.router.sendings().leave(sending.id(), myself.get_id());
+                    services.live.leave(sending.id(), myself.get_id());
                     let _ = myself.drain();
                 }
             }

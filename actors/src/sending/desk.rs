@@ -1,70 +1,70 @@
-//! The desk of payouts and withdrawals: supervises them, wakes those that are asked for, and starts again those that fail.
+//! Supervisor of payouts and withdrawals: starts those with messages, and restarts those that fail.
 //!
-//! One that fails is restarted from the database after a pause, within its [`Budget`]; then it is quarantined, as a payment
-//! is, and the others go on. The desk itself keeps nothing that the database does not know: at its own start it reads what
-//! is live.
+//! A failed one is restarted from the database after a pause, within its [`Budget`]; after that it is quarantined like
+//! a payment, and the others continue. The supervisor keeps no state that the database does not have: at its start it
+//! reads all live ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::sending::{Sending, SendingId};
+use payferry_journal::outbound;
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
 use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
+use super::SendingServices;
 use super::actor::{CommandFailure, Message, SendingActor};
 use super::live::LiveSendings;
-use super::store;
-use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
-use crate::payment::Services;
-use crate::supervise::Budget;
 
-/// Sendings read at once.
+/// Rows per page when the supervisor starts.
 const REHYDRATION_PAGE: u64 = 500;
-/// Pause before a sending that failed is started again; doubles with each failure that its budget remembers.
+/// Pause before a failed actor is restarted; doubles with each failure within its budget's window.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Pause before a sending that could not be read or started is tried again.
+/// Pause before an outbound transfer that could not be read or started is tried again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) enum DeskMessage {
-    /// Read all live ones and start them.
+    /// Read and start all live ones.
     Rehydrate,
-    /// A new one, just committed.
+    /// Start a new one, just committed.
     Begin(Box<Sending>),
-    /// A message for one, live or not.
+    /// Message for one, live or not.
     Wake(SendingId, Message),
-    /// The pause of one that was put off is over.
+    /// The pause before a retry is over.
     Retry(SendingId),
-    /// Have every live one do again what it owes.
+    /// Ask every live one to resume its pending effects.
     ResumeAll,
 }
 
-/// The supervisor.
+/// Supervisor of all payouts and withdrawals.
 pub(crate) struct SendingDesk {
-    services: Arc<Services>,
+    services: Arc<SendingServices>,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// A failed actor is known by its cell alone.
+    /// Ids by actor: a failed actor is known only by its cell.
     owners: HashMap<ActorId, SendingId>,
     budget: Budget<SendingId>,
     put_off: PutOff,
 }
 
-/// Those that are started again after a pause: one timer each, however many have seen that it does not run.
+/// Pending retries: one timer each, however often the missing actor was noticed.
 #[derive(Default)]
 struct PutOff {
     timers: HashMap<SendingId, JoinHandle<()>>,
 }
 
 impl PutOff {
-    /// Has one wait, unless it waits already.
+    /// Starts a timer, unless there is one.
     fn wait(&mut self, id: SendingId, timer: impl FnOnce() -> JoinHandle<()>) {
         self.timers.entry(id).or_insert_with(timer);
     }
 
-    /// It waits no more: it runs, is tried now, or is given up.
+    /// Cancels the timer: the actor is running, is started now, or is quarantined.
     fn end(&mut self, id: SendingId) {
         if let Some(timer) = self.timers.remove(&id) {
             timer.abort();
@@ -73,12 +73,12 @@ impl PutOff {
 }
 
 impl SendingDesk {
-    pub(crate) fn new(services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<SendingServices>) -> Self {
         Self { services }
     }
 
     fn sendings(&self) -> &LiveSendings {
-        self.services.router.sendings()
+        &self.services.live
     }
 }
 
@@ -103,7 +103,7 @@ impl Behaviour for SendingDesk {
         match message {
             DeskMessage::Rehydrate => self.rehydrate(myself, state).await?,
             DeskMessage::Begin(sending) => {
-                // The desk may have read it already, if it has just started.
+                // The supervisor may already have read it, if it has just started.
                 if self.sendings().live(sending.id()).is_none() {
                     self.start(myself, *sending, Message::Resume, state).await;
                 }
@@ -131,7 +131,7 @@ impl Behaviour for SendingDesk {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         let Some(id) = state.owners.remove(&cell.get_id()) else { return Ok(()) };
         self.sendings().leave(id, cell.get_id());
-        // One that ended by itself was over; one that was killed ended with its desk.
+        // An actor that ended by itself was finished; a killed one ended with its supervisor.
         if matches!(cause, Cause::Panic | Cause::Error) {
             self.failed(myself, id, cause, &reason, state);
         }
@@ -139,18 +139,18 @@ impl Behaviour for SendingDesk {
     }
 }
 
-/// Has a sending started again after a pause.
+/// Schedules a start after a pause.
 fn put_off(myself: &Mailbox<DeskMessage>, id: SendingId, pause: Duration, state: &mut State) {
     state.put_off.wait(id, || myself.send_after(pause, move || DeskMessage::Retry(id)));
 }
 
-/// How long a sending waits that has failed for the `nth` time, counted from 1.
+/// Pause after the `nth` failure, counted from 1.
 fn restart_pause(nth: usize) -> Duration {
     RESTART_PAUSE_MIN * (1 << (nth - 1))
 }
 
 impl SendingDesk {
-    /// Restarts a failed sending within its budget, or quarantines it.
+    /// Restarts a failed actor within its budget, or quarantines it.
     fn failed(&self, myself: &Mailbox<DeskMessage>, id: SendingId, cause: Cause, reason: &str, state: &mut State) {
         let now = Instant::now();
         state.budget.forget_old(now);
@@ -159,11 +159,11 @@ impl SendingDesk {
             put_off(myself, id, restart_pause(nth), state);
         } else {
             state.put_off.end(id);
-            self.services.books.quarantined(id, cause, reason);
+            self.services.books.give_up(id, cause, reason);
         }
     }
 
-    /// Whether it needs no actor: it is given up, or has one.
+    /// True if it needs no new actor: it is quarantined, or has one.
     fn is_taken_care_of(&self, id: SendingId) -> bool {
         self.services.books.is_quarantined(id) || self.sendings().live(id).is_some()
     }
@@ -171,11 +171,11 @@ impl SendingDesk {
     async fn rehydrate(&self, myself: &Mailbox<DeskMessage>, state: &mut State) -> Result<(), ActorProcessingErr> {
         let mut after = String::new();
         loop {
-            let page = store::load_live(&self.services.database, &after, REHYDRATION_PAGE).await?;
+            let page = outbound::load_live(&self.services.database, &after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after.clone_from(&last.id);
             for row in page {
-                match store::sending_of(&row) {
+                match outbound::sending_of(&row) {
                     Ok(sending) if self.is_taken_care_of(sending.id()) => {}
                     Ok(sending) => self.start(myself, sending, Message::Resume, state).await,
                     Err(error) => tracing::error!(sending.id = %row.id, %error, "{} cannot be read", row.id),
@@ -184,7 +184,7 @@ impl SendingDesk {
         }
     }
 
-    /// Hands a message to a sending's actor, which is started if there is none, unless it is given up.
+    /// Forwards a message to the actor, which is started if necessary, unless it is quarantined.
     async fn wake(&self, myself: &Mailbox<DeskMessage>, id: SendingId, message: Message, state: &mut State) {
         if self.services.books.is_quarantined(id) {
             return message.refuse(CommandFailure::Quarantined);
@@ -192,17 +192,17 @@ impl SendingDesk {
         let message = match self.sendings().live(id) {
             None => message,
             Some(actor) => match actor.cast(message) {
-                // It has just left: another is started.
+                // The actor has just left: start another one.
                 Err(MessagingErr::SendErr(message)) => message,
                 Ok(()) | Err(_) => return,
             },
         };
-        match store::load(&self.services.database, id).await {
+        match outbound::load(&self.services.database, id).await {
             Ok(Some(sending)) => self.start(myself, sending, message, state).await,
             Ok(None) => message.refuse(CommandFailure::NotFound),
             Err(error) => {
-                // What it brought is told again: the settler and the screening do that until it was taken in.
-                tracing::warn!(sending.id = %id, %error, "{id} could not be started and is tried again");
+                // The message's facts are sent again: the settler and the screening repeat them until they are applied.
+                tracing::warn!(sending.id = %id, %error, "{id} could not be started; retrying");
                 message.refuse(CommandFailure::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }
@@ -216,7 +216,7 @@ impl SendingDesk {
             Ok(actor) => {
                 state.owners.insert(actor.get_id(), id);
                 let _ = actor.cast(message);
-                // Last, so that one that is over has taken the message in before it leaves again.
+                // Sent last, so that a finished one applies the message before it leaves again.
                 let _ = actor.cast(Message::Resume);
                 self.sendings().enter(id, actor);
                 state.put_off.end(id);
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_that_waits_has_one_timer() {
+    async fn waiting_retry_has_one_timer() {
         let id = SendingId::Withdrawal(WithdrawalId::generate());
         let (mut put_off, mut started) = (PutOff::default(), 0);
         let mut wait = |put_off: &mut PutOff, id| {
@@ -249,9 +249,9 @@ mod tests {
         };
         assert_eq!([wait(&mut put_off, id), wait(&mut put_off, id)], [1, 1]);
         let other = SendingId::Withdrawal(WithdrawalId::generate());
-        assert_eq!(wait(&mut put_off, other), 2, "each has its own");
+        assert_eq!(wait(&mut put_off, other), 2, "each id has its own timer");
         put_off.end(id);
         assert_eq!(put_off.timers.keys().collect::<Vec<_>>(), [&other]);
-        assert_eq!(wait(&mut put_off, id), 3, "it waits again");
+        assert_eq!(wait(&mut put_off, id), 3, "a new wait starts a new timer");
     }
 }

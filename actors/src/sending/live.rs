@@ -1,33 +1,34 @@
-//! Which payouts and withdrawals are live, and the way to their desk. Shared by everything that speaks to them or shows
-//! them.
+//! Registry of live payouts and withdrawals and of their supervisor, shared by everything that sends them messages or
+//! shows them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use parking_lot::RwLock;
 use payferry_domain::sending::SendingId;
+use payferry_runtime::observe::Mailbox;
 use ractor::{ActorId, ActorStatus, MessagingErr};
 
 use super::actor::{CommandFailure, Message};
 use super::desk::DeskMessage;
-use crate::observe::{Mailbox, SendingLine, read_sending_note};
+use crate::observe::{SendingLine, read_sending_note};
 
-/// The live ones, by id, so that they can be read a page at a time.
+/// Live payouts and withdrawals by id, so that they can be read in pages.
 #[derive(Default)]
 pub(crate) struct LiveSendings {
     live: RwLock<BTreeMap<SendingId, Mailbox<Message>>>,
-    /// Set while it runs.
+    /// Set while the supervisor is running.
     desk: RwLock<Option<Mailbox<DeskMessage>>>,
 }
 
 impl LiveSendings {
-    /// Makes the desk known. The actors of the one before it died with it, unseen by anybody: they are taken out, so that
-    /// they are started again.
+    /// Registers the supervisor. The actors of the previous one died with it unnoticed, so they are removed and will be
+    /// started again.
     pub(crate) fn take_over(&self, desk: Mailbox<DeskMessage>) {
         self.replace_desk(Some(desk));
     }
 
-    /// The same where it died and is not started again yet.
+    /// Unregisters a supervisor that died and is not restarted yet.
     pub(crate) fn forget_desk(&self) {
         self.replace_desk(None);
     }
@@ -40,56 +41,69 @@ impl LiveSendings {
         }
     }
 
-    /// Sends to the desk. Where it takes nothing, whoever waits for an answer hears that nothing came of it.
+    /// Sends a message to the supervisor. If it does not accept the message, a waiting caller gets an error.
     pub(crate) fn to_desk(&self, message: DeskMessage) {
         let desk = self.desk.read().clone();
         let untaken = match desk {
             None => message,
             Some(desk) => match desk.cast(message) {
-                // A stopped desk is restarted, and then reads everything anew.
+                // A stopped supervisor is restarted and then reads all rows again.
                 Err(MessagingErr::SendErr(message)) => message,
                 Ok(()) | Err(_) => return,
             },
         };
         if let DeskMessage::Wake(_, message) = untaken {
-            let reason = "the desk of payouts and withdrawals does not run at the moment";
+            let reason = "the supervisor of payouts and withdrawals is not running; retry later";
             message.refuse(CommandFailure::Unavailable(reason.to_owned()));
         }
     }
 
-    /// The live actor of one.
+    /// Has every live one do again what it still owes.
+    pub(crate) fn resume_all(&self) {
+        self.to_desk(DeskMessage::ResumeAll);
+    }
+
+    /// Live actor of a payout or withdrawal.
     pub(crate) fn live(&self, id: SendingId) -> Option<Mailbox<Message>> {
         self.live.read().get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
     }
 
-    /// How many there are.
+    /// Number of live actors.
     pub(crate) fn live_len(&self) -> usize {
         self.live.read().len()
     }
 
-    /// All of them.
+    /// All live actors.
     pub(crate) fn all(&self) -> Vec<Mailbox<Message>> {
         self.live.read().values().cloned().collect()
     }
 
-    /// A page of them after `after`, in the order of their ids.
+    /// Page of the live ones after `after`, by id.
     pub(crate) fn lines(&self, after: Option<SendingId>, limit: usize) -> Vec<SendingLine> {
         let live = self.live.read();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let line = |(id, actor): (&SendingId, &Mailbox<Message>)| {
             let books = actor.books();
             let (status, in_review, chain, version) = read_sending_note(books.note());
-            SendingLine { id: *id, status, in_review, chain, version, mailbox: books.depth(), since: books.since() }
+            SendingLine {
+                id: *id,
+                status,
+                in_review,
+                chain,
+                version,
+                mailbox: books.depth(),
+                since: books.since().into(),
+            }
         };
         live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }
 
-    /// Adds one that was just started.
+    /// Adds an actor that was just started.
     pub(crate) fn enter(&self, id: SendingId, actor: Mailbox<Message>) {
         self.live.write().insert(id, actor);
     }
 
-    /// Takes an actor out, unless another has taken its place.
+    /// Removes an actor, unless another one has taken its place.
     pub(crate) fn leave(&self, id: SendingId, actor: ActorId) {
         let mut live = self.live.write();
         if live.get(&id).is_some_and(|live| live.get_id() == actor) {

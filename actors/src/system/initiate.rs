@@ -1,65 +1,66 @@
-//! Makes payments: eyes on the wallet, one commit, then an actor.
+//! Initiates payments: watch the wallet, commit, spawn the actor.
 
 use std::sync::Arc;
 
 use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_journal::payments::initiation_unit;
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit};
 use tracing::Instrument;
 
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
-use crate::journal::{JournalError, Unit};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage, store};
-use crate::psps::PspError;
+use crate::payment::{AnswerRow, Message, PaymentServices, Reminder, ShardMessage};
 
-/// Random bytes of a magic link.
+/// Number of random bytes in a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
-/// Bytes of a magic link that say when the payment was made, to the millisecond, as its id does.
+/// Number of bytes in a magic link for the creation time in milliseconds, as in the payment's id.
 const LINK_TIME_BYTES: usize = 6;
-/// When a commit has ended that nobody knows of, and a little more.
+/// Time after which a commit with an unknown outcome has ended, plus a margin.
 const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
-/// A payment as it is asked for. Everything in it was validated; the merchant is the PSP's.
+/// Request for a new payment. All values are validated; the merchant belongs to the PSP.
 pub struct InitiatePayment {
-    /// Whose.
+    /// The PSP.
     pub psp_id: PspId,
-    /// What becomes of the money.
+    /// Purpose of the payment.
     pub purpose: Purpose,
-    /// For which merchant; a pay-in's alone.
+    /// Merchant; only for a pay-in.
     pub merchant_id: Option<MerchantId>,
-    /// Who pays, if named; of a transfer, who is paid.
+    /// Paying customer, if given; for a transfer, the recipient.
     pub customer_id: Option<CustomerId>,
     /// The PSP's own reference.
     pub reference: Option<String>,
     /// The PSP's own object.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// What is due.
+    /// Amount due.
     pub amount: Amount,
-    /// In which token.
+    /// Token.
     pub token: Token,
-    /// On which chain.
+    /// Chain.
     pub chain: ChainAsked,
     /// Seconds until it expires.
     pub expires_in_secs: i64,
-    /// Makes the idempotency row of the answer.
+    /// Creates the idempotency row of the response.
     pub answer: Option<AnswerRow>,
 }
 
-/// The chain of a request.
+/// Requested chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainAsked {
-    /// This one.
+    /// This chain.
     Named(Chain),
-    /// The service chooses.
+    /// Selected by the service.
     Best,
 }
 
 impl System {
-    /// Makes a payment; it is durable and watched when this returns.
+    /// Creates a payment; it is durable and watched when this returns.
     pub async fn initiate(&self, request: InitiatePayment) -> Result<Payment, InitiateError> {
-        let services = &self.inner.services;
+        let services = self.payments();
         let psp = services.psps.get(request.psp_id).await.map_err(|error| match error {
             PspError::Unknown | PspError::Unreadable(..) | PspError::Unavailable(_) => {
                 InitiateError::Unavailable(error.to_string())
@@ -102,15 +103,15 @@ impl System {
             overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,
-            finality: psp.policies.finality_on(spec),
+            finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             created_at: now,
         };
         let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
         let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
-        let unit = store::initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
+        let unit = initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let unit = Unit::Initiation(Box::new(unit));
-        // What is queued is written whether or not the caller waits for it, and then it must be looked after. Whoever
-        // makes the answer keeps its idempotency key so long: a second request hears that the first still runs.
+        // A queued write is executed even if the caller stops waiting, and then the payment needs an actor. The
+        // response maker holds its idempotency key that long: a second request learns that the first is still running.
         let (services, kept) = (services.clone(), request.answer);
         let made = async move {
             let watchlist = services.chains.watchlist();
@@ -139,7 +140,7 @@ impl System {
         })
     }
 
-    /// Nobody is to pay what cannot be sent on.
+    /// Rejects a transfer that could not be forwarded, so that no payer pays for it.
     async fn check_recipient(
         &self,
         send_max: Amount,
@@ -150,8 +151,8 @@ impl System {
         if amount > send_max {
             return Err(InitiateError::AboveSendLimit { send_max });
         }
-        let Some(screening) = self.inner.services.screening.read().clone() else {
-            return Err(InitiateError::Unavailable("screening does not run yet".to_owned()));
+        let Some(screening) = self.services().screening.read().clone() else {
+            return Err(InitiateError::Unavailable("screening is not running yet".to_owned()));
         };
         let request = ScreenRequest::of_recipient(Subject::Recipient, chain, to, amount);
         match screening.screen_now(&request).await.map(|verdict| verdict.decision) {
@@ -163,11 +164,11 @@ impl System {
     }
 
     fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {
-        let chains = &self.inner.services.chains;
-        let now = self.inner.services.clock.now();
+        let chains = &self.services().chains;
+        let now = self.services().clock.now();
         match asked {
             ChainAsked::Named(chain) => {
-                // A chain that is not run takes no token at all; waiting for it would be in vain.
+                // A chain that is not configured supports no token; waiting would not help.
                 if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
@@ -197,8 +198,8 @@ impl System {
     }
 }
 
-/// Gives a committed payment its actor. Where that fails, its shard wakes it.
-async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transition>) -> Box<Payment> {
+/// Spawns the actor of a committed payment. If that fails, its shard starts it.
+async fn bring_to_life(services: &Arc<PaymentServices>, transition: Box<payment::Transition>) -> Box<Payment> {
     let payment = Box::new(transition.payment);
     services.metrics.initiated(&payment);
     let id = payment.id();
@@ -216,18 +217,18 @@ async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transi
     payment
 }
 
-/// Has a payment started of which nobody knows whether it was made, if it was: at once, and when a commit that was still
-/// under way has ended.
-fn look_after_all(services: &Services, id: PaymentId) {
+/// Starts a payment with an unknown commit outcome, if it exists: now, and again when a commit still in progress has
+/// ended.
+fn look_after_all(services: &PaymentServices, id: PaymentId) {
     services.router.send(id, Message::Resume);
     if let Some(shard) = services.router.shard_of(id) {
-        let at = services.clock.real_now().plus_secs(LATE_COMMIT_SECS);
+        let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
         let _ = shard.cast(ShardMessage::Remind(id, Reminder::Resume, at));
     }
 }
 
-/// The unguessable part of a magic link, URL-safe. Before what is random stands when the payment was made: tokens of one
-/// moment share their place in the index, or each would have another page of it written.
+/// Unguessable, URL-safe part of a magic link. The creation time comes before the random bytes: tokens created at the
+/// same time are adjacent in the index, which saves index page writes.
 fn link_token(id: PaymentId) -> String {
     use base64::Engine;
     let mut token = [0; LINK_TIME_BYTES + LINK_RANDOM_BYTES];

@@ -1,46 +1,46 @@
-//! Payouts and withdrawals: accepted in one commit with their reserve, then an actor each.
+//! Orders of payouts and withdrawals: one commit with the reservation, then one actor each.
 
 use payferry_domain::sending::{self, Command, Order, Sending, SendingId};
 use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, SendingCommandError, Token};
 use payferry_entities::{audit_log, idempotency_keys};
+use payferry_journal::payments::RowsBeside;
+use payferry_journal::psps::Ceilings;
+use payferry_journal::{JournalError, outbound};
 
 use super::{COMMAND_TIMEOUT, System};
-use crate::journal::JournalError;
-use crate::payment::store::RowsBeside;
-use crate::psps::Ceilings;
-use crate::sending::{CommandFailure, DeskMessage, Message, Told, store};
+use crate::sending::{CommandFailure, DeskMessage, Message, Told};
 
-/// Makes the idempotency row of the answer to an order.
+/// Creates the idempotency row of the response to an order.
 pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
 
-/// A payout or withdrawal as it is asked for. Everything in it was validated, and the customer may be paid.
+/// Order of a payout or withdrawal. All values are validated, and the customer may be paid.
 pub struct OrderSending {
-    /// Its new id, which says what it is.
+    /// New id, which determines the kind.
     pub id: SendingId,
-    /// Whose money.
+    /// Ordering PSP.
     pub psp_id: PspId,
-    /// Who is paid; a payout's alone.
+    /// Paid customer; only for a payout.
     pub customer_id: Option<CustomerId>,
     /// The PSP's own reference.
     pub reference: Option<String>,
     /// The PSP's own object.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// How much.
+    /// Amount.
     pub amount: Amount,
-    /// In which token.
+    /// Token.
     pub token: Token,
-    /// On which chain.
+    /// Chain.
     pub chain: Chain,
-    /// To which wallet.
+    /// Recipient wallet.
     pub to: Address,
-    /// Makes the idempotency row of the answer.
+    /// Creates the idempotency row of the response.
     pub answer: Option<OrderAnswer>,
 }
 
 impl System {
     /// Accepts a payout or withdrawal: its amount is reserved and it is durable when this returns.
     pub async fn order_sending(&self, request: OrderSending) -> Result<Sending, OrderError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
         let Ceilings { send_max, send_daily_max } = psp.ceilings;
         if request.amount > send_max {
@@ -66,17 +66,17 @@ impl System {
         let accepted = sending::accept(order);
         let rows = RowsBeside { idempotency: request.answer.map(|answer| answer(&accepted.sending)), audit: None };
         let real_now = services.clock.real_now();
-        let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
+        let unit = outbound::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
-        // What is queued is written whether or not the caller waits for it, and then it must be looked after.
-        let services = services.clone();
+        // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
+        let (services, live) = (services.clone(), self.sendings().live.clone());
         let made = tokio::spawn(async move {
             let written = services.journal.submit(unit).await;
             let id = accepted.sending.id();
             match &written {
-                Ok(_) => services.to_sending_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
-                // If it is there after all, it is looked after.
-                Err(JournalError::Unknown(_)) => services.to_sending_desk(DeskMessage::Wake(id, Message::Resume)),
+                Ok(_) => live.to_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
+                // If it exists after all, it is started.
+                Err(JournalError::Unknown(_)) => live.to_desk(DeskMessage::Wake(id, Message::Resume)),
                 Err(_) => {}
             }
             written.map(|_| accepted.sending)
@@ -92,8 +92,7 @@ impl System {
         })
     }
 
-    /// Has a payout or withdrawal carry out a person's command, written down in the same commit; answers it as it is
-    /// afterwards.
+    /// Runs a request on a payout or withdrawal, with the audit row in the same commit; returns its new state.
     pub async fn command_sending(
         &self,
         id: SendingId,
@@ -102,8 +101,8 @@ impl System {
     ) -> Result<Sending, SendingCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let told = Told { command, audit, reply: Some(reply.into()) };
-        self.inner.services.to_sending_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
-        // It may have been taken in, and may yet be written.
+        self.sendings().live.to_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
+        // The command may have been received, and may still be written.
         let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
             Ok(Ok(Ok(sending))) => Ok(sending),
@@ -113,7 +112,7 @@ impl System {
             Ok(Ok(Err(CommandFailure::Unavailable(reason)))) => Err(SendingCommandError::Unavailable(reason)),
             Ok(Ok(Err(CommandFailure::Unknown(reason)))) => Err(SendingCommandError::Unknown(reason)),
             Ok(Err(_)) => Err(unknown("was interrupted")),
-            Err(_) => Err(unknown("did not answer in time")),
+            Err(_) => Err(unknown("did not respond in time")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps gauges fresh at a bounded pace, whoever scrapes them how often.
+//! Updates gauges at fixed intervals, independently of scrapes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::payment::Services;
+use super::Parts;
 
-/// How often what the database knows is asked and shown.
+/// Interval of updates from the database.
 const DATABASE_EVERY: Duration = Duration::from_secs(15);
-/// How often what is in memory is shown.
+/// Interval of updates from memory.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows gauges until it is dropped.
-pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
-    // Side by side: a database that hangs keeps nobody from seeing what is in memory.
+/// Updates gauges until it is dropped.
+pub(super) fn refresh(parts: Arc<Parts>) -> AbortOnDropHandle<()> {
+    // Concurrently: a hanging database does not delay gauges from memory.
     AbortOnDropHandle::new(tokio::spawn(async move {
-        tokio::join!(refresh_from_memory(&services), refresh_from_database(&services));
+        tokio::join!(refresh_from_memory(&parts), refresh_from_database(&parts));
     }))
 }
 
-async fn refresh_from_memory(services: &Services) {
+async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
     let mut ticks = tokio::time::interval(REFRESH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         services.books.refresh_metrics();
         services.journal.refresh_metrics();
-        services.vaults.refresh_metrics(services.clock.real_now());
-        services.ledger.refresh_metrics(services.clock.real_now(), &services.chains);
+        vaults.refresh_metrics(services.clock.real_now());
+        ledger.refresh_metrics(services.clock.real_now(), &services.chains);
         if let Some(screening) = &*services.screening.read() {
             screening.refresh_metrics();
         }
@@ -40,25 +40,25 @@ async fn refresh_from_memory(services: &Services) {
     }
 }
 
-async fn refresh_from_database(services: &Services) {
+async fn refresh_from_database(Parts { services, desk, .. }: &Parts) {
     let mut ticks = tokio::time::interval(DATABASE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let webhooks = services.webhooks.read().clone();
         let Some(webhooks) = webhooks else {
-            // The service has not quite begun.
+            // The service is still starting.
             ticks.reset_after(REFRESH_EVERY);
             continue;
         };
-        let desk = services.desk.read().clone();
+        let desk = desk.read().clone();
         if let Some(desk) = desk
             && let Err(error) = desk.refresh_backlog().await
         {
-            tracing::warn!(%error, "what the compliance desk has to do could not be counted");
+            tracing::warn!(%error, "the backlog of the compliance desk could not be counted");
         }
         if let Err(error) = webhooks.refresh_backlog().await {
-            tracing::warn!(%error, "what webhooks wait could not be counted");
+            tracing::warn!(%error, "the backlog of webhooks could not be counted");
         }
     }
 }

@@ -1,50 +1,50 @@
-//! Payouts and withdrawals as their actors show themselves.
+//! Views of payouts and withdrawals and their actors.
 
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
+use payferry_runtime::observe::{Failure, Figures, NodeState};
 use serde::Serialize;
 
 use super::System;
 use super::show::ask;
-use crate::observe::{Failure, Figures, NodeState, Quarantine, SendingLine};
-use crate::payment::Services;
+use crate::observe::{Quarantine, SendingLine};
 use crate::sending::{Message, SendingMemory};
 
-/// The actor of a payout or withdrawal as it shows itself.
+/// View of the actor of a payout or withdrawal.
 #[derive(Debug, Clone, Serialize)]
 pub struct SendingView {
-    /// Which.
+    /// Id of the payout or withdrawal.
     pub sending_id: SendingId,
-    /// How the actor is.
+    /// State of the actor.
     pub state: NodeState,
-    /// Since when it runs, by the wall clock; `None` while it does not.
+    /// Wall-clock time of the last start; `None` while it is not running.
     pub since: Option<Timestamp>,
-    /// What is measured of it since then.
+    /// Measurements since then.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Restarts, as far as they are remembered.
+    /// Restarts, as far as they are recorded.
     pub restarts: u64,
-    /// The last failure, as far as it is remembered.
+    /// Last failure, as far as it is recorded.
     pub last_failure: Option<Failure>,
-    /// Why it is not run any more, if it is not.
+    /// Reason of the quarantine, if it is quarantined.
     pub quarantined: Option<Quarantine>,
-    /// What the actor remembers; `None` if it is not there or too busy to say.
+    /// State of the actor; `None` if it is not running or does not reply in time.
     pub memory: Option<SendingMemory>,
 }
 
 impl System {
-    /// Shows the actor of a payout or withdrawal; `None` if it has none and is not quarantined.
+    /// View of the actor of a payout or withdrawal; `None` if it has none and is not quarantined.
     pub async fn observe_sending(&self, id: SendingId) -> Option<SendingView> {
-        let Services { router, books, .. } = &*self.inner.services;
-        let (actor, quarantined) = (router.sendings().live(id), books.quarantine_of(id));
+        let (live, books) = (&self.sendings().live, self.books());
+        let (actor, quarantined) = (live.live(id), books.quarantine_of(id));
         if actor.is_none() && quarantined.is_none() {
             return None;
         }
         let (restarts, last_failure) = books.failures_of(id);
         let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
-        // Before it is asked, so that the question is not among what waits.
+        // Read before the request, so that the request is not counted as waiting.
         let (since, figures) = match &actor {
-            Some(actor) => (Some(actor.books().since()), actor.books().figures()),
+            Some(actor) => (Some(actor.books().since().into()), actor.books().figures()),
             None => (None, Figures::default()),
         };
         let memory = match &actor {
@@ -54,8 +54,8 @@ impl System {
         Some(SendingView { sending_id: id, state, since, figures, restarts, last_failure, quarantined, memory })
     }
 
-    /// A page of the live payouts and withdrawals after `after`, in the order of their ids. Cheap however many there are.
+    /// Page of the live payouts and withdrawals after `after`, by id. The cost depends only on the page.
     pub fn sendings_live(&self, after: Option<SendingId>, limit: usize) -> Vec<SendingLine> {
-        self.inner.services.router.sendings().lines(after, limit)
+        self.sendings().live.lines(after, limit)
     }
 }

@@ -1,46 +1,48 @@
-//! Starts the tree, in the order in which its parts need each other.
+//! Starts the tree, in the order of its dependencies.
 
-use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use payferry_entities::Database;
+use payferry_evm::wallet::OperatorSigner;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_journal::psps::{Ceilings, PspDirectory};
+use payferry_journal::{Journal, JournalTask, opening};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use payferry_runtime::seal::Sealer;
+use payferry_runtime::supervise::{Child, Root, RootMessage};
+use payferry_webhook::{WebhookConfig, WebhookSender};
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::inbox::Inbox;
 use super::refresh::refresh;
-use super::{Inner, System, wallets};
+use super::{Inner, Parts, System, wallets};
 use crate::auditors::AuditorsConfig;
-use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
+use crate::chain::{Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
-use crate::clock::Clock;
 use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
-use crate::inbox::PaymentInbox;
-use crate::journal::{self, Journal, JournalTask};
-use crate::ledger;
 use crate::ledger::check::{self, Findings, LedgerAuditor};
-use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
-use crate::psps::{Ceilings, PspDirectory};
+use crate::payment::{PaymentServices, Shard};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
-use crate::seal::Sealer;
-use crate::sending::SendingDesk;
-use crate::supervise::{Child, Root, RootMessage};
-use crate::wallet::OperatorSigner;
-use crate::webhook::{WebhookConfig, WebhookSender};
+use crate::sending::{SendingDesk, SendingServices};
+use crate::services::Services;
 
-/// What a tree is started with.
+/// Configuration of a tree.
 pub struct SystemConfig {
-    /// Migrated.
+    /// The migrated database.
     pub database: Database,
-    /// Seals secrets.
+    /// Encrypts secrets.
     pub sealer: Sealer,
-    /// The service's time.
+    /// The service's clock.
     pub clock: Clock,
     /// Chains that passed their checks.
     pub chains: Vec<ChainSetup>,
@@ -48,35 +50,35 @@ pub struct SystemConfig {
     pub screener: Arc<dyn KytScreener>,
     /// Limits of screening.
     pub screening: ScreeningConfig,
-    /// Who verifies customers; `None`: nobody is verified, and what is to be checked waits.
+    /// Provider of identity verification; without one, customers are not verified, and their checks wait.
     pub identity: Option<Arc<dyn IdentityProvider>>,
-    /// Limits of the compliance desk.
+    /// Limits of the compliance service.
     pub desk: DeskConfig,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
-    /// How much PSPs may send unless the operator has said otherwise of one.
+    /// Send limits of PSPs, unless the operator has set others for a PSP.
     pub ceilings: Ceilings,
-    /// How often the auditors look.
+    /// Intervals of the auditors.
     pub auditors: AuditorsConfig,
-    /// Shard supervisors; must divide 256.
+    /// Number of shard supervisors; must divide 256.
     pub shards: usize,
 }
 
-/// One chain to run.
+/// Setup of one chain.
 pub struct ChainSetup {
-    /// What is configured of it.
+    /// Configuration of the chain.
     pub spec: ChainSpec,
     /// Its endpoints.
     pub client: ChainClient,
     /// The account that pays for gas.
     pub signer: OperatorSigner,
-    /// Says when there may be a new head, where the endpoint can do that; polling goes on all the same.
+    /// Signals of new heads, where the endpoint supports them. Polling continues regardless.
     pub wake_ups: Option<WakeUps>,
-    /// Between any two steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) save in tests.
+    /// Checkpoint between the steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) except in tests.
     pub checkpoint: Arc<dyn Checkpoint>,
 }
 
-/// Why a tree did not start.
+/// Error of starting a tree.
 #[derive(Debug, thiserror::Error)]
 #[error("the {what} did not start: {reason}")]
 pub struct StartError {
@@ -85,8 +87,8 @@ pub struct StartError {
 }
 
 impl System {
-    /// Starts the tree: journal, webhook sender, screening, compliance desk, settlers, shards with their live payments, watchers last,
-    /// so that nothing is told to payments before there is somebody to tell.
+    /// Starts the tree: journal, webhook sender, screening, compliance service, settlers, shards with their live
+    /// payments. Watchers come last, so that payments can be reached before the first notification.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
         let SystemConfig {
             database,
@@ -102,7 +104,7 @@ impl System {
             auditors,
             shards,
         } = config;
-        let opened = ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
+        let opened = opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
@@ -112,42 +114,50 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let books = Books::new(clock.clone());
+        let books = TreeBooks::new(clock.clone());
         books.tally().doubt();
-        let root = books.spawn(ROOT_NAME, Root { books: books.clone() }, (), None).await.map_err(failed("root"))?;
-        let (journal, task) = Journal::start_with(database.clone(), books.clone());
-        let writing = write(task, books.clone());
+        let root =
+            books.spawn(ROOT_NAME, Root { books: Books::clone(&books) }, (), None).await.map_err(failed("root"))?;
+        let (journal, task) = Journal::start_with(database.clone(), Books::clone(&books), books.tally().clone());
+        let writing = write(task, Books::clone(&books));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
             psps: PspDirectory::new(database.clone(), ceilings),
-            router: Arc::new(Router::new(shards)),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
-            ledger: Findings::default(),
-            vaults: VaultFindings::default(),
             screening: RwLock::default(),
-            desk: RwLock::default(),
             webhooks: RwLock::default(),
-            started: Instant::now(),
-            rehydrated: Mutex::default(),
-            rehydrated_first: Once::new(),
-            unapplied: Unapplied::new(database.clone()),
             database,
             journal,
             clock,
             books,
-            metrics: PaymentMetrics::new(),
         });
-        // Before there is a settler: what was paused stays so over a restart.
+        let payments = Arc::new(PaymentServices::new(services.clone(), shards));
+        let sendings = Arc::new(SendingServices::new(services.clone()));
+        let inbox = Arc::new(Inbox {
+            router: payments.router.clone(),
+            outages: payments.outages.clone(),
+            sendings: sendings.live.clone(),
+            journal: services.journal.clone(),
+        });
+        // Before the settlers: pauses outlast a restart.
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
-        let refreshing = refresh(services.clone());
         let keeping = wallets::keep(services.clone());
-        let inner = Inner {
+        let parts = Arc::new(Parts {
             services,
+            payments,
+            sendings,
+            desk: RwLock::default(),
+            ledger: Findings::default(),
+            vaults: VaultFindings::default(),
+        });
+        let inner = Inner {
+            _refreshing: refresh(parts.clone()),
+            parts,
+            inbox,
             sealer,
             root,
             _writing: writing,
-            _refreshing: refreshing,
             _keeping: keeping,
             _following: following,
         };
@@ -161,8 +171,8 @@ impl System {
         for setup in &setups {
             system.start_settler(setup).await?;
         }
-        // Before the shards, and before the watchers: from now on no wallet of a live payment is missing.
-        wallets::watch_live(&system.inner.services).await;
+        // Before the shards and the watchers: from now on no wallet of a live payment is missing.
+        wallets::watch_live(system.services()).await;
         for index in 0..shards {
             system.start_shard(index).await?;
         }
@@ -178,13 +188,13 @@ impl System {
     }
 
     async fn start_webhooks(&self, config: WebhookConfig) -> Result<(), StartError> {
-        let (services, sealer) = (self.inner.services.clone(), self.inner.sealer.clone());
+        let (services, sealer) = (self.services().clone(), self.inner.sealer.clone());
         self.adopt(ActorKind::WebhookSender, "webhook sender", move |root| {
             let (services, sealer, config) = (services.clone(), sealer.clone(), config.clone());
             async move {
                 let (database, journal, clock) =
                     (services.database.clone(), services.journal.clone(), services.clock.clone());
-                let books = services.books.clone();
+                let books = Books::clone(&services.books);
                 let sender = WebhookSender::start(root, database, journal, sealer, clock, books, config).await?;
                 let cell = sender.cell();
                 *services.webhooks.write() = Some(sender);
@@ -196,18 +206,18 @@ impl System {
     }
 
     async fn start_screening(&self, config: ScreeningConfig, screener: Arc<dyn KytScreener>) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let (parts, inbox) = (self.inner.parts.clone(), self.inner.inbox.clone());
         self.adopt(ActorKind::Screening, "screening", move |root| {
-            let (services, config, screener) = (services.clone(), config.clone(), screener.clone());
+            let (parts, inbox, config, screener) = (parts.clone(), inbox.clone(), config.clone(), screener.clone());
             async move {
-                let inbox: Arc<dyn PaymentInbox> = services.router.clone();
+                let Parts { services, payments, sendings, .. } = &*parts;
                 let clock = services.clock.clone();
                 let screening = Screening::start(root, config, screener, inbox, clock, &services.books).await?;
                 let cell = screening.cell();
                 let restarted = services.screening.write().replace(screening).is_some();
                 if restarted {
-                    services.router.resume_all();
-                    services.resume_sendings();
+                    payments.router.resume_all();
+                    sendings.live.resume_all();
                 }
                 Ok(cell)
             }
@@ -221,16 +231,17 @@ impl System {
         config: DeskConfig,
         provider: Option<Arc<dyn IdentityProvider>>,
     ) -> Result<(), StartError> {
-        let (services, sealer) = (self.inner.services.clone(), self.inner.sealer.clone());
+        let (parts, sealer) = (self.inner.parts.clone(), self.inner.sealer.clone());
         self.adopt(ActorKind::ComplianceDesk, "compliance desk", move |root| {
-            let (services, sealer) = (services.clone(), sealer.clone());
+            let (parts, sealer) = (parts.clone(), sealer.clone());
             let (config, provider) = (config.clone(), provider.clone());
             async move {
+                let services = &parts.services;
                 let (database, clock) = (services.database.clone(), services.clock.clone());
                 let books = &services.books;
                 let desk = ComplianceDesk::start(root, config, provider, database, sealer, clock, books).await?;
                 let cell = desk.cell();
-                *services.desk.write() = Some(desk);
+                *parts.desk.write() = Some(desk);
                 Ok(cell)
             }
             .boxed()
@@ -239,9 +250,9 @@ impl System {
     }
 
     async fn start_sending_desk(&self) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let services = self.sendings().clone();
         let died = services.clone();
-        let forget = move || died.router.sendings().forget_desk();
+        let forget = move || died.live.forget_desk();
         let start = move |root| {
             let services = services.clone();
             async move {
@@ -255,11 +266,13 @@ impl System {
     }
 
     async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let parts = self.inner.parts.clone();
         self.adopt(ActorKind::Auditor, check::NAME, move |root| {
-            let services = services.clone();
+            let parts = parts.clone();
             async move {
-                let auditor = LedgerAuditor::new(services.clone(), config.ledger_interval);
+                let Parts { services, ledger, .. } = &*parts;
+                let (database, clock) = (services.database.clone(), services.clock.clone());
+                let auditor = LedgerAuditor::new(database, clock, ledger.clone(), config.ledger_interval);
                 Ok(services.books.spawn(check::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
@@ -273,11 +286,13 @@ impl System {
         interval: Duration,
         treasury_kept: bool,
     ) -> Result<(), StartError> {
-        let (services, chains) = (self.inner.services.clone(), Arc::new(chains));
+        let (parts, chains) = (self.inner.parts.clone(), Arc::new(chains));
         self.adopt(ActorKind::Auditor, watch::NAME, move |root| {
-            let (services, chains) = (services.clone(), chains.clone());
+            let (parts, chains) = (parts.clone(), chains.clone());
             async move {
-                let auditor = VaultAuditor::new(services.clone(), chains, interval, treasury_kept);
+                let Parts { services, vaults, .. } = &*parts;
+                let (database, clock) = (services.database.clone(), services.clock.clone());
+                let auditor = VaultAuditor::new(database, clock, vaults.clone(), chains, interval, treasury_kept);
                 Ok(services.books.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
@@ -286,7 +301,7 @@ impl System {
     }
 
     async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let chain = setup.spec.chain;
         let handle = services.chains.settler(chain).cloned().unwrap_or_default();
         let args = SettlerArgs {
@@ -295,14 +310,14 @@ impl System {
             database: services.database.clone(),
             journal: services.journal.clone(),
             watchlist: services.chains.watchlist().clone(),
-            inbox: services.router.clone(),
+            inbox: self.inner.inbox.clone(),
             clock: services.clock.clone(),
             settle_signer: setup.signer.clone(),
             send_signer: setup.signer.clone(),
             handle,
             checkpoint: setup.checkpoint.clone(),
         };
-        let books = services.books.clone();
+        let books = Books::clone(&services.books);
         self.adopt(ActorKind::Settler, chain.as_str(), move |root| {
             let (args, books) = (args.clone(), books.clone());
             async move { Ok(Settler::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
@@ -311,19 +326,19 @@ impl System {
     }
 
     async fn start_watcher(&self, setup: ChainSetup) -> Result<(), StartError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let args = WatcherArgs {
             spec: Arc::new(setup.spec),
             client: setup.client,
             database: services.database.clone(),
             journal: services.journal.clone(),
             watchlist: services.chains.watchlist().clone(),
-            inbox: services.router.clone(),
+            inbox: self.inner.inbox.clone(),
             clock: services.clock.clone(),
             wake_ups: setup.wake_ups,
         };
         let chain = args.spec.chain;
-        let books = services.books.clone();
+        let books = Books::clone(&services.books);
         self.adopt(ActorKind::Watcher, chain.as_str(), move |root| {
             let (args, books) = (args.clone(), books.clone());
             async move { Ok(Watcher::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
@@ -332,7 +347,7 @@ impl System {
     }
 
     async fn start_shard(&self, index: usize) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let services = self.payments().clone();
         let died = services.clone();
         let forget = move || died.shard_died(index);
         let start = move |root| {
@@ -347,7 +362,7 @@ impl System {
         self.adopt_with(ActorKind::Shard, &index.to_string(), start, forget).await
     }
 
-    /// Adopts an actor of which nothing has to be forgotten.
+    /// Adopts an actor that needs no cleanup.
     async fn adopt<F>(&self, kind: ActorKind, name: &str, start: F) -> Result<(), StartError>
     where
         F: Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync + 'static,
@@ -370,9 +385,10 @@ impl System {
     }
 }
 
-/// Runs the journal's task, and again when it panics; its queues outlive it.
+/// Runs the journal's task, and restarts it after a panic; its queues outlive it.
 fn write(task: JournalTask, books: Books) -> AbortOnDropHandle<()> {
-    let panicked = move |reason: &str| books.restarted(ActorKind::Journal, journal::NAME, Cause::Panic, reason);
+    let panicked =
+        move |reason: &str| books.restarted(ActorKind::Journal, payferry_journal::NAME, Cause::Panic, reason);
     AbortOnDropHandle::new(tokio::spawn(task.supervise(panicked)))
 }
 

@@ -1,28 +1,28 @@
-//! Keeps the list of the wallets of live payments: fills it when the process starts, and takes wallets off it when their
-//! payments have been over for a while.
+//! Maintains the list of wallets of live payments: fills it when the process starts, and removes wallets some time
+//! after their payments have ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use payferry_journal::payments::{self, StoreError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::System;
-use crate::payment::Services;
-use crate::payment::store::{self, StoreError};
+use crate::services::Services;
 
-/// How long a wallet stays after its payment was over: longer than anything that was begun before can take to be committed.
+/// Time that a wallet stays after its payment ended: longer than any commit started before can take.
 const LINGER: Duration = Duration::from_mins(2);
-/// How often it is looked who has been over for so long, and how often the list is tried to be filled.
+/// Interval of removals, and of attempts to fill the list.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Payments looked up at once.
+/// Payments per lookup.
 const BATCH: usize = 2_000;
 
-/// Has the wallets of all live payments watched, also of those that no actor can be started of. Where that fails they are looked
-/// for in the database, until it is done.
+/// Watches the wallets of all live payments, including those that cannot be started. If this fails, they are looked up
+/// in the database until it succeeds.
 pub(super) async fn watch_live(services: &Services) {
     let watchlist = services.chains.watchlist();
-    match store::live_wallets(&services.database).await {
+    match payments::live_wallets(&services.database).await {
         Ok(wallets) => {
             for (wallet, id) in wallets {
                 watchlist.watch(wallet, id);
@@ -33,12 +33,12 @@ pub(super) async fn watch_live(services: &Services) {
     }
 }
 
-/// Does both until it is dropped.
+/// Runs both until it is dropped.
 pub(super) fn keep(services: Arc<Services>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // At once it was tried by whoever starts this.
+        // The caller has already made the first attempt.
         ticks.reset();
         loop {
             ticks.tick().await;
@@ -46,14 +46,14 @@ pub(super) fn keep(services: Arc<Services>) -> AbortOnDropHandle<()> {
                 watch_live(&services).await;
             }
             if let Err(error) = retire_before(&services, Instant::now().checked_sub(LINGER)).await {
-                tracing::warn!(%error, "wallets of payments that are over could not be looked up, and stay watched");
+                tracing::warn!(%error, "wallets of ended payments could not be looked up; they stay watched");
             }
         }
     }))
 }
 
-/// Takes off the list whoever was over before, and is not live in the database: that may be so although an actor left it as
-/// over, if something was committed behind its back.
+/// Removes wallets retired before `before`, except those of payments that are live in the database. That is possible
+/// although the actor left the payment as ended, if another writer committed meanwhile.
 async fn retire_before(services: &Services, before: Option<Instant>) -> Result<(), StoreError> {
     let watchlist = services.chains.watchlist();
     let Some(before) = before else { return Ok(()) };
@@ -63,7 +63,7 @@ async fn retire_before(services: &Services, before: Option<Instant>) -> Result<(
             return Ok(());
         }
         let ids: Vec<_> = retired.iter().map(|one| one.payment_id).collect();
-        match store::live_among(&services.database, &ids).await {
+        match payments::live_among(&services.database, &ids).await {
             Ok(live) => watchlist.unwatch(&retired, &live),
             Err(error) => {
                 watchlist.defer(retired);
@@ -74,8 +74,8 @@ async fn retire_before(services: &Services, before: Option<Instant>) -> Result<(
 }
 
 impl System {
-    /// Takes the wallets of all payments off the list that are over by now, without waiting for a while.
+    /// Removes the wallets of all ended payments now, without the waiting time.
     pub async fn retire_wallets(&self) -> Result<(), StoreError> {
-        retire_before(&self.inner.services, Some(Instant::now())).await
+        retire_before(self.services(), Some(Instant::now())).await
     }
 }

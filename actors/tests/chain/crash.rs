@@ -1,12 +1,12 @@
-//! The settler dies after every single step, and each operation is still carried out exactly once.
+//! Kills the settler after every single step; each operation must still be carried out exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use payferry_actors::chain::{Checkpoint, Killed, SettlerMessage, Step};
-use payferry_actors::observe::Mailbox;
-use payferry_actors::wallet::alloy_address;
+use payferry_runtime::observe::Mailbox;
+use payferry_evm::wallet::alloy_address;
 use payferry_domain::payment::Command;
 
 use crate::fees;
@@ -15,7 +15,7 @@ use crate::world::{CHAIN_ID, GWEI, World, stop};
 
 const UNITS: u64 = 10_000_000;
 
-/// Kills at the `nth` time that a step is reached.
+/// Kills the settler at the `nth` time that it reaches a step.
 pub(crate) struct KillAt {
     step: Step,
     nth: AtomicU32,
@@ -37,7 +37,7 @@ impl Checkpoint for KillAt {
     }
 }
 
-/// Kills at the first such step after a transaction was found in a block.
+/// Kills the settler at the first such step after a transaction was found in a block.
 struct KillMined {
     step: Step,
     is_mined: AtomicBool,
@@ -53,7 +53,7 @@ impl Checkpoint for KillMined {
 /// Mines until the settler is dead.
 pub(crate) async fn until_dead(world: &World, settler: &Mailbox<SettlerMessage>, step: Step) {
     world
-        .until(&format!("it died after {step:?}"), async || {
+        .until(&format!("the settler died after {step:?}"), async || {
             world.chain.mine(1).await.unwrap();
             tokio::time::sleep(Duration::from_millis(30)).await;
             settler.get_status() == ractor::ActorStatus::Stopped
@@ -74,10 +74,10 @@ async fn killed_at(step: Step, nth: u32) {
     world.mine_until_all("mined").await;
     world.chain.mine(1).await.unwrap();
     let completed = |command: &Command| matches!(command, Command::CompleteSettlement { .. });
-    world.until("all are told", async || world.inbox.count(completed) >= 10).await;
+    world.until("all results are reported", async || world.inbox.count(completed) >= 10).await;
     world.assert_settled_once(10, UNITS).await;
     let nonces: Vec<i64> = world.txs().await.iter().map(|tx| tx.nonce).collect();
-    assert_eq!(nonces, (0..i64::try_from(nonces.len()).unwrap()).collect::<Vec<_>>(), "no nonce is left out");
+    assert_eq!(nonces, (0..i64::try_from(nonces.len()).unwrap()).collect::<Vec<_>>(), "no nonce is skipped");
     stop(settler).await;
     stop(watcher).await;
 }
@@ -96,11 +96,11 @@ async fn killed_after_each_step_of_a_later_batch() {
     }
 }
 
-/// The steps from the moment a transaction is in a block.
+/// Steps after a transaction is in a block.
 const MINED_STEPS: [Step; 3] = [Step::Mined, Step::Recorded, Step::Told];
 
 #[tokio::test]
-async fn killed_while_it_records_what_an_older_transaction_moved() {
+async fn killed_while_recording_an_older_transaction() {
     for step in MINED_STEPS {
         let world = World::new().await;
         let payments = world.payments(1).await;
@@ -118,7 +118,7 @@ async fn killed_while_it_records_what_an_older_transaction_moved() {
         };
         let told = || world.inbox.told.lock().iter().filter_map(|(_, command)| moved(command)).collect::<Vec<_>>();
         world
-            .until("it is told", async || {
+            .until("the result is reported", async || {
                 world.chain.mine(1).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 !told().is_empty()
@@ -133,7 +133,7 @@ async fn killed_while_it_records_what_an_older_transaction_moved() {
 }
 
 #[tokio::test]
-async fn killed_while_it_records_what_was_given_up_and_went_out_after_a_reorganisation() {
+async fn killed_while_recording_a_given_up_operation_mined_after_a_reorg() {
     for step in MINED_STEPS {
         let world = send::world().await;
         let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -150,7 +150,7 @@ async fn killed_while_it_records_what_was_given_up_and_went_out_after_a_reorgani
 }
 
 #[tokio::test]
-async fn killed_while_it_signs_again_with_a_higher_fee() {
+async fn killed_while_signing_again_with_a_higher_fee() {
     for step in [Step::Signed, Step::Stored, Step::Broadcast] {
         let world = fees::world().await;
         let watcher = world.watch().await;
@@ -159,7 +159,7 @@ async fn killed_while_it_signs_again_with_a_higher_fee() {
         world.mine_at(fees::RAISED_WEI).await;
         let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
         world
-            .until(&format!("it died after {step:?}"), async || {
+            .until(&format!("the settler died after {step:?}"), async || {
                 world.mine_at(fees::RAISED_WEI).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 settler.get_status() == ractor::ActorStatus::Stopped
@@ -176,18 +176,18 @@ async fn killed_while_it_signs_again_with_a_higher_fee() {
 }
 
 #[tokio::test]
-async fn killed_while_it_gives_up_nonces_that_somebody_else_used() {
+async fn killed_while_giving_up_nonces_that_were_taken() {
     let world = fees::world().await;
     let watcher = world.watch().await;
     fees::under_way(&world).await;
-    // The operator's key, used elsewhere for the nonce of the settlements and that of the withdrawals.
+    // The operator's key signs elsewhere with the nonces of the settlements and of the withdrawals.
     let to = alloy_address(world.treasury);
     for nonce in [0, 1] {
         let (raw, _) = world.operator.sign_call(CHAIN_ID, nonce, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
         world.chain.send_raw(raw).await.unwrap();
     }
     world.chain.mine(1).await.unwrap();
-    // One of them is given up at a time.
+    // The settler gives up one nonce at a time.
     let settler = world.settle_until(Arc::new(KillAt::first(Step::Recorded))).await;
     until_dead(&world, &settler, Step::Recorded).await;
     let statuses = async || world.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();

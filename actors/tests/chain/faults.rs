@@ -1,12 +1,12 @@
-//! Endpoints that lag, lie, refuse or limit. The cursor never passes what was not read.
+//! Endpoints that lag, lie, refuse or limit. The cursor never passes blocks that were not read.
 
-use payferry_actors::chain::ChainClient;
+use payferry_evm::ChainClient;
 use payferry_devchain::{Devchain, Faults};
 use payferry_domain::payment::Presence;
 
 use crate::world::{World, chain_config, report, stop};
 
-/// Pays while the faults are in force, sees that `during` holds, takes them away, and sees the money.
+/// Pays during the faults, checks the effect (`reads_on`), ends the faults, and waits for the money.
 async fn survives(faults: Faults, reads_on: bool) {
     let world = World::new().await;
     let watcher = world.watch().await;
@@ -21,7 +21,7 @@ async fn survives(faults: Faults, reads_on: bool) {
         assert_eq!(world.inbox.observed(payment).len(), 1);
         assert_eq!(report(&watcher).await.trouble, None);
     } else {
-        world.until("it says why", async || report(&watcher).await.trouble.is_some()).await;
+        world.until("the watcher reports the error", async || report(&watcher).await.trouble.is_some()).await;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         let report = report(&watcher).await;
         assert_eq!((report.read_number, report.blocks_orphaned), (before, 0));
@@ -36,41 +36,41 @@ async fn survives(faults: Faults, reads_on: bool) {
 }
 
 #[tokio::test]
-async fn a_lagging_node_takes_nothing_back() {
+async fn lagging_node_causes_no_reorg() {
     survives(Faults { head_lag_blocks: 5, ..Faults::default() }, false).await;
 }
 
 #[tokio::test]
-async fn a_node_that_leaves_logs_out_is_checked_against_the_receipts() {
+async fn omitted_logs_are_found_through_receipts() {
     survives(Faults { empty_logs_rate: 1.0, ..Faults::default() }, true).await;
 }
 
 #[tokio::test]
-async fn logs_of_another_block_are_not_believed() {
+async fn logs_of_another_block_are_rejected() {
     survives(Faults { stale_log_rate: 1.0, ..Faults::default() }, false).await;
 }
 
 #[tokio::test]
-async fn a_log_that_comes_twice_counts_once() {
+async fn duplicate_log_counts_once() {
     survives(Faults { duplicate_log_rate: 1.0, ..Faults::default() }, true).await;
 }
 
 #[tokio::test]
-async fn too_many_requests_are_waited_out() {
+async fn watcher_waits_out_rate_limits() {
     survives(Faults { rate_limited_rate: 1.0, ..Faults::default() }, false).await;
 }
 
 #[tokio::test]
-async fn errors_and_lost_answers_are_waited_out() {
+async fn watcher_waits_out_errors_and_lost_answers() {
     survives(Faults { error_rate: 1.0, ..Faults::default() }, false).await;
     survives(Faults { lost_answer_rate: 1.0, ..Faults::default() }, false).await;
 }
 
 #[tokio::test]
-async fn a_range_limit_halves_the_step_and_nothing_is_skipped() {
+async fn range_limit_halves_the_step_and_skips_nothing() {
     for code in [-32_005, -32_602, -32_614] {
         let mut world = World::new().await;
-        // So that almost all is asked for by range.
+        // With one recent block, almost everything is requested by range.
         world.spec.recent_blocks = 1;
         let payments = world.payments(4).await;
         for payment in &payments {
@@ -89,9 +89,9 @@ async fn a_range_limit_halves_the_step_and_nothing_is_skipped() {
 }
 
 #[tokio::test]
-async fn another_endpoint_takes_over_and_the_furthest_head_counts() {
+async fn another_endpoint_takes_over_and_the_highest_head_counts() {
     let world = World::new().await;
-    // Two that are out of order in two ways, and the one that works.
+    // One absent endpoint, one broken endpoint, and one that works.
     let [away, broken] =
         [Faults { unavailable_rate: 1.0, ..Faults::default() }, Faults { error_rate: 1.0, ..Faults::default() }].map(
             async |faults| {
@@ -109,7 +109,7 @@ async fn another_endpoint_takes_over_and_the_furthest_head_counts() {
     assert_eq!(world.inbox.observed(payment).len(), 1);
     stop(watcher).await;
 
-    // One that answers and has stood still since its genesis.
+    // An endpoint that answers but has stayed at its genesis.
     let behind = Devchain::open(chain_config()).await.unwrap();
     let client = ChainClient::new(behind.transport()).or(world.client());
     let head = world.chain.head().number;

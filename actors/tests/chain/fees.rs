@@ -1,26 +1,28 @@
-//! A base fee that jumps, before something is signed and after: nothing goes out above the ceiling, it is said why, and when
-//! the fee falls all goes out, once. A settlement and a sending are in the same boat, each in a transaction of its own.
+//! A base fee that jumps before or after transactions are signed. Nothing is sent above the ceiling, the settler
+//! reports why, and once the fee falls everything is sent once. Each case covers a settlement and an outbound transfer,
+//! in separate transactions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainSpec, Settler, SettlerArgs, SettlerMessage};
-use payferry_actors::observe::{Books, Mailbox};
+use payferry_evm::ChainSpec;
+use payferry_actors::chain::{Settler, SettlerArgs, SettlerMessage};
+use payferry_runtime::observe::{Books, Mailbox};
 use payferry_domain::{Address, PaymentId};
 use serde_json::json;
 
 use crate::world::{World, settler_report, stop};
 
 const UNITS: u64 = 10_000_000;
-/// What each withdrawal takes out of the PSP's vault.
+/// Amount of each withdrawal from the PSP's vault.
 const SENT: u64 = 1_000_000;
-/// The most that a transaction may offer.
+/// Highest fee that a transaction may offer.
 const CEILING_WEI: u128 = 100_000_000;
-/// More than is ever offered at the usual base fee, and less than the ceiling.
+/// Above any offer at the usual base fee, and below the ceiling.
 pub(crate) const RAISED_WEI: u64 = 60_000_000;
-/// More than may be offered.
+/// Above the ceiling.
 const DEAR_WEI: u64 = 1_000_000_000;
-/// Blocks in which it says the same: enough for many looks at the chain.
+/// Number of blocks with the same report: enough for many passes over the chain.
 const LOOKS: u32 = 20;
 
 fn recipients() -> [Address; 2] {
@@ -34,7 +36,7 @@ pub(crate) async fn world() -> World {
     world
 }
 
-/// Money of so many payments, and of the PSP.
+/// Funds this many payments, and the PSP.
 async fn funded(world: &World, payments: usize) -> Vec<PaymentId> {
     let payments = world.payments(payments).await;
     world.send_money(world.vaults.of_psp(world.psp), u128::from(SENT) * 100).await;
@@ -42,14 +44,14 @@ async fn funded(world: &World, payments: usize) -> Vec<PaymentId> {
     payments
 }
 
-/// A settlement of each payment and two withdrawals.
+/// Queues a settlement of each payment and two withdrawals.
 async fn queue(world: &World, payments: &[PaymentId]) {
     world.queue_settlements(payments, UNITS.try_into().unwrap()).await;
     world.queue_withdrawals(&recipients(), SENT).await;
 }
 
-/// Two settlements in one transaction and two withdrawals in another, on their way. Whoever signed them raises nothing and is
-/// gone: however slow the test is, nothing offers more before the next settler begins.
+/// Sends two settlements in one transaction and two withdrawals in another. The settler that signed them never raises
+/// fees and stops, so that however slow the test is, nothing offers more before the next settler starts.
 pub(crate) async fn under_way(world: &World) {
     let payments = funded(world, 2).await;
     let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..world.spec.clone() });
@@ -76,10 +78,10 @@ async fn is_held_up_by_the_ceiling(world: &World, settler: &Mailbox<SettlerMessa
     said.iter().all(|trouble| trouble.as_ref().is_some_and(is_the_ceiling))
 }
 
-/// Blocks above the ceiling; the settler says all the time that it cannot go on.
+/// Mines blocks above the ceiling; the settler reports throughout that it cannot continue.
 async fn stays_dear(world: &World, settler: &Mailbox<SettlerMessage>) {
     world
-        .until("it says why", async || {
+        .until("the settler reports the ceiling", async || {
             world.mine_at(DEAR_WEI).await;
             is_held_up_by_the_ceiling(world, settler).await
         })
@@ -91,7 +93,7 @@ async fn stays_dear(world: &World, settler: &Mailbox<SettlerMessage>) {
     }
 }
 
-/// Mines at this base fee until everything is carried out.
+/// Mines at this base fee until every operation is mined.
 pub(crate) async fn until_mined_at(world: &World, base_fee_wei: u64) {
     world
         .until("everything is mined", async || {
@@ -102,14 +104,14 @@ pub(crate) async fn until_mined_at(world: &World, base_fee_wei: u64) {
         .await;
 }
 
-/// Every unit is where it belongs, and no operation was in two transactions.
+/// Asserts all balances, and that no operation was in two transactions.
 pub(crate) async fn assert_done_once(world: &World, payments: u64) {
     assert_moved_once(world, payments).await;
     let rows = world.operations().await;
     assert!(rows.iter().all(|row| row.attempts == 1), "{rows:?}");
 }
 
-/// Every unit is where it belongs, and nothing was offered above the ceiling.
+/// Asserts all balances, and that no offer exceeded the ceiling.
 pub(crate) async fn assert_moved_once(world: &World, payments: u64) {
     let [one, other] = recipients();
     assert_eq!((world.balance(one).await, world.balance(other).await), (SENT, SENT));
@@ -121,7 +123,7 @@ pub(crate) async fn assert_moved_once(world: &World, payments: u64) {
 }
 
 #[tokio::test]
-async fn nothing_is_signed_above_the_ceiling_and_all_goes_out_once_when_the_fee_has_fallen() {
+async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
     let world = world().await;
     let payments = funded(&world, 2).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -129,34 +131,34 @@ async fn nothing_is_signed_above_the_ceiling_and_all_goes_out_once_when_the_fee_
     queue(&world, &payments).await;
     stays_dear(&world, &settler).await;
     assert!(world.txs().await.is_empty() && world.attempts().await.is_empty(), "nothing is signed");
-    assert!(world.operations().await.iter().all(|row| row.status == "queued"), "and nothing is lost");
-    // It falls by itself, an eighth with each empty block.
+    assert!(world.operations().await.iter().all(|row| row.status == "queued"), "nothing is lost");
+    // The fee falls by an eighth with each empty block.
     world.mine_until_all("mined").await;
     assert_done_once(&world, 2).await;
-    world.until("it goes on", async || world.handle.trouble().is_none()).await;
+    world.until("the settler continues", async || world.handle.trouble().is_none()).await;
     assert_eq!(settler_report(&settler).await.failures, 0);
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn what_waits_for_the_fee_and_is_wanted_no_more_is_no_trouble() {
+async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
     let world = world().await;
     let payments = funded(&world, 1).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.mine_at(DEAR_WEI).await;
-    world.handle.set_paused(payferry_actors::chain::Role::Send, true);
+    world.handle.set_paused(payferry_journal::chain::Role::Send, true);
     queue(&world, &payments).await;
     stays_dear(&world, &settler).await;
-    world.handle.set_paused(payferry_actors::chain::Role::Settle, true);
-    world.until("nothing is held up", async || world.handle.trouble().is_none()).await;
+    world.handle.set_paused(payferry_journal::chain::Role::Settle, true);
+    world.until("no trouble is reported", async || world.handle.trouble().is_none()).await;
     assert!(world.txs().await.is_empty());
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn what_was_sent_before_a_jump_within_the_ceiling_goes_out_again_with_a_higher_fee_and_is_done_once() {
+async fn fee_jump_below_the_ceiling_raises_offers_and_mines_once() {
     let world = world().await;
     let watcher = world.watch().await;
     under_way(&world).await;
@@ -179,7 +181,7 @@ async fn what_was_sent_before_a_jump_within_the_ceiling_goes_out_again_with_a_hi
 }
 
 #[tokio::test]
-async fn what_was_sent_before_a_jump_above_the_ceiling_waits_and_goes_on_when_the_fee_has_fallen() {
+async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
     let world = world().await;
     let watcher = world.watch().await;
     under_way(&world).await;
@@ -190,7 +192,7 @@ async fn what_was_sent_before_a_jump_above_the_ceiling_waits_and_goes_on_when_th
     let before = world.attempts().await.len();
     world.queue_settlements(&[later], UNITS.try_into().unwrap()).await;
     stays_dear(&world, &settler).await;
-    assert_eq!(world.attempts().await.len(), before, "nothing is signed, neither again nor anew");
+    assert_eq!(world.attempts().await.len(), before, "nothing is signed, neither new nor again");
     let statuses: Vec<_> = world.txs().await.into_iter().map(|tx| tx.status).collect();
     assert_eq!(statuses, ["submitted", "submitted"]);
     until_mined_at(&world, RAISED_WEI).await;
@@ -199,13 +201,13 @@ async fn what_was_sent_before_a_jump_above_the_ceiling_waits_and_goes_on_when_th
     for nonce in [0, 1] {
         assert!(attempts.iter().filter(|attempt| attempt.nonce == nonce).count() >= 2, "nonce {nonce}");
     }
-    world.until("it goes on", async || world.handle.trouble().is_none()).await;
+    world.until("the settler continues", async || world.handle.trouble().is_none()).await;
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn what_a_settler_said_that_is_gone_is_over_when_the_next_one_gets_on() {
+async fn next_settler_clears_the_error_of_a_stopped_one() {
     let world = world().await;
     let payments = funded(&world, 1).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -213,19 +215,19 @@ async fn what_a_settler_said_that_is_gone_is_over_when_the_next_one_gets_on() {
     queue(&world, &payments).await;
     stays_dear(&world, &settler).await;
     stop(settler).await;
-    assert!(world.handle.trouble().is_some(), "nobody has found that it is over");
+    assert!(world.handle.trouble().is_some(), "the error is still reported");
     world.mine_at(RAISED_WEI / 10).await;
     let settler = world.settle().await;
-    world.until("it goes on", async || world.handle.trouble().is_none()).await;
+    world.until("the settler continues", async || world.handle.trouble().is_none()).await;
     stop(settler).await;
     stop(watcher).await;
 }
 
-/// One payment more, whose money comes without taking along what waits to be mined.
+/// Creates one more payment and funds it without including the waiting transactions in a block.
 async fn funded_later(world: &World) -> PaymentId {
     let payment = world.payment().await;
     world.send_money(world.vaults.of_payment(payment), UNITS.into()).await;
-    // More than ours offer, and less than the owner does.
+    // More than our transactions offer, and less than the owner's.
     world.mine_at(RAISED_WEI).await;
     assert_eq!(world.balance(world.vaults.of_payment(payment)).await, UNITS);
     payment

@@ -1,14 +1,15 @@
-//! What its owner has given up is not signed anew, whatever the chain does with the transaction that it was in, and whoever
-//! dies meanwhile: it is refused, and the owner is told so once.
+//! An operation that its owner has given up is not signed again, whatever the chain does with its earlier transaction
+//! and whichever actor dies meanwhile. It is refused, and the owner is notified once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{Role, SettlerMessage, Step};
-use payferry_actors::observe::Mailbox;
-use payferry_actors::payment::store;
+use payferry_journal::chain::Role;
+use payferry_actors::chain::{SettlerMessage, Step};
+use payferry_runtime::observe::Mailbox;
+use payferry_journal::payments;
 use payferry_contracts::Payferry;
 use payferry_devchain::{ChainConfig, Dropped};
 use payferry_domain::payment::{
@@ -30,26 +31,26 @@ use crate::world::{World, chain_config, settler_report, stop};
 
 const UNITS: u64 = 10_000_000;
 const NOW: Timestamp = Timestamp(1_732_000_000_000);
-/// Nobody's account.
+/// An account without a role in the tests.
 const ELSEWHERE: Address = Address([2; 20]);
 
-/// Who gives up what.
+/// Owner of the operation that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// A payment whose money is taken back by the chain, its settlement.
+    /// A payment whose transfer is reorged gives up its settlement.
     Settlement,
-    /// A payment, the refund of what lies in its wallet.
+    /// A payment gives up a refund from its wallet.
     RefundOfWallet,
-    /// A payment that is settled, the refund out of the PSP's vault.
+    /// A settled payment gives up a refund from the PSP's vault.
     RefundOfBalance,
-    /// A withdrawal, itself.
+    /// A withdrawal gives itself up.
     Withdrawal,
 }
 
 impl Owner {
     const ALL: [Self; 4] = [Self::Settlement, Self::RefundOfWallet, Self::RefundOfBalance, Self::Withdrawal];
 
-    /// Where the money lies.
+    /// Returns the vault with the money.
     fn vault(self, world: &World, payment: PaymentId) -> Address {
         match self {
             Self::Settlement | Self::RefundOfWallet => world.vaults.of_payment(payment),
@@ -77,7 +78,7 @@ fn told(payment: &Payment, command: &Command) -> Payment {
     transition(payment, command, NOW).unwrap().unwrap_or_else(|| panic!("{command:?} changes nothing")).payment
 }
 
-/// The transfer that pays 10.00, or takes them back.
+/// The transfer that pays 10.00, with this presence.
 fn transfer(world: &World, revision: u32, presence: Presence) -> ObservedTransfer {
     ObservedTransfer {
         key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
@@ -92,7 +93,7 @@ fn transfer(world: &World, revision: u32, presence: Presence) -> ObservedTransfe
     }
 }
 
-/// A payment of this amount to which 10.00 came, finally and of good origin.
+/// A payment of this amount with a final and accepted transfer of 10.00.
 fn paid(world: &World, id: PaymentId, amount: i64) -> Payment {
     let terms = Terms {
         id,
@@ -137,18 +138,19 @@ fn refunding(payment: &Payment, refund_id: RefundId) -> Payment {
     told(&told(payment, &asked), &Command::ScreenRefund { refund_id, verdict: verdict() })
 }
 
-/// One operation that was signed once, given up by its owner, and is queued again because of what the chain did since.
+/// One operation that was signed once, given up by its owner, and queued again because of a later change of the chain.
 struct GivenUp {
     owner: Owner,
     payment: Payment,
     operation: OperationId,
     vault: Address,
-    /// The newest revision that its owner knows of.
+    /// Newest revision that its owner knows.
     revision: i64,
 }
 
 impl GivenUp {
-    /// Needs a watcher and a settler. Nothing on the chain stands in its way any more, and it is held back.
+    /// Creates the operation; needs a watcher and a settler. Afterwards nothing on the chain prevents it, and the
+    /// settler is held back.
     async fn of(world: &World, owner: Owner, settler: &Mailbox<SettlerMessage>) -> Self {
         let id = PaymentId::generate();
         let refund_id = RefundId::generate();
@@ -180,7 +182,7 @@ impl GivenUp {
         given_up
     }
 
-    /// The money of the payment is taken back while its settlement is on its way; then its batch reverts.
+    /// The payment's transfer is reorged while the settlement is in flight; then its batch reverts.
     async fn while_it_is_on_its_way(&mut self, world: &World, settler: &Mailbox<SettlerMessage>) {
         self.operation = OperationId::settlement_of(self.payment.id());
         set_paused(world, true).await;
@@ -196,8 +198,8 @@ impl GivenUp {
         world.chain.mine(1).await.unwrap();
     }
 
-    /// The token refuses the recipient, and the owner gives up. The chain forgets what barred the recipient and carries it
-    /// out, and takes that back too; then its batch reverts.
+    /// The token rejects the recipient, and the owner gives up. A reorg removes the rejection and carries out the
+    /// operation; a second reorg removes that too; then its batch reverts.
     async fn when_the_chain_had_refused_it(&mut self, world: &World) {
         let before = world.chain.head().number;
         let unbarred = nonce(world).await;
@@ -245,7 +247,7 @@ impl GivenUp {
             .unwrap();
     }
 
-    /// Its owner takes this in, and its row stands like that.
+    /// Applies the command to the owner and stores its row.
     async fn told(&mut self, world: &World, command: &Command) {
         self.payment = told(&self.payment, command);
         let row = store::row_of(&self.payment).unwrap().into_active_model();
@@ -268,7 +270,7 @@ impl GivenUp {
         row.await.unwrap().unwrap()
     }
 
-    /// Mines until it has this status.
+    /// Mines until the operation has this status.
     async fn until(&mut self, world: &World, status: &str) {
         world
             .until(&format!("it is {status}"), async || {
@@ -283,7 +285,7 @@ impl GivenUp {
         self.revision = self.row(world).await.revision;
     }
 
-    /// How often it was told that it failed since it was queued again, by revision: a repetition changes nothing.
+    /// Revisions of failure notifications since it was queued again. A repeated notification changes nothing.
     fn refusals(&self, world: &World) -> BTreeSet<u32> {
         let known = u32::try_from(self.revision).unwrap();
         let of_payment = |command: &Command| match command {
@@ -300,10 +302,11 @@ impl GivenUp {
         all.into_iter().flatten().filter(|revision| *revision > known).collect()
     }
 
-    /// It is refused and told so, once; nothing was signed but what had been before, and the money is where it was.
+    /// Asserts that it is refused and the owner notified once, that nothing more was signed, and that the money did not
+    /// move.
     async fn assert_refused(&mut self, world: &World) {
         world
-            .until("it is refused and told", async || {
+            .until("it is refused and reported", async || {
                 world.chain.mine(1).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 self.row(world).await.status == "failed" && !self.refusals(world).is_empty()
@@ -321,7 +324,7 @@ impl GivenUp {
         self.assert_known(refusals[0]);
     }
 
-    /// Its owner knew: a payment lets the row go, and is not moved.
+    /// Asserts that the owner already knew: a payment releases the row and does not change.
     fn assert_known(&self, revision: u32) {
         let (operation, reason) = (self.operation, "given up".to_owned());
         let told = match self.owner {
@@ -342,26 +345,26 @@ impl GivenUp {
     }
 }
 
-/// However slow the settler is: no block is so deep that it cannot be taken back any more.
+/// The finality depth is so large that even with a slow settler every block can still be reorged.
 async fn world() -> World {
     World::on(ChainConfig { finalized_depth: 2_000, ..chain_config() }).await
 }
 
-/// The settler signs and refuses nothing anew until it is let go again; what is signed is seen through. Without it, what is
-/// queued again would be refused after some seconds, whether or not the test has come so far.
+/// Pauses or resumes signing and refusing of operations; signed transactions are still followed. Without it, an
+/// operation that is queued again would be refused after some seconds, even if the test is not ready.
 fn hold_back(world: &World, on: bool) {
     for role in Role::ALL {
         world.handle.set_paused(role, on);
     }
 }
 
-/// The contract's owner lets nothing be settled or sent, or all; not mined yet, and first in its block.
+/// Pauses or resumes the contract as its owner; not mined yet, and first in its block.
 async fn set_paused(world: &World, on: bool) {
     let call = Payferry::setPausedCall { settlePaused_: on, sendPaused_: on };
     world.call_as_owner(world.vaults.factory(), call.abi_encode()).await;
 }
 
-/// The next nonce of the contract's owner.
+/// Next nonce of the contract's owner.
 async fn nonce(world: &World) -> u64 {
     let params = json!([world.owner.address(), "pending"]);
     let nonce = world.chain.call("eth_getTransactionCount", params).await.unwrap();
@@ -369,7 +372,7 @@ async fn nonce(world: &World) -> u64 {
 }
 
 #[tokio::test]
-async fn none_of_them_is_signed_anew_and_each_is_told_once() {
+async fn given_up_operations_are_not_signed_again_and_reported_once() {
     for owner in Owner::ALL {
         let world = world().await;
         let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -382,7 +385,7 @@ async fn none_of_them_is_signed_anew_and_each_is_told_once() {
 }
 
 #[tokio::test]
-async fn killed_while_it_refuses_what_was_given_up() {
+async fn killed_while_refusing_a_given_up_operation() {
     for step in [Step::Recorded, Step::Told] {
         for owner in [Owner::Settlement, Owner::RefundOfWallet, Owner::Withdrawal] {
             let world = world().await;

@@ -1,9 +1,9 @@
-//! What must not hold up a settlement that has nothing to do with it.
+//! Conditions that must not delay an unrelated settlement.
 
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_actors::wallet::domain_address;
+use payferry_evm::wallet::domain_address;
 use payferry_devchain::{Dropped, Faults, Wallet};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use sea_orm::sea_query::Expr;
@@ -12,12 +12,13 @@ use serde_json::json;
 
 use crate::world::{CHAIN_ID, World, settler_report, stop};
 
-/// More transactions than are looked at in one pass.
+/// More transactions than one pass reads.
 const BEFORE: i64 = 1_001;
-/// Looks in a row that come upon the same trouble. They would not come within a test's patience if each were waited out.
+/// Consecutive passes that meet the same error. They would not fit into the test's timeout if the settler waited for
+/// each.
 const LOOKS: u32 = 12;
 
-/// So many transactions of another account that stand like this, with nonces below ours.
+/// Inserts `BEFORE` transactions of another account with this status and with nonces below ours.
 async fn before_ours(world: &World, status: &str, block_number: i64) {
     let row = |place: i64| chain_txs::Model {
         id: 0,
@@ -45,7 +46,7 @@ async fn before_ours(world: &World, status: &str, block_number: i64) {
 }
 
 #[tokio::test]
-async fn many_mined_transactions_that_are_not_final_hide_neither_those_under_way_nor_those_behind_them() {
+async fn many_unfinal_transactions_hide_no_other_transactions() {
     let world = World::new().await;
     // In blocks that are far from final, and from being read.
     before_ours(&world, "mined", 1_000_000).await;
@@ -69,7 +70,7 @@ async fn many_mined_transactions_that_are_not_final_hide_neither_those_under_way
 }
 
 #[tokio::test]
-async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
+async fn old_reverted_transactions_do_not_hide_current_ones() {
     let mut world = World::new().await;
     world.spec.in_flight_max = 1;
     world.spec.batch_items_max = 1;
@@ -80,9 +81,9 @@ async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
     world.pay_all(&payments, 10_000_000).await;
     world.queue_settlements(&payments, 10_000_000).await;
     let ours = async || world.txs().await.into_iter().filter(|tx| tx.nonce >= 0).count();
-    world.until("one is under way", async || ours().await == 1).await;
+    world.until("one is in progress", async || ours().await == 1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(ours().await, 1, "one at a time was asked for");
+    assert_eq!(ours().await, 1, "one at a time is configured");
     world.mine_until_all("mined").await;
     world.assert_settled_once(2, 10_000_000).await;
     stop(settler).await;
@@ -90,7 +91,7 @@ async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
 }
 
 #[tokio::test]
-async fn a_token_that_answers_nonsense_holds_up_its_own_operations_only() {
+async fn invalid_token_answers_delay_only_its_own_operations() {
     let world = World::new().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let payments = world.payments(3).await;
@@ -115,7 +116,7 @@ async fn a_token_that_answers_nonsense_holds_up_its_own_operations_only() {
 }
 
 #[tokio::test]
-async fn what_was_mined_and_is_not_final_is_sent_again_at_the_start() {
+async fn unfinal_transactions_are_sent_again_at_startup() {
     let world = World::new().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let payments = world.payments(1).await;
@@ -126,7 +127,7 @@ async fn what_was_mined_and_is_not_final_is_sent_again_at_the_start() {
     let hash = tx.tx_hash.unwrap();
     stop(settler).await;
     stop(watcher).await;
-    // Its block goes while nobody looks, and no watcher tells the next settler.
+    // Its block is reorged while no actor runs, and no watcher notifies the next settler.
     let number = u64::try_from(tx.block_number.unwrap()).unwrap();
     let depth = world.chain.head().number - number + 1;
     world.chain.reorg(depth, Dropped::Discard).await.unwrap();
@@ -143,7 +144,7 @@ async fn what_was_mined_and_is_not_final_is_sent_again_at_the_start() {
     stop(settler).await;
 }
 
-/// The database has heard of nothing that became of the operations.
+/// Resets the rows of the operations, as if the database had no results.
 pub(crate) async fn unhear(world: &World) {
     let unheard = operations::Entity::update_many()
         .col_expr(operations::Column::Status, Expr::value("queued"))
@@ -153,8 +154,8 @@ pub(crate) async fn unhear(world: &World) {
     unheard.exec(world.database.writer()).await.unwrap();
 }
 
-/// An operation that the chain has carried out and the database has not heard of is sent again, refused by the contract,
-/// and found where it was done: in a transaction of ours, or by its event.
+/// An operation that the chain has carried out without the database knowing is sent again, refused by the contract, and
+/// found where it was done: in one of our transactions, or by its event.
 async fn done_before(forgotten: bool) {
     let world = World::new().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -170,7 +171,7 @@ async fn done_before(forgotten: bool) {
         chain_tx_attempts::Entity::delete_many().exec(world.database.writer()).await.unwrap();
     }
     unhear(&world).await;
-    // Steps of the search that the endpoint does not allow are halved.
+    // The search halves steps that the endpoint does not allow.
     world.chain.mine(40).await.unwrap();
     world.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
     let settler = world.settle().await;
@@ -187,17 +188,17 @@ async fn done_before(forgotten: bool) {
 }
 
 #[tokio::test]
-async fn an_operation_done_before_is_found_in_our_own_transactions() {
+async fn completed_operation_is_found_in_our_transactions() {
     done_before(false).await;
 }
 
 #[tokio::test]
-async fn an_operation_done_before_is_found_by_its_event() {
+async fn completed_operation_is_found_by_its_event() {
     done_before(true).await;
 }
 
-/// The oldest transaction of an account that signed for us once and does not any more: it offers too little to be mined, and
-/// nobody can sign it again. Its account is looked after before ours.
+/// Inserts the oldest transaction of an account that no longer signs for us. It offers too little to be mined and
+/// cannot be signed again. Its account is processed before ours.
 async fn left_by_a_former_account(world: &World) {
     let ours = domain_address(world.operator.address()).to_string();
     let is_before = |wallet: &Wallet| domain_address(wallet.address()).to_string() < ours;
@@ -237,7 +238,7 @@ async fn left_by_a_former_account(world: &World) {
 }
 
 #[tokio::test]
-async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_all_the_time() {
+async fn unsignable_transaction_blocks_no_other_and_stays_reported() {
     let mut world = World::new().await;
     world.spec.stuck_after = Duration::from_millis(300);
     left_by_a_former_account(&world).await;
@@ -246,15 +247,15 @@ async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let is_told = async || {
         let trouble = settler_report(&settler).await.trouble;
-        trouble.is_some_and(|trouble| trouble.contains("not ours any more"))
+        trouble.is_some_and(|trouble| trouble.contains("no longer configured as a signer"))
     };
-    world.until("many looks came upon it", async || settler_report(&settler).await.failures >= LOOKS).await;
+    world.until("many passes met the error", async || settler_report(&settler).await.failures >= LOOKS).await;
     world.queue_settlements(&payments[..2], 10_000_000).await;
     world.until("ours are signed", async || settler_report(&settler).await.operations == 2).await;
     assert!(is_told().await);
     world.queue_settlements(&payments[2..], 10_000_000).await;
     world.until("they all are", async || settler_report(&settler).await.operations == 4).await;
-    assert!(is_told().await, "what goes out hides nothing");
+    assert!(is_told().await, "later transactions do not hide the error");
     // Stuck, and raised.
     world
         .until("ours are mined", async || {
@@ -271,7 +272,7 @@ async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_
 }
 
 #[tokio::test]
-async fn what_the_signer_holds_for_gas_is_known_and_is_not_forgotten_while_nothing_can_be_read() {
+async fn gas_balance_is_kept_on_read_errors() {
     let world = World::new().await;
     let operator = world.operator.address();
     world.chain.set_balance(operator, U256::from(123_000_000_000_000_000_u64)).await.unwrap();
@@ -288,6 +289,6 @@ async fn what_the_signer_holds_for_gas_is_known_and_is_not_forgotten_while_nothi
     stop(settler).await;
     world.chain.set_faults(Faults::default());
     let settler = world.settle().await;
-    world.until("it is read anew", async || is(7).await).await;
+    world.until("it is read again", async || is(7).await).await;
     stop(settler).await;
 }

@@ -1,5 +1,5 @@
-//! Operation numbers that the contract says are done: by another operation, after the counter has fallen back, or by the
-//! operation itself, whatever an endpoint that is behind says.
+//! Operation numbers that the contract reports as done: by another operation after the counter was reset, or by the
+//! operation itself when an endpoint lags.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ const UNITS: u64 = 1_000_000;
 /// Long after every block of a test, in 2096.
 const LATER_MS: i64 = 4_000_000_000_000;
 
-/// The database is an older copy, of before any operation: their numbers are given out again. Answers the transactions that
-/// it knew of.
+/// Resets the database to a state before any operation, so that numbers are assigned again. Returns the transactions
+/// that it had recorded.
 async fn restore(world: &World) -> BTreeSet<String> {
     let forgotten = world.operations().await.into_iter().filter_map(|row| row.tx_hash).collect();
     operations::Entity::delete_many().exec(world.database.writer()).await.unwrap();
@@ -38,7 +38,7 @@ async fn made_later(world: &World) {
     later.exec(world.database.writer()).await.unwrap();
 }
 
-/// Mines until the only operation is mined, which happens in none of these transactions, and under a fresh number.
+/// Mines until the only operation is mined, in none of these transactions and under a new number.
 async fn until_done_anew(world: &World, foreign: &BTreeSet<String>) -> operations::Model {
     let used = i64::try_from(foreign.len()).unwrap();
     world
@@ -54,11 +54,11 @@ async fn until_done_anew(world: &World, foreign: &BTreeSet<String>) -> operation
     let row = world.operations().await.remove(0);
     assert!(row.number > used, "{row:?}");
     let counter = chain_counters::Entity::find_by_id("operation:base").one(world.database.reader()).await.unwrap();
-    assert_eq!(counter.unwrap().next, row.number + 1, "those that follow are not given used numbers");
+    assert_eq!(counter.unwrap().next, row.number + 1, "later operations do not get used numbers");
     row
 }
 
-/// The transactions that the payment was told it is settled by.
+/// Transactions that settled the payment according to the notifications.
 fn told_settled(world: &World, payment: PaymentId) -> BTreeSet<String> {
     let told = world.inbox.told.lock();
     let of = told.iter().filter(|(id, _)| *id == payment);
@@ -69,11 +69,12 @@ fn told_settled(world: &World, payment: PaymentId) -> BTreeSet<String> {
     .collect()
 }
 
-/// Three settlements that the database has forgotten since, and a payment whose settlement gets the number of one of them.
+/// Creates three settlements that the database then loses, and a payment whose settlement gets the number of one of
+/// them.
 async fn restored(world: &World) -> (BTreeSet<String>, PaymentId) {
     let settler = world.settle().await;
     let payments = world.payments(4).await;
-    // One transaction each, so that there are as many of them as numbers.
+    // One transaction each, so that there are as many as numbers.
     for before in payments[..3].chunks(1) {
         world.pay_all(before, 10_000_000).await;
         world.queue_settlements(before, 10_000_000).await;
@@ -88,13 +89,14 @@ async fn restored(world: &World) -> (BTreeSet<String>, PaymentId) {
     (foreign, payment)
 }
 
-/// It is settled by its own transaction, once, and told so; the others' money is where it was.
+/// Asserts that the payment is settled once by its own transaction and notified, and that the others' money did not
+/// move.
 async fn assert_settled_anew(world: &World, foreign: &BTreeSet<String>, payment: PaymentId) {
     let row = until_done_anew(world, foreign).await;
     assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (7_000_000, 6_930_000, 70_000));
     assert_eq!(row.attempts, 2, "refused once");
     world
-        .until("it is told", async || {
+        .until("the result is reported", async || {
             world.chain.mine(1).await.unwrap();
             !told_settled(world, payment).is_empty()
         })
@@ -105,7 +107,7 @@ async fn assert_settled_anew(world: &World, foreign: &BTreeSet<String>, payment:
     assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 3 * 9_900_000 + 6_930_000);
 }
 
-/// A settlement gets the number of another one, whose event is found, or lies too far back to be looked for.
+/// A settlement gets the number of another one, whose event is found or lies too far back to be searched.
 async fn settled_under_a_used_number(is_far_back: bool) {
     let world = World::new().await;
     let watcher = world.watch().await;
@@ -122,8 +124,8 @@ async fn settled_under_a_used_number(is_far_back: bool) {
 }
 
 #[tokio::test]
-async fn killed_before_and_after_the_commit_of_a_fresh_number() {
-    // What is recorded before it has one is that its transaction is mined.
+async fn killed_before_and_after_the_commit_of_a_new_number() {
+    // Before the new number, only the mined transaction is recorded.
     for (nth, has_fresh) in [(1, false), (2, true)] {
         let world = World::new().await;
         let watcher = world.watch().await;
@@ -140,12 +142,12 @@ async fn killed_before_and_after_the_commit_of_a_fresh_number() {
 }
 
 #[tokio::test]
-async fn a_settlement_that_was_given_a_used_number_is_settled_by_its_own_transaction() {
+async fn settlement_with_a_used_number_settles_by_its_own_transaction() {
     settled_under_a_used_number(false).await;
 }
 
 #[tokio::test]
-async fn a_number_that_was_used_before_its_operation_was_made_is_another_s_though_its_event_is_not_found() {
+async fn number_used_before_the_operation_existed_belongs_to_another() {
     settled_under_a_used_number(true).await;
 }
 
@@ -156,7 +158,7 @@ struct Withdrawal {
     amount: u64,
 }
 
-/// A withdrawal gets the number of an older one, which was made `is_long_before`, or a moment before.
+/// A withdrawal gets the number of an older one, which was created `is_long_before` or just before.
 async fn sent_under_a_used_number(before: Withdrawal, now: Withdrawal, is_long_before: bool) {
     let world = send::world().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -184,27 +186,27 @@ async fn sent_under_a_used_number(before: Withdrawal, now: Withdrawal, is_long_b
 const FIRST: Withdrawal = Withdrawal { to: Address([1; 20]), amount: UNITS };
 
 #[tokio::test]
-async fn a_withdrawal_that_was_given_a_used_number_is_sent_by_its_own_transaction() {
+async fn withdrawal_with_a_used_number_is_sent_by_its_own_transaction() {
     sent_under_a_used_number(FIRST, Withdrawal { to: Address([2; 20]), ..FIRST }, true).await;
 }
 
 #[tokio::test]
-async fn nor_is_an_older_withdrawal_to_the_same_account_taken_for_it() {
+async fn older_withdrawal_to_the_same_account_is_not_mistaken_for_it() {
     sent_under_a_used_number(FIRST, FIRST, true).await;
 }
 
 #[tokio::test]
-async fn nor_is_one_of_another_amount_that_was_made_a_moment_before() {
+async fn withdrawal_of_another_amount_is_not_mistaken_for_it() {
     sent_under_a_used_number(FIRST, Withdrawal { amount: 2 * UNITS, ..FIRST }, false).await;
 }
 
 #[tokio::test]
-async fn what_the_contract_refuses_as_done_is_done_though_an_endpoint_that_is_behind_says_that_it_is_not() {
+async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
     let world = World::new().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let payments = world.payments(1).await;
     world.pay_all(&payments, 10_000_000).await;
-    // The state that calls are answered from: the money is there, and not settled.
+    // State of the answers to calls: the money is there, and not settled.
     let shown = world.chain.head().number;
     world.chain.mine(4).await.unwrap();
     world.queue_settlements(&payments, 10_000_000).await;

@@ -1,4 +1,4 @@
-//! Blocks that are taken back.
+//! Reorged blocks.
 
 use payferry_devchain::{Dropped, Wallet};
 use payferry_domain::Finality;
@@ -7,7 +7,7 @@ use payferry_domain::payment::Presence;
 use crate::world::{CHAIN_ID, GWEI, World, report, stop};
 
 #[tokio::test]
-async fn a_dropped_transfer_is_told_as_orphaned_and_never_as_final() {
+async fn dropped_transfer_is_orphaned_and_never_final() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let payment = world.payment().await;
@@ -28,7 +28,7 @@ async fn a_dropped_transfer_is_told_as_orphaned_and_never_as_final() {
     stop(watcher).await;
 }
 
-/// Mines the dropped transfer again behind another log, so that its index changes too.
+/// Mines the dropped transfer again behind another log, so that its log index changes too.
 async fn remine_behind_a_stranger(world: &World) {
     let stranger = Wallet::from_seed("stranger");
     world.chain.reorg(1, Dropped::Remine).await.unwrap();
@@ -36,7 +36,7 @@ async fn remine_behind_a_stranger(world: &World) {
         spender: stranger.address(),
         value: alloy::primitives::U256::from(1),
     });
-    let to = payferry_actors::wallet::alloy_address(world.token);
+    let to = payferry_evm::wallet::alloy_address(world.token);
     let (raw, _) = stranger.sign_call(CHAIN_ID, 0, to, input.into(), 200_000, GWEI, GWEI / 2);
     world.chain.send_raw(raw).await.unwrap();
     world.chain.mine(1).await.unwrap();
@@ -50,13 +50,13 @@ async fn assert_remined(world: &World, payment: payferry_domain::PaymentId) {
     assert_eq!((first.key.log_index, again.key.log_index), (0, 1));
     assert_eq!((again.key.tx_hash, again.presence), (first.key.tx_hash, Presence::Present));
     assert!(again.block.number > first.block.number);
-    assert_eq!(again.first_block_time, Some(first.block.time), "the time it was first there is kept");
+    assert_eq!(again.first_block_time, Some(first.block.time), "the first block time is kept");
     let present: Vec<_> = world.transfers().await.into_iter().filter(|row| row.presence == "present").collect();
     assert_eq!(present.len(), 1);
 }
 
 #[tokio::test]
-async fn a_transfer_mined_again_elsewhere_is_known_by_its_new_place() {
+async fn remined_transfer_gets_its_new_position() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let payment = world.payment().await;
@@ -68,7 +68,7 @@ async fn a_transfer_mined_again_elsewhere_is_known_by_its_new_place() {
 }
 
 #[tokio::test]
-async fn a_reorganisation_during_downtime_is_noticed_at_the_start() {
+async fn reorg_during_downtime_is_noticed_at_startup() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let payment = world.payment().await;
@@ -83,7 +83,7 @@ async fn a_reorganisation_during_downtime_is_noticed_at_the_start() {
 }
 
 #[tokio::test]
-async fn a_reorganisation_deeper_than_one_look_finds_the_common_block() {
+async fn reorg_deeper_than_one_pass_finds_the_common_block() {
     let mut world = World::new().await;
     world.spec.fallback_depth_blocks = 200;
     world.spec.has_finalized = false;

@@ -1,10 +1,10 @@
-//! Sendings out of the PSP's vault that the token refuses, that get stuck or replaced, or for which there is no gas: each
-//! goes out once, or is told, and the others of its batch are unharmed.
+//! Outbound transfers from the PSP's vault that the token rejects, that get stuck or replaced, or that lack gas. Each
+//! is sent once or reported as failed, and does not affect the others of its batch.
 
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_actors::wallet::alloy_address;
+use payferry_evm::wallet::alloy_address;
 use payferry_devchain::Dropped;
 use payferry_domain::sending::{Command, FailureReason};
 use payferry_domain::{Address, Finality, FinalityPolicy};
@@ -15,15 +15,15 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
 
 const UNITS: u64 = 1_000_000;
-/// How long a transaction may be in no block.
+/// Time without being mined after which a transaction counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(300);
 
-/// Nobody's account.
+/// An account without a role in the tests.
 fn recipient(n: u8) -> Address {
     Address([n; 20])
 }
 
-/// A world whose PSP has money, and withdrawals of it, one to each recipient.
+/// Funds the PSP and queues a withdrawal to each recipient.
 async fn queued(world: &World, recipients: &[Address]) {
     let vault = world.vaults.of_psp(world.psp);
     world.send_money(vault, u128::from(UNITS) * 100).await;
@@ -38,10 +38,10 @@ fn completed(world: &World) -> usize {
     ids.len()
 }
 
-/// Mines until so many are told as final.
+/// Mines until this many transfers are reported as final.
 async fn until_completed(world: &World, count: usize) {
     world
-        .until("they are told", async || {
+        .until("the results are reported", async || {
             world.chain.mine(1).await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
             completed(world) >= count
@@ -64,7 +64,7 @@ pub(crate) async fn world() -> World {
 }
 
 #[tokio::test]
-async fn a_recipient_that_the_token_refuses_fails_alone() {
+async fn rejected_recipient_fails_alone() {
     let world = world().await;
     world.blacklist(recipient(2)).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -78,7 +78,7 @@ async fn a_recipient_that_the_token_refuses_fails_alone() {
         };
         told.iter().find_map(|(id, command)| Some((*id, of(command)?)))
     };
-    world.until("the failure is told", async || failed().is_some()).await;
+    world.until("the failure is reported", async || failed().is_some()).await;
     let (id, (reason, detail)) = failed().unwrap();
     assert_eq!(reason, FailureReason::SendFailed);
     assert!(detail.contains("token refused"), "{detail}");
@@ -89,15 +89,16 @@ async fn a_recipient_that_the_token_refuses_fails_alone() {
     stop(watcher).await;
 }
 
-/// A withdrawal that the token refused, and that is wanted no more.
+/// A withdrawal that the token rejected and that its owner has given up.
 pub(crate) struct GivenUp {
     row: operations::Model,
-    /// The newest block without whatever barred the recipient.
+    /// Last block before the recipient was rejected.
     before: u64,
 }
 
 impl GivenUp {
-    /// Needs a watcher and a settler. Its row may know the transaction, or have been queued again since (and then cancelled).
+    /// Creates it; needs a watcher and a settler. Its row either references the transaction, or was queued again since
+    /// (and then cancelled).
     pub(crate) async fn of(world: &World, knows_its_tx: bool) -> Self {
         let vault = world.vaults.of_psp(world.psp);
         world.send_money(vault, u128::from(UNITS) * 100).await;
@@ -112,7 +113,7 @@ impl GivenUp {
                 world.operations().await.iter().any(|row| row.status == "failed")
             })
             .await;
-        // As its sending leaves it.
+        // As the outbound transfer leaves it.
         operations::Entity::update_many()
             .col_expr(operations::Column::Status, Expr::value("cancelled"))
             .col_expr(operations::Column::Revision, Expr::col(operations::Column::Revision).add(1))
@@ -132,17 +133,17 @@ impl GivenUp {
         Self { row, before }
     }
 
-    /// The chain forgets what barred the recipient; the same transaction goes into another block.
+    /// Reorgs the block that rejects the recipient; the same transaction enters another block.
     pub(crate) async fn reorganise(&self, world: &World) {
         world.chain.reorg(world.chain.head().number - self.before, Dropped::Discard).await.unwrap();
     }
 
-    /// Mines until it is told that it was carried out; each was, once.
+    /// Mines until the completion is reported; asserts that each transfer was sent once.
     pub(crate) async fn until_told(&self, world: &World) {
         let revision = u32::try_from(self.row.revision).unwrap();
         let is_news = |command: &Command| matches!(command, Command::Complete { revision: now, .. } if *now > revision);
         world
-            .until("it is told", async || {
+            .until("the completion is reported", async || {
                 world.chain.mine(1).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let told = world.inbox.sendings.lock();
@@ -155,7 +156,7 @@ impl GivenUp {
 }
 
 #[tokio::test]
-async fn one_that_was_given_up_and_goes_out_after_a_reorganisation_is_told() {
+async fn given_up_transfer_mined_after_a_reorg_is_reported() {
     for knows_its_tx in [true, false] {
         let world = world().await;
         let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -168,13 +169,13 @@ async fn one_that_was_given_up_and_goes_out_after_a_reorganisation_is_told() {
 }
 
 #[tokio::test]
-async fn one_that_was_given_up_is_not_signed_anew_whatever_the_chain_does() {
+async fn given_up_transfer_is_never_signed_again() {
     let world = world().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let given_up = GivenUp::of(&world, true).await;
     let row = &given_up.row;
     world.withdrawal_failed(row).await;
-    // As if it had been carried out, taken back, and its transaction had come to nothing then.
+    // As if it had been carried out and reorged, and its transaction had then failed.
     operations::Entity::update_many()
         .col_expr(operations::Column::Status, Expr::value("queued"))
         .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
@@ -195,13 +196,13 @@ async fn one_that_was_given_up_is_not_signed_anew_whatever_the_chain_does() {
 }
 
 #[tokio::test]
-async fn one_that_is_stuck_goes_out_again_with_higher_fees_and_is_sent_once() {
+async fn stuck_transfer_is_resent_with_higher_fees_and_sent_once() {
     let mut world = world().await;
     world.spec.stuck_after = STUCK_AFTER;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     queued(&world, &[recipient(1), recipient(2)]).await;
     world
-        .until("it was raised twice", async || {
+        .until("its fee was raised twice", async || {
             world.pass_by(1).await;
             world.attempts().await.len() >= 3
         })
@@ -212,18 +213,18 @@ async fn one_that_is_stuck_goes_out_again_with_higher_fees_and_is_sent_once() {
     assert!(fees.windows(2).all(|pair| pair[1] * 8 >= pair[0] * 9), "{fees:?}");
     until_completed(&world, 2).await;
     assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
-    assert_eq!(world.txs().await.len(), 1, "one transaction, signed again and again");
+    assert_eq!(world.txs().await.len(), 1, "one transaction, signed repeatedly");
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn one_whose_transaction_is_replaced_is_sent_once_all_the_same() {
+async fn transfer_with_a_replaced_transaction_is_sent_once() {
     let world = world().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     queued(&world, &[recipient(1), recipient(2)]).await;
     world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
-    // The operator's key, used elsewhere for the same nonce, with far higher fees.
+    // The operator's key signs elsewhere with the same nonce and far higher fees.
     let to = alloy_address(world.treasury);
     let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
     world.chain.send_raw(raw).await.unwrap();
@@ -236,14 +237,14 @@ async fn one_whose_transaction_is_replaced_is_sent_once_all_the_same() {
 }
 
 #[tokio::test]
-async fn without_gas_it_waits_says_so_and_goes_when_there_is_some() {
+async fn transfer_waits_for_gas_and_reports_it() {
     let world = world().await;
     let operator = world.operator.address();
     world.chain.set_balance(operator, U256::ZERO).await.unwrap();
     let (watcher, settler) = (world.watch().await, world.settle().await);
     queued(&world, &[recipient(1), recipient(2)]).await;
     world
-        .until("it says why", async || {
+        .until("the settler reports the error", async || {
             world.chain.mine(1).await.unwrap();
             settler_report(&settler).await.trouble.is_some()
         })
@@ -260,7 +261,7 @@ async fn without_gas_it_waits_says_so_and_goes_when_there_is_some() {
 }
 
 #[tokio::test]
-async fn one_that_a_reorganisation_takes_back_is_sent_again_and_once() {
+async fn reorged_transfer_is_sent_again_once() {
     let world = world().await;
     world.chain.mine(3).await.unwrap();
     let (watcher, settler) = (world.watch().await, world.settle().await);

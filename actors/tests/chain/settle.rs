@@ -1,9 +1,9 @@
-//! Settlements that go out, come to nothing, get stuck, or are taken back.
+//! Settlements that succeed, fail, get stuck or are reorged.
 
 use std::time::Duration;
 
 use alloy::sol_types::SolCall;
-use payferry_actors::wallet::alloy_address;
+use payferry_evm::wallet::alloy_address;
 use payferry_contracts::Payferry;
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
@@ -25,7 +25,7 @@ fn is_completed(command: &Command) -> bool {
 }
 
 #[tokio::test]
-async fn a_hundred_and_twenty_settlements_go_out_in_three_batches() {
+async fn sends_120_settlements_in_three_batches() {
     let world = World::new().await;
     let payments = paid(&world, 120).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -34,9 +34,9 @@ async fn a_hundred_and_twenty_settlements_go_out_in_three_batches() {
     assert_eq!(settler_report(&settler).await.batches, 3);
     world.chain.mine(1).await.unwrap();
     world.until("they are mined", async || world.operations().await.iter().all(|row| row.status == "mined")).await;
-    assert_eq!(world.inbox.count(is_completed), 0, "one confirmation, and two are asked for");
+    assert_eq!(world.inbox.count(is_completed), 0, "one confirmation, and two are required");
     world.chain.mine(1).await.unwrap();
-    world.until("they are told", async || world.inbox.count(is_completed) >= 120).await;
+    world.until("the results are reported", async || world.inbox.count(is_completed) >= 120).await;
     world.assert_settled_once(120, UNITS).await;
     let txs = world.txs().await;
     assert_eq!(txs.iter().map(|tx| tx.nonce).collect::<Vec<_>>(), [0, 1, 2]);
@@ -47,7 +47,7 @@ async fn a_hundred_and_twenty_settlements_go_out_in_three_batches() {
 }
 
 #[tokio::test]
-async fn one_operation_that_the_token_refuses_fails_alone() {
+async fn operation_rejected_by_the_token_fails_alone() {
     let world = World::new().await;
     let payments = paid(&world, 3).await;
     world.blacklist(world.vaults.of_payment(payments[1])).await;
@@ -67,21 +67,21 @@ async fn one_operation_that_the_token_refuses_fails_alone() {
     assert!(failed[0].failure.as_deref().unwrap().contains("token refused a transfer"), "{:?}", failed[0].failure);
     world.assert_settled_once(2, UNITS).await;
     let told_failed = |command: &Command| matches!(command, Command::FailSettlement { .. });
-    world.until("the failure is told", async || world.inbox.count(told_failed) == 1).await;
-    world.until("the others are told", async || world.inbox.count(is_completed) >= 2).await;
+    world.until("the failure is reported", async || world.inbox.count(told_failed) == 1).await;
+    world.until("the others are reported", async || world.inbox.count(is_completed) >= 2).await;
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn a_stuck_transaction_goes_out_again_with_higher_fees_and_the_same_call() {
+async fn stuck_transaction_is_resent_with_higher_fees_and_the_same_call() {
     let mut world = World::new().await;
     world.spec.stuck_after = Duration::from_millis(300);
     let payments = paid(&world, 2).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.queue_settlements(&payments, 10_000_050).await;
     world
-        .until("it was raised twice", async || {
+        .until("its fee was raised twice", async || {
             world.pass_by(1).await;
             world.attempts().await.len() >= 3
         })
@@ -99,7 +99,7 @@ async fn a_stuck_transaction_goes_out_again_with_higher_fees_and_the_same_call()
 }
 
 #[tokio::test]
-async fn an_orphaned_settlement_is_sent_again_and_told() {
+async fn orphaned_settlement_is_sent_again_and_reported() {
     let world = World::new().await;
     let payments = paid(&world, 2).await;
     world.chain.mine(3).await.unwrap();
@@ -107,8 +107,8 @@ async fn an_orphaned_settlement_is_sent_again_and_told() {
     world.queue_settlements(&payments, 10_000_050).await;
     world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
     world.chain.mine(2).await.unwrap();
-    world.until("it is told", async || world.inbox.count(is_completed) >= 2).await;
-    // As the payments do when they take it in.
+    world.until("the results are reported", async || world.inbox.count(is_completed) >= 2).await;
+    // As the payments do when they apply it.
     operations::Entity::update_many()
         .col_expr(operations::Column::Status, Expr::value("succeeded"))
         .filter(operations::Column::Status.eq("mined"))
@@ -118,11 +118,11 @@ async fn an_orphaned_settlement_is_sent_again_and_told() {
     world.chain.reorg(2, Dropped::Discard).await.unwrap();
     world.assert_settled_once(0, UNITS).await;
     let orphaned = |command: &Command| matches!(command, Command::OrphanSettlement { .. });
-    world.until("the orphans are told", async || world.inbox.count(orphaned) == 2).await;
+    world.until("the orphans are reported", async || world.inbox.count(orphaned) == 2).await;
     world.mine_until_all("mined").await;
     world.assert_settled_once(2, UNITS).await;
     world.chain.mine(1).await.unwrap();
-    world.until("they are told anew", async || world.inbox.count(is_completed) >= 4).await;
+    world.until("the new results are reported", async || world.inbox.count(is_completed) >= 4).await;
     let revisions = |of: &dyn Fn(&Command) -> Option<u32>| -> Vec<u32> {
         world.inbox.told.lock().iter().filter_map(|(_, command)| of(command)).collect()
     };
@@ -137,7 +137,7 @@ async fn an_orphaned_settlement_is_sent_again_and_told() {
 }
 
 #[tokio::test]
-async fn what_an_older_transaction_moved_is_told_and_not_what_was_asked_for_since() {
+async fn reports_the_amounts_of_the_transaction_not_of_a_later_request() {
     let world = World::new().await;
     let payments = paid(&world, 1).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
@@ -150,7 +150,7 @@ async fn what_an_older_transaction_moved_is_told_and_not_what_was_asked_for_sinc
     assert_eq!((row.amount, row.psp_amount + row.treasury_fee), (10_000_050, 10_000_050));
     assert_ne!(row.psp_amount, 4_000_000);
     world.chain.mine(2).await.unwrap();
-    world.until("it is told", async || world.inbox.count(is_completed) >= 1).await;
+    world.until("the result is reported", async || world.inbox.count(is_completed) >= 1).await;
     let told = world.inbox.told.lock().iter().find_map(|(_, command)| match command {
         Command::CompleteSettlement { amount, .. } => Some(amount.units()),
         _ => None,
@@ -161,7 +161,7 @@ async fn what_an_older_transaction_moved_is_told_and_not_what_was_asked_for_sinc
 }
 
 #[tokio::test]
-async fn a_reverted_batch_is_queued_again() {
+async fn reverted_batch_is_queued_again() {
     let world = World::new().await;
     let payments = paid(&world, 2).await;
     let pause = |on| Payferry::setPausedCall { settlePaused_: on, sendPaused_: false }.abi_encode();
@@ -180,7 +180,7 @@ async fn a_reverted_batch_is_queued_again() {
 }
 
 #[tokio::test]
-async fn operations_that_a_payment_withdrew_or_that_are_paused_stay_where_they_are() {
+async fn withdrawn_or_paused_operations_are_not_sent() {
     let world = World::new().await;
     let payments = paid(&world, 2).await;
     world.handle.set_paused(SETTLE, true);
@@ -208,13 +208,13 @@ async fn operations_that_a_payment_withdrew_or_that_are_paused_stay_where_they_a
 }
 
 #[tokio::test]
-async fn a_nonce_that_somebody_else_used_costs_time_only() {
+async fn taken_nonce_only_delays_settlements() {
     let world = World::new().await;
     let payments = paid(&world, 2).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.queue_settlements(&payments, 10_000_050).await;
     world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
-    // The operator's key, used elsewhere for the same nonce, with far higher fees.
+    // The operator's key signs elsewhere with the same nonce and far higher fees.
     let to = alloy_address(world.treasury);
     let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
     world.chain.send_raw(raw).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_nonce_that_somebody_else_used_costs_time_only() {
 }
 
 #[tokio::test]
-async fn an_operation_whose_money_is_missing_fails_with_the_balance_in_its_reason() {
+async fn operation_without_funds_fails_with_the_balance_in_its_reason() {
     let world = World::new().await;
     let payments = paid(&world, 1).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);

@@ -1,12 +1,13 @@
-//! Transactions that are not mined and why: a chain that stands still, a nonce that nobody used; and blocks that an endpoint
-//! lacks, which say nothing about what was mined in them.
+//! Transactions that are not mined, with the reason: a halted chain, or a nonce gap. Also blocks that an endpoint
+//! lacks, which say nothing about the transactions mined in them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainClient, Settler, SettlerArgs, SettlerMessage, Step};
-use payferry_actors::observe::{Books, Mailbox};
-use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_evm::ChainClient;
+use payferry_actors::chain::{Settler, SettlerArgs, SettlerMessage, Step};
+use payferry_runtime::observe::{Books, Mailbox};
+use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
 use payferry_harness::endpoint::{Endpoint, Fault, HeadShown, What};
@@ -19,7 +20,7 @@ const STUCK_AFTER: Duration = Duration::from_millis(200);
 /// Far more than that.
 const LONG: Duration = Duration::from_secs(1);
 
-/// A world with so many payments that are paid and whose settlements are queued.
+/// Creates this many paid payments and queues their settlements.
 async fn queued(world: &World, payments: usize) {
     let payments = world.payments(payments).await;
     world.pay_all(&payments, UNITS).await;
@@ -35,7 +36,7 @@ fn orphaned(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn a_chain_that_stands_still_raises_no_fee_and_one_that_goes_on_without_it_does() {
+async fn fees_rise_only_while_the_chain_produces_blocks() {
     let mut world = World::new().await;
     world.spec.stuck_after = STUCK_AFTER;
     let watcher = world.watch().await;
@@ -47,15 +48,15 @@ async fn a_chain_that_stands_still_raises_no_fee_and_one_that_goes_on_without_it
     assert_eq!((world.attempts().await.len(), settler_report(&settler).await.raised), (1, 0), "no block left it out");
     assert_eq!(settler_report(&settler).await.trouble, None);
     world
-        .until("it is raised", async || {
+        .until("its fee is raised", async || {
             world.pass_by(1).await;
             world.attempts().await.len() >= 2
         })
         .await;
-    // It stands still again.
+    // The chain halts again.
     let raised = settler_report(&settler).await.raised;
     tokio::time::sleep(LONG).await;
-    assert!(settler_report(&settler).await.raised <= raised + 1, "once more at most, for the blocks that were there");
+    assert!(settler_report(&settler).await.raised <= raised + 1, "at most once more, for the blocks that existed");
     world.mine_until_all("mined").await;
     world.assert_settled_once(2, UNITS).await;
     assert_eq!(world.txs().await.len(), 1);
@@ -63,8 +64,8 @@ async fn a_chain_that_stands_still_raises_no_fee_and_one_that_goes_on_without_it
     stop(watcher).await;
 }
 
-/// A nonce before that of the settlements which are signed was used by the operator's key, elsewhere, in a block that is gone
-/// for good.
+/// Creates a nonce gap before the signed settlements: the operator's key used the nonce elsewhere, in a block that is
+/// reorged for good.
 async fn nonce_left_out(world: &World) {
     queued(world, 2).await;
     let to = alloy_address(world.treasury);
@@ -84,7 +85,7 @@ async fn nonces(world: &World) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn killed_while_it_uses_up_a_nonce() {
+async fn killed_while_filling_a_nonce_gap() {
     for step in [Step::Signed, Step::Stored, Step::Broadcast] {
         let mut world = World::new().await;
         world.spec.stuck_after = STUCK_AFTER;
@@ -97,14 +98,14 @@ async fn killed_while_it_uses_up_a_nonce() {
         let settler = world.settle().await;
         world.mine_until_all("mined").await;
         world.assert_settled_once(2, UNITS).await;
-        assert_eq!(nonces(&world).await, [1, 0], "{step:?}: it is used up once");
+        assert_eq!(nonces(&world).await, [1, 0], "{step:?}: the nonce is used once");
         stop(settler).await;
         stop(watcher).await;
     }
 }
 
 #[tokio::test]
-async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_is_raised_for_it() {
+async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
     let mut world = World::new().await;
     world.spec.stuck_after = STUCK_AFTER;
     let watcher = world.watch().await;
@@ -115,10 +116,10 @@ async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_i
         let trouble = settler_report(&settler).await.trouble;
         trouble.is_some_and(|trouble| trouble.starts_with("nonce 0 is missing: "))
     };
-    world.until("it is said", async || is_said().await).await;
+    world.until("the gap is reported", async || is_said().await).await;
     tokio::time::sleep(LONG).await;
     assert!(is_said().await);
-    assert_eq!(world.attempts().await.len(), 1, "nothing is signed while the chain stands still");
+    assert_eq!(world.attempts().await.len(), 1, "nothing is signed while the chain is halted");
     world.mine_until_all("mined").await;
     world.assert_settled_once(2, UNITS).await;
     assert_eq!(nonces(&world).await, [1, 0]);
@@ -127,7 +128,7 @@ async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_i
     assert_eq!((filler.sender, filler.to_address, filler.input.as_str()), (operator.clone(), operator, "0x"));
     assert!(world.operations().await.iter().all(|row| row.chain_tx_id != Some(filler.id) && row.attempts == 1));
     let ours = world.attempts().await.into_iter().filter(|attempt| attempt.nonce == 1).count();
-    assert_eq!(ours, 1, "a higher fee would have helped nothing");
+    assert_eq!(ours, 1, "a higher fee would not help");
     world
         .until("both are final and nothing is held up", async || {
             world.chain.mine(1).await.unwrap();
@@ -139,7 +140,8 @@ async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_i
     stop(watcher).await;
 }
 
-/// A settlement that is mined, in the newest block, and not final; nobody looks after it. Answers its block's number.
+/// Creates a settlement that is mined in the newest block and not final, and stops the settler. Returns the block's
+/// number.
 async fn mined_and_left(world: &World) -> u64 {
     queued(world, 1).await;
     let settler = world.settle().await;
@@ -152,26 +154,26 @@ async fn mined_and_left(world: &World) -> u64 {
     u64::try_from(tx.block_number.unwrap()).unwrap()
 }
 
-/// So that its block is not remembered any more.
+/// Mines so many blocks that the settlement's block is no longer cached.
 async fn long_after(world: &World) {
     world.chain.mine(30).await.unwrap();
     world.read_all().await;
 }
 
 #[tokio::test]
-async fn an_endpoint_that_lacks_the_block_of_a_settlement_takes_nothing_back() {
+async fn endpoint_without_the_block_reorgs_nothing() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let block = mined_and_left(&world).await;
     long_after(&world).await;
-    // As one that was set up again from a copy of before.
+    // Like an endpoint that was restored from an earlier copy.
     let endpoint = Endpoint::before(&world.chain).await;
     endpoint.show([Fault::of(What::Head(HeadShown::At(block - 1)))]);
     let client = ChainClient::http_all([endpoint.url()], Duration::from_secs(2), true).unwrap();
     let args = SettlerArgs { client, ..world.settler_args() };
     let settler = Settler::start(&Books::default(), args, None).await.unwrap();
     world
-        .until("it says that it cannot know", async || {
+        .until("the settler reports that it cannot know", async || {
             let trouble = settler_report(&settler).await.trouble;
             trouble.is_some_and(|trouble| trouble.contains(&format!("block {block} ")))
         })
@@ -187,7 +189,7 @@ async fn an_endpoint_that_lacks_the_block_of_a_settlement_takes_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_settlement_whose_block_was_replaced_while_nobody_looked_is_taken_back_however_deep_it_is_by_now() {
+async fn replaced_block_is_reorged_at_any_depth_after_downtime() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let block = mined_and_left(&world).await;
@@ -195,7 +197,7 @@ async fn a_settlement_whose_block_was_replaced_while_nobody_looked_is_taken_back
     world.chain.reorg(1, Dropped::Discard).await.unwrap();
     long_after(&world).await;
     let settler = world.settle().await;
-    world.until("it is told", async || orphaned(&world) == 1).await;
+    world.until("the reorg is reported", async || orphaned(&world) == 1).await;
     world.mine_until_all("mined").await;
     world.assert_settled_once(1, UNITS).await;
     assert_eq!(world.txs().await.len(), 1, "the same transaction");

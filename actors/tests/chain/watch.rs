@@ -1,8 +1,8 @@
-//! What a watcher sees on a chain that behaves.
+//! The watcher on a healthy chain.
 
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
-use payferry_actors::wallet::alloy_address;
+use payferry_evm::wallet::alloy_address;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::payment::Presence;
 use payferry_domain::{Amount, Chain, Finality, PaymentId, Token};
@@ -12,7 +12,7 @@ use sea_orm::{EntityTrait, IntoActiveModel};
 use crate::world::{Progress, World, report, stop};
 
 #[tokio::test]
-async fn a_transfer_is_seen_and_final_at_exactly_the_confirmations_asked_for() {
+async fn transfer_is_final_at_exactly_the_required_confirmations() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let payment = world.payment().await;
@@ -35,7 +35,7 @@ async fn a_transfer_is_seen_and_final_at_exactly_the_confirmations_asked_for() {
     assert_eq!(world.inbox.finalised(payment), 0, "three confirmations");
     world.chain.mine(1).await.unwrap();
     world.until("it is final", async || world.inbox.finalised(payment) == 1).await;
-    // Asked for again when it is there already.
+    // Requested again when it is already reached.
     world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
     world.until("it is final again", async || world.inbox.finalised(payment) == 2).await;
 
@@ -43,17 +43,17 @@ async fn a_transfer_is_seen_and_final_at_exactly_the_confirmations_asked_for() {
     world.chain.mine(6).await.unwrap();
     world.read_all().await;
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert_eq!(world.inbox.finalised(payment), 2, "nine blocks above it, and ten are asked for");
+    assert_eq!(world.inbox.finalised(payment), 2, "nine blocks above it, and ten are required");
     world.chain.mine(1).await.unwrap();
     world.until("it is finalized", async || world.inbox.finalised(payment) == 3).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn only_what_can_be_money_is_recorded() {
+async fn records_only_possible_payments() {
     let world = World::new().await;
     let watcher = world.watch().await;
-    // Never given to the watchlist: found in the database.
+    // Never added to the watchlist: found in the database.
     let payment = world.payment().await;
     let wallet = world.vaults.of_payment(payment);
     world.send_money(wallet, 0).await;
@@ -71,7 +71,7 @@ async fn only_what_can_be_money_is_recorded() {
 }
 
 #[tokio::test]
-async fn a_new_watcher_goes_on_at_the_cursor_and_tells_what_was_not_applied() {
+async fn new_watcher_resumes_at_the_cursor_and_reports_unapplied_transfers() {
     let world = World::new().await;
     let watcher = world.watch().await;
     let payment = world.payment().await;
@@ -86,14 +86,14 @@ async fn a_new_watcher_goes_on_at_the_cursor_and_tells_what_was_not_applied() {
     let watcher = world.watch().await;
     world.read_all().await;
     let amounts: Vec<i64> = world.inbox.observed(payment).iter().map(|fact| fact.amount.units()).collect();
-    assert_eq!(amounts, [5, 6], "the first one again, since nobody has applied it");
+    assert_eq!(amounts, [5, 6], "the first one again, because it was not applied");
     let report = report(&watcher).await;
     assert_eq!((report.blocks_read, report.transfers_recorded), (3, 1));
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn an_outage_is_told_before_the_progress_after_it() {
+async fn outage_is_reported_before_later_progress() {
     let world = World::new().await;
     let watcher = world.watch().await;
     world.chain.mine(1).await.unwrap();
@@ -105,11 +105,11 @@ async fn an_outage_is_told_before_the_progress_after_it() {
     let after = world.chain.head();
     let time = |secs: u64| payferry_domain::Timestamp::from_secs(i64::try_from(secs).unwrap());
     let gap = Progress::StoodStill { outage: after.number, from: time(before.timestamp), to: time(after.timestamp) };
-    world.until("progress is told", async || world.inbox.progress.lock().len() >= 2).await;
+    world.until("progress is reported", async || world.inbox.progress.lock().len() >= 2).await;
     assert_eq!(*world.inbox.progress.lock(), [gap, Progress::To(time(after.timestamp))]);
     stop(watcher).await;
 
-    // The next watcher tells it again, in case this one died in between.
+    // The next watcher reports the outage again, in case the first one died in between.
     world.inbox.progress.lock().clear();
     let watcher = world.watch().await;
     assert_eq!(world.inbox.progress.lock().first(), Some(&gap));
@@ -117,7 +117,7 @@ async fn an_outage_is_told_before_the_progress_after_it() {
 }
 
 #[tokio::test]
-async fn a_thousand_transfers_of_one_block_are_recorded_and_told_once() {
+async fn thousand_transfers_of_one_block_are_recorded_and_reported_once() {
     let world = World::new().await;
     let payments = world.payments(1_000).await;
     for payment in &payments {
@@ -131,21 +131,21 @@ async fn a_thousand_transfers_of_one_block_are_recorded_and_told_once() {
     let started = std::time::Instant::now();
     world.read_all().await;
     let told = |world: &World| world.inbox.told.lock().len();
-    world.until("all are told", async || told(&world) >= 1_000).await;
-    println!("recorded and told after {:?} more", started.elapsed());
+    world.until("all are reported", async || told(&world) >= 1_000).await;
+    println!("recorded and reported after {:?} more", started.elapsed());
     assert_eq!((told(&world), world.transfers().await.len()), (1_000, 1_000));
     assert!(payments.iter().all(|payment| world.inbox.observed(*payment).len() == 1));
     stop(watcher).await;
 }
 
 #[tokio::test]
-async fn a_chain_that_is_not_the_configured_one_is_not_read() {
+async fn wrong_chain_is_not_read() {
     let mut world = World::new().await;
     world.spec.tokens = vec![(Token::Usdc, world.treasury)];
     let error = world.spec.check(&world.client()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("base: there is no contract at {}, where USDC is expected", world.treasury));
+    assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", world.treasury));
     let watcher = world.watch().await;
-    world.until("it says so", async || report(&watcher).await.trouble.is_some()).await;
+    world.until("the watcher reports it", async || report(&watcher).await.trouble.is_some()).await;
     assert_eq!(report(&watcher).await.trouble, Some(error.to_string()));
     assert!(world.watchlist.view(Chain::Base).is_none());
     stop(watcher).await;
@@ -155,10 +155,10 @@ async fn a_chain_that_is_not_the_configured_one_is_not_read() {
     assert!(error.to_string().contains("must have 6 decimals, found none") || error.is_transient(), "{error}");
     world.spec.chain_id = 1;
     let error = world.spec.check(&world.client()).await.unwrap_err();
-    assert_eq!(error.to_string(), "base: the endpoint is of chain 8453, expected chain id 1");
+    assert_eq!(error.to_string(), "base: the endpoint serves chain 8453, expected chain id 1");
 }
 
-/// So many transfers of a payment in transaction `n`, recorded in block 1.
+/// Rows for this many transfers of a payment in transaction `n`, recorded in block 1.
 fn recorded(world: &World, n: usize, payment: PaymentId, count: i64) -> Vec<transfers::Model> {
     let row = |log_index: i64| transfers::Model {
         chain: "base".to_owned(),
@@ -182,9 +182,9 @@ fn recorded(world: &World, n: usize, payment: PaymentId, count: i64) -> Vec<tran
 }
 
 #[tokio::test]
-async fn payments_that_take_nothing_in_do_not_keep_what_is_newer_from_being_told_again() {
+async fn unresponsive_payments_do_not_block_newer_reports() {
     let world = World::new().await;
-    // Nobody takes anything in here: more than a sweep looks at, and very many of one payment.
+    // No payment applies anything here: more payments than one sweep reads, and very many transfers of one of them.
     let stuck = world.payments(22).await;
     let count = |n: usize| if n == 0 { 2_500 } else { 100 };
     let rows = stuck.iter().enumerate().flat_map(|(n, payment)| recorded(&world, n, *payment, count(n)));
@@ -196,7 +196,7 @@ async fn payments_that_take_nothing_in_do_not_keep_what_is_newer_from_being_told
     let newest = transfers::Model { block_number: 2, ..recorded(&world, 99, payment, 1).remove(0) };
     transfers::Entity::insert(newest.into_active_model()).exec(world.database.writer()).await.unwrap();
     let watcher = world.watch().await;
-    world.until("it is told again", async || world.inbox.observed(payment).len() == 1).await;
-    assert_eq!(world.inbox.observed(stuck[0]).len(), 100, "of one payment only some at a time");
+    world.until("it is reported again", async || world.inbox.observed(payment).len() == 1).await;
+    assert_eq!(world.inbox.observed(stuck[0]).len(), 100, "only some at a time per payment");
     stop(watcher).await;
 }

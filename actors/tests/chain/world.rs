@@ -1,4 +1,5 @@
-//! A chain with the contracts, a database with payments, a journal, and whoever is started on top.
+//! Test environment: a chain with the contracts, a database with payments, a journal, and functions that start watchers
+//! and settlers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,15 +8,14 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use parking_lot::Mutex;
-use payferry_actors::chain::{
-    ChainClient, ChainSpec, Checkpoint, Role, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport,
-    Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
-};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{Checkpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change};
+use payferry_journal::chain::Role;
+use payferry_runtime::clock::Clock;
 use payferry_actors::inbox::PaymentInbox;
-use payferry_actors::journal::Journal;
-use payferry_actors::observe::{Books, Mailbox};
-use payferry_actors::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
+use payferry_journal::Journal;
+use payferry_runtime::observe::{Books, Mailbox};
+use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address, payferry_init_code,
     test_usdc_init_code,
@@ -38,9 +38,9 @@ use serde_json::json;
 
 pub const CHAIN_ID: u64 = 8453;
 pub const GWEI: u128 = 1_000_000_000;
-/// A base fee that nothing of ours may offer, by the ceiling that Base has unless a test sets another.
+/// A base fee above the ceiling of every transaction of ours (Base's ceiling, unless a test sets another).
 const TOO_DEAR_WEI: u64 = 30_000_000_000;
-/// The base fee that chains begin with.
+/// Initial base fee of the chains.
 const USUAL_WEI: u64 = 10_000_000;
 
 pub struct World {
@@ -63,7 +63,7 @@ pub struct World {
     _test_database: TestDatabase,
 }
 
-/// Keeps everything it is told.
+/// Records every notification.
 #[derive(Default)]
 pub struct Inbox {
     pub told: Mutex<Vec<(PaymentId, Command)>>,
@@ -104,7 +104,7 @@ impl Inbox {
             _ => None,
         });
         let mut facts: Vec<ObservedTransfer> = facts.collect();
-        // A sweep may tell one twice.
+        // A sweep may report a transfer twice.
         facts.dedup();
         facts
     }
@@ -140,7 +140,7 @@ impl World {
         Self::on(chain_config()).await
     }
 
-    /// A world on a chain like that.
+    /// Creates the environment on a chain with this configuration.
     pub async fn on(config: ChainConfig) -> Self {
         let chain = Devchain::open(config).await.unwrap();
         let (owner, operator) = (Wallet::from_seed("owner"), Wallet::from_seed("operator"));
@@ -270,7 +270,7 @@ impl World {
         Settler::start(&Books::default(), args, None).await.unwrap()
     }
 
-    /// A payment as a row, and nothing else: nobody has told the watcher of it.
+    /// Inserts only the row of a payment; the watcher is not notified.
     pub async fn payment(&self) -> PaymentId {
         let id = PaymentId::generate();
         self.payment_row(id).into_active_model().insert(self.database.writer()).await.unwrap();
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// Calls a contract as the owner; not mined yet. It tips more than others do, and so comes first in its block.
+    /// Calls a contract as the owner; not mined yet. Its tip is higher than others, so it comes first in its block.
     pub async fn call_as_owner(&self, to: Address, input: Vec<u8>) -> B256 {
         let nonce = self.owner.next_nonce();
         let (raw, hash) =
@@ -319,13 +319,13 @@ impl World {
         hash
     }
 
-    /// A block with this base fee.
+    /// Mines a block with this base fee.
     pub async fn mine_at(&self, base_fee_wei: u64) {
         self.chain.set_next_base_fee(base_fee_wei).await.unwrap();
         self.chain.mine(1).await.unwrap();
     }
 
-    /// Blocks that are too dear for anything of ours to be in them; the next one after them costs as usual.
+    /// Mines blocks whose base fee excludes our transactions; the next block has the usual fee.
     pub async fn pass_by(&self, blocks: u32) {
         for _ in 0..blocks {
             self.mine_at(TOO_DEAR_WEI).await;
@@ -333,20 +333,20 @@ impl World {
         self.chain.set_next_base_fee(USUAL_WEI).await.unwrap();
     }
 
-    /// Money for a wallet, in the mempool.
+    /// Sends money to a wallet, into the mempool.
     pub async fn send_money(&self, to: Address, units: u128) -> B256 {
         let to = alloy_address(to);
         self.call_as_owner(self.token, TokenContract::mintCall { to, value: U256::from(units) }.abi_encode()).await
     }
 
-    /// Money for a payment, mined.
+    /// Sends money to a payment and mines it.
     pub async fn pay(&self, payment: PaymentId, units: u128) -> B256 {
         let hash = self.send_money(self.vaults.of_payment(payment), units).await;
         self.chain.mine(1).await.unwrap();
         hash
     }
 
-    /// Money for many payments, `units` each, mined in one block.
+    /// Sends `units` to each of many payments, mined in one block.
     pub async fn pay_all(&self, payments: &[PaymentId], units: u64) {
         for some in payments.chunks(250) {
             let to = some.iter().map(|id| alloy_address(self.vaults.of_payment(*id))).collect();
@@ -387,7 +387,7 @@ impl World {
         in_order.order_by_asc(chain_tx_attempts::Column::Nonce).all(self.database.reader()).await.unwrap()
     }
 
-    /// Queues the settlement of what each payment holds, 1 % of it for the treasury, as a payment would.
+    /// Queues the settlement of `units` per payment, 1 % of it for the treasury, as a payment would.
     pub async fn queue_settlements(&self, payments: &[PaymentId], units: i64) {
         let before = i64::try_from(self.operations().await.len()).unwrap();
         let rows = (before + 1..).zip(payments).map(|(number, payment)| {
@@ -420,7 +420,8 @@ impl World {
         self.handle.nudge();
     }
 
-    /// As if the payments had been confirmed anew, with other money, while their first transaction was on its way.
+    /// Changes the amounts as if the payments were confirmed again with other money while their first transaction was
+    /// in flight.
     pub async fn confirmed_anew(&self, psp_amount: i64, treasury_fee: i64) {
         operations::Entity::update_many()
             .col_expr(operations::Column::Amount, Expr::value(psp_amount + treasury_fee))
@@ -431,7 +432,7 @@ impl World {
             .unwrap();
     }
 
-    /// The withdrawal that this operation is for, given up.
+    /// Inserts the outbound transfer of this operation as a withdrawal that was given up.
     pub async fn withdrawal_failed(&self, row: &operations::Model) {
         let row = sendings::Model {
             id: row.payment_id.clone(),
@@ -454,7 +455,7 @@ impl World {
         row.into_active_model().insert(self.database.writer()).await.unwrap();
     }
 
-    /// Queues a withdrawal of so much to each, as they would themselves once their addresses are screened.
+    /// Queues a withdrawal of this amount to each recipient, as withdrawals do after their screening.
     pub async fn queue_withdrawals(&self, recipients: &[Address], units: u64) {
         let before = i64::try_from(self.operations().await.len()).unwrap();
         let rows = (before + 1..).zip(recipients).map(|(number, to)| {
@@ -488,7 +489,7 @@ impl World {
         self.handle.nudge();
     }
 
-    /// Until the watcher has read the chain's head.
+    /// Waits until the watcher has read the chain's head.
     pub async fn read_all(&self) {
         let head = self.chain.head();
         self.until("the head is read", async || {
@@ -524,7 +525,7 @@ impl World {
         .await;
     }
 
-    /// Every unit is where it belongs: each payment was settled once.
+    /// Asserts all balances: each payment was settled once.
     pub async fn assert_settled_once(&self, payments: usize, units: u64) {
         let payments = payments as u64;
         assert_eq!(self.balance(self.treasury).await, payments * (units / 100));

@@ -1,4 +1,4 @@
-//! Several endpoints of one chain: one that fails, lies or lags makes way for the next, and has its turn again.
+//! Several endpoints of one chain: one that fails, lies or lags is skipped for the next, and is used again later.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ async fn finish(world: &World, payments: &[Payment]) {
     assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
 }
 
-/// The first endpoint shows these faults: the chain goes on over the second, and over the first again afterwards.
+/// The first endpoint shows these faults: the chain continues with the second endpoint, and with the first again
+/// afterwards.
 async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
     let world = World::with(options).await;
     let mut payments = Vec::new();
@@ -40,7 +41,7 @@ async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
     usable(&world, "endpoint=0", 1).await;
     world.endpoint().show(faults);
     usable(&world, "endpoint=0", 0).await;
-    // The gauge is set a moment before the line is written.
+    // The gauge is set just before the line is written.
     world.until("the log says why", async || logged(words)).await;
     settle_another(&world, &mut payments).await;
     world.endpoint().behave();
@@ -48,7 +49,7 @@ async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
     let (first, second) = (&world.site().endpoints[0], &world.site().endpoints[1]);
     let polls = |endpoint: &payferry_harness::endpoint::Endpoint| endpoint.calls("eth_getBlockByNumber");
     world
-        .until("the preferred one is asked again", async || {
+        .until("the preferred endpoint is used again", async || {
             let before = (polls(first), polls(second));
             world.site().blocks(10).await;
             polls(first) > before.0 && polls(second) == before.1
@@ -59,41 +60,41 @@ async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_one() {
-    makes_way(several(2), vec![Fault::of(What::Closed)], &["endpoint 0 of base is passed over", "no connection"]).await;
+async fn skips_a_dead_endpoint() {
+    makes_way(several(2), vec![Fault::of(What::Closed)], &["endpoint 0 of base is skipped", "no connection"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_limits_the_rate() {
+async fn skips_an_endpoint_that_limits_the_rate() {
     let world = World::with(several(2)).await;
     let mut payments = Vec::new();
     world.endpoint().show([Fault::of(What::Status(429, Some(3)))]);
-    world.until("it is said", async || logged(&["endpoint 0 of base is passed over", "limits the rate"])).await;
+    world.until("the skip is logged", async || logged(&["endpoint 0 of base is skipped", "limits the rate"])).await;
     settle_another(&world, &mut payments).await;
     assert_eq!(world.trouble(), None);
     world.endpoint().behave();
     let polls = || world.endpoint().calls("eth_getBlockByNumber");
     let before = polls();
-    world.until("it is asked again", async || polls() > before + 5).await;
+    world.until("it is used again", async || polls() > before + 5).await;
     settle_another(&world, &mut payments).await;
     finish(&world, &payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_takes_ten_seconds() {
+async fn skips_an_endpoint_that_takes_ten_seconds() {
     let options = Options { timeout: Duration::from_secs(12), ..several(2) };
     let fault = Fault::of(What::Slow(Duration::from_secs(10)));
-    makes_way(options, vec![fault], &["endpoint 0 of base is passed over", "its answers take long"]).await;
+    makes_way(options, vec![fault], &["endpoint 0 of base is skipped", "its responses are slow"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_another_chain() {
+async fn skips_an_endpoint_of_another_chain() {
     let fault = Fault::of(What::ChainId(1));
-    makes_way(several(2), vec![fault], &["endpoint 0 of base is passed over", "chain 1, expected chain id 8453"]).await;
+    makes_way(several(2), vec![fault], &["endpoint 0 of base is skipped", "chain 1, expected chain id 8453"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_sent_to_one_of_another_chain_or_believed_of_it() {
+async fn endpoint_of_another_chain_is_neither_used_nor_trusted() {
     let world = World::with(several(2)).await;
     let (wrong, right) = (&world.site().endpoints[0], &world.site().endpoints[1]);
     let mut payments = Vec::new();
@@ -111,18 +112,18 @@ async fn nothing_is_sent_to_one_of_another_chain_or_believed_of_it() {
     usable(&world, "endpoint=0", 1).await;
     let sent = wrong.calls("eth_sendRawTransaction");
     settle_another(&world, &mut payments).await;
-    assert!(wrong.calls("eth_sendRawTransaction") > sent, "it is taken again once it is right");
+    assert!(wrong.calls("eth_sendRawTransaction") > sent, "it is used again once its chain is right");
     finish(&world, &payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_whose_head_goes_backwards() {
+async fn skips_an_endpoint_whose_head_goes_backwards() {
     let fault = Fault::of(What::Head(HeadShown::Behind(8)));
-    makes_way(several(2), vec![fault], &["endpoint 0 of base is passed over", "behind what was read"]).await;
+    makes_way(several(2), vec![fault], &["endpoint 0 of base is skipped", "behind the blocks already read"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_stands_still_where_the_reading_is() {
+async fn skips_an_endpoint_that_halts_at_the_read_position() {
     let world = World::with(several(2)).await;
     let mut payments = Vec::new();
     settle_another(&world, &mut payments).await;
@@ -134,7 +135,7 @@ async fn one_that_stands_still_where_the_reading_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_of_them_at_once_and_then_the_last_one() {
+async fn survives_failure_of_all_endpoints_and_continues_with_the_last() {
     let world = World::with(several(3)).await;
     let mut payments = vec![world.initiate().await];
     for endpoint in &world.site().endpoints {

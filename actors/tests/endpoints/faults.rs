@@ -1,4 +1,4 @@
-//! One endpoint, one fault at a time: payments made, paid and settled before it, during it and after it.
+//! One endpoint and one fault at a time; payments are created, paid and settled before, during and after the fault.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use payferry_harness::endpoint::{Fault, HeadShown, What};
 use crate::senses::{logged, logged_times, metric};
 use crate::world::{BLOCK_TIME, Options, World};
 
-/// Two payments: one settled, and one paid an instant before the fault comes.
+/// Creates two payments: one settled, and one paid just before the fault.
 async fn before_a_fault(world: &World) -> Vec<Payment> {
     let settled = world.initiate().await;
     world.pay(&settled).await;
@@ -18,7 +18,7 @@ async fn before_a_fault(world: &World) -> Vec<Payment> {
     vec![settled, under_way]
 }
 
-/// The fault is over: everything settles, also what is made and paid now.
+/// Ends the fault and asserts that everything settles, including a new payment.
 async fn after_a_fault(world: &World, mut payments: Vec<Payment>) {
     world.endpoint().behave();
     world.until("the chain is read again", async || world.trouble().is_none()).await;
@@ -31,7 +31,7 @@ async fn after_a_fault(world: &World, mut payments: Vec<Payment>) {
     world.assert_books(&payments, payments.len()).await;
 }
 
-/// A fault that nothing can be read through: it is noticed in these words, and what is paid meanwhile waits.
+/// Tests a fault that prevents all reads: the log describes it in these words, and transfers wait.
 async fn waits_out(options: Options, fault: What, kind: &str, words: &[&str]) {
     let world = World::with(options).await;
     let mut payments = before_a_fault(&world).await;
@@ -49,7 +49,7 @@ async fn waits_out(options: Options, fault: What, kind: &str, words: &[&str]) {
     assert!(logged(&["chain base can be read again"]));
 }
 
-/// A fault that is read through: what is paid meanwhile settles while it lasts.
+/// Tests a fault that does not prevent reads: transfers settle while it lasts.
 async fn reads_on(options: Options, faults: Vec<Fault>) -> World {
     let world = World::with(options).await;
     let mut payments = before_a_fault(&world).await;
@@ -69,93 +69,93 @@ fn impatient() -> Options {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead() {
+async fn waits_out_a_dead_endpoint() {
     let world = World::new().await;
     let mut payments = before_a_fault(&world).await;
     let during = world.initiate().await;
     world.endpoint().go_away().await;
     world.pay(&during).await;
-    world.until_noticed("away", &["endpoint 0 of base is passed over", "no connection"]).await;
+    world.until_noticed("away", &["endpoint 0 of base is skipped", "no connection"]).await;
     world.site().blocks(5).await;
     assert_eq!(world.load(during.id()).await.status, Status::Pending);
     payments.push(during);
     world.endpoint().come_back().await;
     after_a_fault(&world, payments).await;
     assert!(logged(&["chain base cannot be read", "no connection"]));
-    assert!(logged(&["endpoint 0 of base answers as it should again"]));
+    assert!(logged(&["endpoint 0 of base is healthy again"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_close() {
+async fn waits_out_closed_connections() {
     waits_out(Options::default(), What::Closed, "away", &["chain base cannot be read"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_come_too_late() {
+async fn waits_out_late_answers() {
     let fault = What::Slow(Duration::from_secs(10));
-    waits_out(impatient(), fault, "slow", &["chain base cannot be read", "did not answer in time"]).await;
+    waits_out(impatient(), fault, "slow", &["chain base cannot be read", "did not respond in time"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_errors() {
+async fn waits_out_server_errors() {
     waits_out(Options::default(), What::Status(503, None), "away", &["cannot be read", "HTTP 503"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_requests() {
+async fn waits_out_rate_limits() {
     let words = ["cannot be read", "limits the rate of requests"];
     waits_out(Options::default(), What::Status(429, None), "rate_limited", &words).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_requests_and_when_to_come_back() {
+async fn honours_retry_after() {
     let world = World::new().await;
     let payments = before_a_fault(&world).await;
     world.endpoint().show([Fault::of(What::StatusError(429, Some(4), -32_000, "slow down"))]);
-    world.until_noticed("rate_limited", &["endpoint 0 of base is passed over", "limits the rate"]).await;
-    // Requests that were under way together may each have heard it; then there is silence for as long as was said.
+    world.until_noticed("rate_limited", &["endpoint 0 of base is skipped", "limits the rate"]).await;
+    // Concurrent requests may each get the limit; then there must be silence for the requested time.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let calls = || ["eth_getBlockByNumber", "eth_chainId", "eth_getLogs"].map(|method| world.endpoint().calls(method));
     let before = calls();
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(calls(), before, "it was asked again too early");
+    assert_eq!(calls(), before, "it was queried again too early");
     after_a_fault(&world, payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_its_own() {
+async fn waits_out_json_rpc_errors() {
     waits_out(Options::default(), What::Error(-32_603, "internal error"), "refused", &["cannot be read", "refused"])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage() {
-    waits_out(Options::default(), What::Garbage, "inconsistent", &["cannot be read", "makes no sense"]).await;
+async fn waits_out_garbage() {
+    waits_out(Options::default(), What::Garbage, "inconsistent", &["cannot be read", "malformed"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_for_people() {
-    waits_out(Options::default(), What::Html, "inconsistent", &["cannot be read", "makes no sense"]).await;
+async fn waits_out_html_pages() {
+    waits_out(Options::default(), What::Html, "inconsistent", &["cannot be read", "malformed"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_break_off() {
+async fn waits_out_truncated_answers() {
     waits_out(Options::default(), What::Truncated, "away", &["cannot be read", "no connection"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_that_are_null() {
+async fn waits_out_null_blocks() {
     waits_out(Options::default(), What::NullBlocks, "lagging", &["cannot be read", "does not know the block"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_that_are_unknown() {
+async fn waits_out_unknown_blocks() {
     let fault = What::Error(-32_000, "header not found");
     waits_out(Options::default(), fault, "lagging", &["cannot be read", "does not know the block"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_chain_after_a_restart() {
+async fn wrong_chain_after_a_restart_is_not_read() {
     let world = World::new().await;
     let mut payments = before_a_fault(&world).await;
     let during = world.initiate().await;
@@ -163,9 +163,9 @@ async fn another_chain_after_a_restart() {
     world.endpoint().show([Fault::of(What::ChainId(1))]);
     world.endpoint().come_back().await;
     world.pay(&during).await;
-    world.until_noticed("wrong_chain", &["endpoint 0 of base is passed over", "chain 1, expected chain id 8453"]).await;
+    world.until_noticed("wrong_chain", &["endpoint 0 of base is skipped", "chain 1, expected chain id 8453"]).await;
     assert_eq!(metric("payferry_chain_endpoint_wrong_chain", &["chain=base", "endpoint=0"]), 1);
-    // It is asked for nothing but its chain id.
+    // Only its chain id is requested.
     let asked = || ["eth_getBlockByNumber", "eth_sendRawTransaction", "eth_getTransactionCount", "eth_getLogs"];
     let before = asked().map(|method| world.endpoint().calls(method));
     world.site().blocks(10).await;
@@ -177,13 +177,13 @@ async fn another_chain_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_chain_from_one_answer_to_the_next() {
+async fn waits_out_a_changed_chain_id() {
     let words = ["cannot be read", "chain 10, expected chain id 8453"];
     waits_out(Options::default(), What::ChainId(10), "wrong_chain", &words).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_goes_backwards_and_stays_there() {
+async fn head_that_goes_backwards_and_stays_reads_nothing() {
     let options = Options { tweak: |spec| spec.outage_secs = 3, ..Options::default() };
     let world = World::with(options).await;
     let mut payments = before_a_fault(&world).await;
@@ -193,27 +193,27 @@ async fn a_head_that_goes_backwards_and_stays_there() {
     world.pay(&during).await;
     world.until_noticed("lagging", &["chain base cannot be read", "does not know the block"]).await;
     world.until("it is stale", async || world.view().is_stale(world.system.clock().now())).await;
-    world.until("it is said", async || logged(&["chain base shows no new block", "no deadline passes"])).await;
+    world.until("the halt is logged", async || logged(&["chain base shows no new block", "no deadline passes"])).await;
     let read = world.view().read_number;
-    assert!(read >= head && read < head + 20, "nothing was taken back and nothing was read: {read}, {head}");
+    assert!(read >= head && read < head + 20, "nothing was reorged and nothing was read: {read}, {head}");
     assert_eq!(world.load(during.id()).await.status, Status::Pending);
     assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
     assert!(metric("payferry_chain_head_age_seconds", &["chain=base"]) >= 3);
-    // The chain is offered to nobody.
+    // The chain is not offered for new payments.
     assert!(world.try_initiate(world.site().chain, 1_200).await.is_err());
     payments.push(during);
     after_a_fault(&world, payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_deadline_passes_while_a_head_stands_still() {
+async fn no_deadline_passes_while_the_head_is_halted() {
     let options = Options { tweak: |spec| spec.outage_secs = 4, ..Options::default() };
     let world = World::with(options).await;
     let during = world.try_initiate(world.site().chain, 300).await.unwrap();
     let head = world.view().read_number;
     world.endpoint().show([Fault::of(What::Head(HeadShown::At(head)))]);
-    world.until("it is said", async || logged(&["chain base shows no new block", "no deadline passes"])).await;
-    // Longer than the payment has, in few blocks.
+    world.until("the halt is logged", async || logged(&["chain base shows no new block", "no deadline passes"])).await;
+    // Longer than the payment's lifetime, in few blocks.
     world.site().devchain.advance_time(600, 3).await.unwrap();
     world.site().blocks(5).await;
     assert_eq!(world.load(during.id()).await.status, Status::Pending);
@@ -222,20 +222,20 @@ async fn no_deadline_passes_while_a_head_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_nodes_at_different_heads_behind_one_address() {
+async fn reads_on_through_alternating_heads() {
     let world = reads_on(Options::default(), vec![Fault::of(What::Head(HeadShown::Alternating(0, 3)))]).await;
     assert_eq!(world.view().trouble, None);
     assert!(metric("payferry_chain_looks_failed_total", &["chain=base", "kind=lagging"]) > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_that_are_refused() {
+async fn reads_on_without_json_rpc_batches() {
     let _world = reads_on(Options::default(), vec![Fault::of(What::NoBatches)]).await;
     assert_eq!(logged_times(&["endpoint 0 of base refuses JSON-RPC batches"]), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_of_ranges_in_all_words() {
+async fn recognises_all_range_limit_errors() {
     let limits = [
         (-32_005, "query returned more than 10000 results"),
         (-32_602, "block range is too wide"),
@@ -243,7 +243,7 @@ async fn limits_of_ranges_in_all_words() {
         (-32_000, "query returned more than 10000 results"),
         (413, "content too large"),
     ];
-    // So that almost all is asked for by range.
+    // With one recent block, almost everything is requested by range.
     let world = World::with(Options { tweak: |spec| spec.recent_blocks = 1, ..Options::default() }).await;
     let mut payments = before_a_fault(&world).await;
     for (code, words) in limits {
@@ -263,7 +263,7 @@ async fn limits_of_ranges_in_all_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_seconds_for_every_answer() {
+async fn reads_on_with_ten_seconds_per_answer() {
     let options = Options { timeout: Duration::from_secs(20), alone: false, ..Options::default() };
     let world = World::with(options).await;
     let mut payments = before_a_fault(&world).await;
@@ -272,8 +272,10 @@ async fn ten_seconds_for_every_answer() {
     let read = world.view().read_number;
     world.endpoint().show([Fault::of(What::Slow(Duration::from_secs(10)))]);
     world.pay(&during).await;
-    world.until("it is said", async || logged(&["endpoint 0 of base is passed over", "its answers take long"])).await;
-    // The chain goes on, slowly.
+    world
+        .until("the skip is logged", async || logged(&["endpoint 0 of base is skipped", "its responses are slow"]))
+        .await;
+    // The chain continues slowly.
     world.until("blocks are read", async || world.view().read_number > read + 100).await;
     world.until("it is confirmed", async || world.load(during.id()).await.status != Status::Pending).await;
     payments.push(during);
@@ -282,7 +284,7 @@ async fn ten_seconds_for_every_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_chain_holds_up_no_other() {
+async fn slow_chain_delays_no_other_chain() {
     use payferry_domain::Chain;
     let options = Options { chains: vec![Chain::Base, Chain::Polygon], ..Options::default() };
     let world = World::with(options).await;

@@ -1,4 +1,4 @@
-//! Logs that an endpoint leaves out, shows twice or makes up.
+//! Logs that an endpoint omits, repeats or invents.
 
 use payferry_domain::payment::{Label, Payment, Status};
 use payferry_harness::endpoint::{Fault, What};
@@ -8,7 +8,7 @@ use crate::world::{Options, World};
 
 const LOGS: [&str; 1] = ["eth_getLogs"];
 
-/// Block receipts are not to be had, as with many providers: what is left out shows in the second look only.
+/// Block receipts are not available, as with many providers: only the rescan finds omitted logs.
 fn no_receipts() -> Fault {
     Fault::of(What::Error(-32_601, "the method eth_getBlockReceipts does not exist")).on(["eth_getBlockReceipts"])
 }
@@ -24,18 +24,18 @@ async fn finish(world: &World, payments: &[Payment]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn none_at_all_are_found_in_the_receipts() {
+async fn omission_of_all_logs_is_found_in_receipts() {
     let world = World::new().await;
     world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS)]);
     let payment = world.initiate().await;
     world.pay(&payment).await;
     finish(&world, &[payment]).await;
-    assert!(logged(&["an endpoint left a block's logs out"]));
+    assert!(logged(&["an endpoint omitted logs of a block"]));
     assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_several_is_missed_by_the_blooms_word() {
+async fn omission_of_one_log_is_detected_by_the_bloom_filter() {
     let world = World::new().await;
     world.endpoint().show([Fault::of(What::MissingLogs(2)).on(LOGS)]);
     let payments = [world.initiate().await, world.initiate().await, world.initiate().await, world.initiate().await];
@@ -47,13 +47,13 @@ async fn one_of_several_is_missed_by_the_blooms_word() {
     world.site().devchain.mine(1).await.unwrap();
     world.site().devchain.resume_mining();
     finish(&world, &payments).await;
-    assert!(logged(&["an endpoint left a block's logs out"]));
+    assert!(logged(&["an endpoint omitted logs of a block"]));
     assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
-    assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0, "nothing was left for a second look");
+    assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0, "nothing was left for the rescan");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_left_out_is_found_by_the_second_look() {
+async fn omitted_transfers_are_found_by_the_rescan() {
     let world = World::with(looking_soon()).await;
     let payments = [world.initiate().await, world.initiate().await, world.initiate().await];
     world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
@@ -62,7 +62,7 @@ async fn what_was_left_out_is_found_by_the_second_look() {
         let hash = world.pay(payment).await;
         last = world.site().mined(hash).await;
     }
-    world.until("it is read past them", async || world.view().read_number > last).await;
+    world.until("the blocks are read", async || world.view().read_number > last).await;
     for payment in &payments {
         let payment = world.load(payment.id()).await;
         assert_eq!((payment.status, payment.transfers.len()), (Status::Pending, 0));
@@ -70,23 +70,23 @@ async fn what_was_left_out_is_found_by_the_second_look() {
     world.endpoint().show([no_receipts()]);
     finish(&world, &payments).await;
     assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 3);
-    assert!(logged(&["an endpoint of base left transfers to payments out; a second look found them"]));
+    assert!(logged(&["an endpoint of base omitted transfers to payments; a rescan found them"]));
     assert!(metric("payferry_chain_second_look_number", &["chain=base"]) > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_look_goes_on_where_it_was_before_a_restart() {
+async fn rescan_resumes_after_a_restart() {
     let world = World::with(looking_soon()).await;
     let payment = world.initiate().await;
     world.site().blocks(60).await;
-    world.until("blocks are read a second time", async || world.second_look_from().await > 30).await;
+    world.until("blocks are rescanned", async || world.second_look_from().await > 30).await;
     world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
     let hash = world.pay(&payment).await;
     let number = world.site().mined(hash).await;
-    world.until("it is read past it", async || world.view().read_number > number).await;
+    world.until("the block is read", async || world.view().read_number > number).await;
     let from = world.second_look_from().await;
     assert!(from > 30 && from <= number, "{from}, {number}");
-    // Range queries by the second look need not have failed; what counts is that it is written down.
+    // Range queries of the rescan need not have failed; only the recorded position matters.
     world.endpoint().go_away().await;
     let world = world.restart().await;
     assert!(world.second_look_from().await >= from);
@@ -97,10 +97,10 @@ async fn a_second_look_goes_on_where_it_was_before_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_endpoint_shows_what_the_first_one_leaves_out() {
+async fn second_endpoint_provides_logs_omitted_by_the_first() {
     let world = World::with(Options { endpoints: 2, ..looking_soon() }).await;
     let payment = world.initiate().await;
-    // For good.
+    // Permanently.
     world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
     world.site().endpoints[1].show([no_receipts()]);
     world.pay(&payment).await;
@@ -109,7 +109,7 @@ async fn a_second_endpoint_shows_what_the_first_one_leaves_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_left_out_until_after_the_deadline_is_neither_lost_nor_stuck() {
+async fn transfers_omitted_until_after_the_deadline_are_not_lost() {
     let world = World::with(looking_soon()).await;
     let payment = world.try_initiate(world.site().chain, 300).await.unwrap();
     world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
@@ -118,7 +118,7 @@ async fn money_left_out_until_after_the_deadline_is_neither_lost_nor_stuck() {
     world.site().devchain.advance_time(400, 30).await.unwrap();
     world.until_status(&payment, Status::Failed).await;
     world.endpoint().show([no_receipts()]);
-    // In time by its block, and found after the payment was over: it wakes the payment, for the PSP to decide.
+    // In time by its block, but found after the payment ended: it reopens the payment for the PSP to decide.
     let found = world.until_status(&payment, Status::Mismatched).await;
     assert_eq!(found.transfers.len(), 1);
     assert_eq!(found.transfers[0].first_block_time, found.transfers[0].block.time);
@@ -129,7 +129,7 @@ async fn money_left_out_until_after_the_deadline_is_neither_lost_nor_stuck() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_that_come_twice_count_once() {
+async fn duplicate_logs_count_once() {
     let world = World::with(looking_soon()).await;
     world.endpoint().show([Fault::of(What::DuplicateLogs).on(LOGS)]);
     let payments = [world.initiate().await, world.initiate().await];
@@ -144,11 +144,11 @@ async fn logs_that_come_twice_count_once() {
     }
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0);
     assert!(metric("payferry_chain_logs_repeated_total", &["chain=base"]) > 0);
-    assert!(logged(&["an endpoint shows logs more than once; they count once"]));
+    assert!(logged(&["an endpoint returned logs more than once; duplicates are ignored"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_that_nobody_made_confirms_nothing() {
+async fn invented_transfer_confirms_nothing() {
     let world = World::with(looking_soon()).await;
     let (unpaid, paid) = (world.initiate().await, world.initiate().await);
     let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
@@ -166,14 +166,14 @@ async fn a_transfer_that_nobody_made_confirms_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_made_up_transfer_is_not_believed_without_receipts_either() {
+async fn invented_transfer_is_rejected_without_block_receipts() {
     let world = World::with(Options { endpoints: 2, ..looking_soon() }).await;
     let unpaid = world.initiate().await;
     let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
     world.endpoint().show([Fault::of(forged).on(LOGS).times(4), no_receipts()]);
     world.site().endpoints[1].show([no_receipts()]);
-    world.until_noticed("inconsistent", &["cannot be read", "a transfer without its receipt"]).await;
-    // The made-up log is gone with the next look, and the chain goes on.
+    world.until_noticed("inconsistent", &["cannot be read", "a transfer has no receipt"]).await;
+    // The invented log is gone with the next pass, and the chain continues.
     world.pay(&unpaid).await;
     finish(&world, &[unpaid]).await;
 }

@@ -1,5 +1,5 @@
-//! The whole tree behind endpoints that do wrong what providers do wrong: nothing is confirmed that is not so, nothing is
-//! settled twice or lost, and an operator can read what is the matter.
+//! The whole actor tree behind faulty endpoints that behave like real providers: no wrong confirmation, no lost or
+//! double settlement, and the operator sees the reason.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod failover;

@@ -1,10 +1,11 @@
-//! Everything at once, by chance: endpoints that fail in all ways, reorganisations, and payments all the while.
+//! Random combination: endpoints with all faults, reorgs, and payments throughout.
 
 use std::time::Duration;
 
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Payment;
 use payferry_harness::endpoint::{Fault, HeadShown, What};
+use payferry_harness::short_or_long;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -12,6 +13,7 @@ use crate::senses::metric;
 use crate::world::{Options, World};
 
 const ROUNDS: usize = 25;
+const ROUNDS_SHORT: usize = 10;
 const REORG_DEPTH_MAX: u64 = 6;
 
 fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
@@ -42,22 +44,22 @@ fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
 }
 
 async fn mixture(seed: u64, endpoints: usize) {
-    let tweak = |spec: &mut payferry_actors::chain::ChainSpec| spec.second_look_blocks = 20;
+    let tweak = |spec: &mut payferry_evm::ChainSpec| spec.second_look_blocks = 20;
     let world =
         World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), alone: false, ..Options::default() })
             .await;
     let mut dice = StdRng::seed_from_u64(seed);
-    // Nobody ever pays it.
+    // Never paid.
     let victim = world.initiate().await;
     let mut paid = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..short_or_long(ROUNDS_SHORT, ROUNDS) {
         for (index, endpoint) in (0_u64..).zip(&world.site().endpoints) {
             endpoint.seed(seed.wrapping_add(index));
             let faults = dice.random_range(0..3);
             endpoint.show((0..faults).map(|_| fault(&mut dice, &world, &victim)).collect::<Vec<_>>());
         }
         for _ in 0..dice.random_range(1..4) {
-            // No payment is made where the chain is away.
+            // No payments are created while the chain is unreadable.
             if let Ok(payment) = world.try_initiate(world.site().chain, 1_200).await {
                 world.pay(&payment).await;
                 paid.push(payment);
@@ -92,21 +94,21 @@ async fn mixture(seed: u64, endpoints: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_endpoint() {
+async fn mixed_errors_of_one_endpoint() {
     mixture(1, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_endpoint_with_other_dice() {
+async fn mixed_errors_of_one_endpoint_with_another_seed() {
     mixture(2, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_endpoints() {
+async fn mixed_errors_of_two_endpoints() {
     mixture(3, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_endpoints() {
+async fn mixed_errors_of_three_endpoints() {
     mixture(4, 3).await;
 }

@@ -1,4 +1,4 @@
-//! Reorganisations of depth 1 to 20, with money at every stage: seen, confirmed, settled.
+//! Reorgs of depth 1 to 20, with money at every stage: seen, confirmed, settled.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ async fn pay_another(world: &World) -> Paid {
     (payment, raw, hash)
 }
 
-/// Three payments whose money is at different stages, the older the further; the last one is in the newest block. The
-/// chain makes no more blocks, and all of them are read.
+/// Creates three payments whose transfers are at different stages, the oldest furthest; the last one is in the newest
+/// block. Mining is paused, and all blocks are read.
 async fn at_different_stages(world: &World, depth: u64) -> Vec<Paid> {
     let devchain = &world.site().devchain;
     let mut paid = Vec::new();
@@ -30,7 +30,7 @@ async fn at_different_stages(world: &World, depth: u64) -> Vec<Paid> {
         world.site().blocks(wait.max(1)).await;
     }
     devchain.pause_mining();
-    // A block that was under way.
+    // Waits for a block in progress.
     tokio::time::sleep(BLOCK_TIME).await;
     paid.push(pay_another(world).await);
     devchain.mine(1).await.unwrap();
@@ -38,7 +38,7 @@ async fn at_different_stages(world: &World, depth: u64) -> Vec<Paid> {
     paid
 }
 
-/// Takes the last blocks back, lets the chain go on, and answers the head of the new branch.
+/// Reorgs the last blocks, resumes mining, and returns the head of the new branch.
 async fn take_back(world: &World, depth: u64, dropped: Dropped) -> BlockRef {
     let head = world.site().devchain.reorg(depth, dropped).await.unwrap();
     world.site().devchain.resume_mining();
@@ -46,7 +46,7 @@ async fn take_back(world: &World, depth: u64, dropped: Dropped) -> BlockRef {
 }
 
 async fn until_read(world: &World, branch: BlockRef) {
-    // The branch that went was one block shorter.
+    // The dropped branch was one block shorter.
     let read = async || world.view().read_number >= branch.number;
     world.until("the new branch is read", read).await;
     world.site().blocks(2).await;
@@ -79,16 +79,16 @@ async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mined_again_in_the_same_order_up_to_depth_10() {
+async fn remined_in_the_same_order_up_to_depth_10() {
     with_the_same_transactions(1..=10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mined_again_in_the_same_order_up_to_depth_20() {
+async fn remined_in_the_same_order_up_to_depth_20() {
     with_the_same_transactions(11..=DEPTH_MAX).await;
 }
 
-/// The payers' transactions come back one by one, some blocks later; the settlements are sent again by ourselves.
+/// The payers' transactions return one by one, some blocks later; the settler sends the settlements again.
 async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
     let world = world().await;
     let mut all = Vec::new();
@@ -97,7 +97,7 @@ async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
         let branch = take_back(&world, depth, Dropped::Discard).await;
         for (_, raw, _) in &paid {
             world.site().blocks(2).await;
-            // One that is below the fork is there already.
+            // A transaction below the fork is already included.
             let _ = world.site().devchain.send_raw(raw.clone()).await;
         }
         until_read(&world, branch).await;
@@ -109,17 +109,17 @@ async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mined_again_in_later_blocks_up_to_depth_10() {
+async fn remined_in_later_blocks_up_to_depth_10() {
     in_later_blocks(1..=10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mined_again_in_later_blocks_up_to_depth_20() {
+async fn remined_in_later_blocks_up_to_depth_20() {
     in_later_blocks(11..=DEPTH_MAX).await;
 }
 
-/// The payers' transactions are gone for good: what was not confirmed never is, what was is taken back, and nothing is
-/// settled that is not there. When the payers pay again, all is settled once.
+/// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
+/// nothing is settled without money. When the payers pay again, everything is settled once.
 async fn gone(depths: std::ops::RangeInclusive<u64>) {
     let world = world().await;
     let mut all = Vec::new();
@@ -137,7 +137,7 @@ async fn gone(depths: std::ops::RangeInclusive<u64>) {
             assert_eq!(state.amount_received().units(), 0, "{state:#?}");
             lost.push(payment.clone());
         }
-        assert!(!lost.is_empty(), "the last of them was in the last block");
+        assert!(!lost.is_empty(), "the last transfer was in the last block");
         all.extend(payments(&paid));
         world.assert_true_to_chain(&all).await;
         tokio::time::sleep(BLOCK_TIME * 10).await;
@@ -152,17 +152,17 @@ async fn gone(depths: std::ops::RangeInclusive<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gone_for_good_up_to_depth_10() {
+async fn dropped_for_good_up_to_depth_10() {
     gone(1..=10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gone_for_good_up_to_depth_20() {
+async fn dropped_for_good_up_to_depth_20() {
     gone(11..=DEPTH_MAX).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_settled_batch_is_taken_back_and_sent_again() {
+async fn reorged_settlement_batch_is_sent_again() {
     let world = world().await;
     let mut paid = Vec::new();
     for _ in 0..5 {
@@ -171,7 +171,7 @@ async fn a_settled_batch_is_taken_back_and_sent_again() {
     world.site().blocks(6).await;
     world.until_settled(&paid).await;
     let before = metric("payferry_settler_taken_back_total", &[]);
-    // Only our own transactions of the last blocks; the money came before.
+    // Only our transactions of the last blocks; the payers' money came before.
     let transfers: Vec<Payment> = {
         let mut loaded = Vec::new();
         for payment in &paid {
@@ -186,8 +186,12 @@ async fn a_settled_batch_is_taken_back_and_sent_again() {
     let depth = world.site().devchain.head().number - newest;
     let branch = take_back(&world, depth, Dropped::Discard).await;
     until_read(&world, branch).await;
-    world.until("it is taken back", async || metric("payferry_settler_taken_back_total", &[]) > before).await;
-    world.until("it is there again", async || world.site().balance(world.site().treasury).await == 500_000).await;
+    world
+        .until("the settlements are orphaned", async || metric("payferry_settler_taken_back_total", &[]) > before)
+        .await;
+    world
+        .until("the settlements are mined again", async || world.site().balance(world.site().treasury).await == 500_000)
+        .await;
     world.until_settled(&paid).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.assert_books(&paid, 5).await;

@@ -1,4 +1,4 @@
-//! What an operator sees: log lines and metrics, of the whole test process.
+//! The operator's view in tests: log lines and metrics of the whole test process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,7 @@ struct Numbers {
     values: Arc<Mutex<BTreeMap<String, Number>>>,
 }
 
-/// Whether it is a gauge, and its bits.
+/// Gauge flag, and the bits of the value.
 type Number = (bool, Arc<AtomicU64>);
 
 static SENSES: OnceLock<(Lines, Numbers)> = OnceLock::new();
@@ -28,7 +28,7 @@ static SENSES: OnceLock<(Lines, Numbers)> = OnceLock::new();
 fn senses() -> &'static (Lines, Numbers) {
     SENSES.get_or_init(|| {
         let (lines, numbers) = (Lines::default(), Numbers::default());
-        // Everything that a library could say about an address is listened to.
+        // Listens to everything that a library could log about an address.
         let filter = EnvFilter::new("debug,sqlx=off,sea_orm=off");
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(lines.clone());
         log.init();
@@ -37,16 +37,16 @@ fn senses() -> &'static (Lines, Numbers) {
     })
 }
 
-/// Where tests share a process, one that says how often or how never has it to itself.
+/// Where tests share a process, a test that counts lines or asserts absence needs it alone.
 static PROCESS: RwLock<()> = RwLock::const_new(());
 
-/// A test's hold on the process's log and metrics.
+/// A test's lock on the process's log and metrics.
 pub enum Hold {
     Alone(#[allow(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
     Shared(#[allow(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
 }
 
-/// Begins to listen; alone, what came before is forgotten.
+/// Starts to listen; `alone` clears earlier lines and metrics.
 pub async fn listen(alone: bool) -> Hold {
     let (lines, numbers) = senses();
     if alone {
@@ -59,12 +59,12 @@ pub async fn listen(alone: bool) -> Hold {
     }
 }
 
-/// Whether a line of the log has all these words.
+/// Returns `true` if a log line contains all these words.
 pub fn logged(words: &[&str]) -> bool {
     log_lines().iter().any(|line| words.iter().all(|word| line.contains(word)))
 }
 
-/// How many lines have all these words.
+/// Number of log lines with all these words.
 pub fn logged_times(words: &[&str]) -> usize {
     log_lines().iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
 }
@@ -74,13 +74,13 @@ fn log_lines() -> Vec<String> {
     String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }
 
-/// The last lines, for a test that fails.
+/// Last log lines, for a failing test.
 pub fn log_tail() -> String {
     let lines: Vec<String> = log_lines().into_iter().filter(|line| !line.contains(" DEBUG ")).collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// A counter or gauge in whole numbers, of all that have these labels (as `chain=base`); 0 if it was never touched.
+/// Sum of the counters or gauges with these labels (as `chain=base`), in whole numbers; 0 if none exists.
 #[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 pub fn metric(name: &str, labels: &[&str]) -> i64 {
     let values = senses().1.values.lock();
@@ -95,7 +95,7 @@ pub fn metric(name: &str, labels: &[&str]) -> i64 {
     found.map(|(_, entry)| value(entry)).sum()
 }
 
-/// Nothing that was logged or counted names an endpoint's key.
+/// Asserts that no log line or metric contains an endpoint's key.
 pub fn assert_discreet() {
     assert!(!logged(&[SECRET]), "{:?}", log_lines().iter().find(|line| line.contains(SECRET)));
     assert!(senses().1.values.lock().keys().all(|key| !key.contains(SECRET)));

@@ -1,4 +1,4 @@
-//! A tree over a fresh database, and chains behind scripted endpoints.
+//! Test environment: an actor tree over a new database, and chains behind scripted endpoints.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{ChainClient, ChainSpec, ChainView, NoCheckpoint};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{ChainView, NoCheckpoint};
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::DeskConfig;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
-use payferry_actors::payment::store;
-use payferry_actors::seal::Sealer;
-use payferry_actors::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
-use payferry_actors::webhook::WebhookConfig;
+use payferry_journal::payments;
+use payferry_runtime::seal::Sealer;
+use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
+use payferry_webhook::WebhookConfig;
 use payferry_actors::{ChainAsked, ChainSetup, InitiateError, InitiatePayment, System, SystemConfig};
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
@@ -28,23 +29,23 @@ use serde_json::json;
 
 use crate::senses;
 
-/// How long a test waits for what it expects.
+/// Timeout for an expected condition.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 const GWEI: u128 = 1_000_000_000;
 const OPERATOR: [u8; 32] = [7; 32];
 /// Time between blocks.
 pub const BLOCK_TIME: Duration = Duration::from_millis(50);
 
-/// What a world has that others do not.
+/// Options of an environment.
 #[derive(Clone)]
 pub struct Options {
     pub chains: Vec<Chain>,
     pub endpoints: usize,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub timeout: Duration,
-    /// Whether what is logged and counted must be of this test only.
+    /// `true` if the log and the metrics must belong to this test only.
     pub alone: bool,
-    /// Changes what is configured of each chain.
+    /// Changes the configuration of each chain.
     pub tweak: fn(&mut ChainSpec),
 }
 
@@ -55,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// One chain, its endpoints, and what is deployed on it.
+/// One chain with its endpoints and deployed contracts.
 pub struct Site {
     pub chain: Chain,
     pub devchain: Devchain,
@@ -73,7 +74,7 @@ pub struct World {
     pub merchant: MerchantId,
     database: TestDatabase,
     options: Options,
-    /// Let go of last.
+    /// Dropped last.
     hold: senses::Hold,
 }
 
@@ -100,7 +101,7 @@ impl World {
         world
     }
 
-    /// Ends the tree without a goodbye and starts another one over the same database and chains.
+    /// Drops the tree without a clean stop and starts another one over the same database and chains.
     pub async fn restart(self) -> Self {
         let Self { system, sites, psp, merchant, database, options, hold } = self;
         drop(system);
@@ -144,7 +145,7 @@ impl World {
         self.system.initiate(request).await
     }
 
-    /// A payment of 10 on the first chain.
+    /// Creates a payment of 10 on the first chain.
     pub async fn initiate(&self) -> Payment {
         self.try_initiate(self.site().chain, 1_200).await.unwrap()
     }
@@ -190,14 +191,14 @@ impl World {
         }
     }
 
-    /// Until the head of now is read.
+    /// Waits until the current head is read.
     pub async fn until_read(&self, site: &Site) {
         let head = site.devchain.head().number;
         let read = async || self.system.chain_view(site.chain).is_some_and(|view| view.read_number >= head);
         self.until("the head is read", read).await;
     }
 
-    /// Until an operator sees what is wrong: the trouble's kind as a metric, and a line of the log with these words.
+    /// Waits until the operator sees the problem: its kind as a metric, and a log line with these words.
     pub async fn until_noticed(&self, kind: &str, words: &[&str]) {
         let (chain, kind) = (format!("chain={}", self.site().chain), format!("kind={kind}"));
         self.until(&format!("{kind} is shown"), async || {
@@ -207,7 +208,7 @@ impl World {
         self.until(&format!("{words:?} is logged"), async || senses::logged(words)).await;
     }
 
-    /// No payment is confirmed or settled without its money in the chain as it is now.
+    /// Asserts that every confirmed or settled payment has its money in the current chain.
     pub async fn assert_true_to_chain(&self, payments: &[Payment]) {
         for payment in payments {
             let payment = self.load(payment.id()).await;
@@ -227,8 +228,8 @@ impl World {
         }
     }
 
-    /// So many payments of 10 were settled, each once, and nothing else was; the feed of each is gapless; no log
-    /// or metric names an endpoint.
+    /// Asserts that this many payments of 10 were settled once each and nothing else was, that each feed is gapless,
+    /// and that no log line or metric contains an endpoint's key.
     pub async fn assert_books(&self, payments: &[Payment], settled: usize) {
         let mut expected = 0;
         for site in &self.sites {
@@ -255,7 +256,7 @@ impl World {
         senses::assert_discreet();
     }
 
-    /// The first block that was not read a second time, as it is written down.
+    /// Recorded position of the rescan: the first block not rescanned.
     pub async fn second_look_from(&self) -> u64 {
         let row = chain_cursors::Entity::find_by_id(self.site().chain.as_str());
         let row = row.one(self.system.database().reader()).await.unwrap().unwrap();
@@ -291,7 +292,7 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         identity: None,
         desk: DeskConfig::default(),
         webhooks: WebhookConfig::default(),
-        ceilings: payferry_actors::psps::Ceilings::default(),
+        ceilings: payferry_journal::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
     };
@@ -331,7 +332,7 @@ impl Site {
         site.send(Some(token), mint.abi_encode()).await;
         let since = Instant::now();
         while site.balance(domain_address(site.payer.address())).await == 0 {
-            assert!(since.elapsed() < PATIENCE, "never deployed");
+            assert!(since.elapsed() < PATIENCE, "the contracts were not deployed in time");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         for _ in 0..endpoints {
@@ -340,7 +341,7 @@ impl Site {
         site
     }
 
-    /// Sends tokens of the payer to a wallet; answers the signed bytes and their hash.
+    /// Sends the payer's tokens to a wallet; returns the signed bytes and their hash.
     pub async fn pay(&self, to: Address, tokens: &str) -> (Bytes, B256) {
         let amount: Amount = tokens.parse().unwrap();
         let input = contracts::Token::transferCall { to: alloy_address(to), value: U256::from(amount.units()) };
@@ -370,12 +371,12 @@ impl Site {
         i64::from_str_radix(word.get(word.len().saturating_sub(15)..).unwrap_or("0"), 16).unwrap_or(0)
     }
 
-    /// Until so many more blocks are there.
+    /// Waits for this many more blocks.
     pub async fn blocks(&self, count: u64) {
         let until = self.devchain.head().number + count;
         let since = Instant::now();
         while self.devchain.head().number < until {
-            assert!(since.elapsed() < PATIENCE, "the chain stands still");
+            assert!(since.elapsed() < PATIENCE, "the chain is halted");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -384,14 +385,14 @@ impl Site {
         !self.devchain.call("eth_getTransactionReceipt", json!([hash])).await.unwrap().is_null()
     }
 
-    /// The payer goes on with the nonce that the chain knows.
+    /// Resets the payer's nonce to the chain's.
     pub async fn forget_discarded(&self) {
         let count =
             self.devchain.call("eth_getTransactionCount", json!([self.payer.address(), "latest"])).await.unwrap();
         self.payer.set_nonce(u64::from_str_radix(&count.as_str().unwrap()[2..], 16).unwrap());
     }
 
-    /// Until a transaction is mined; answers its block's number.
+    /// Waits until a transaction is mined; returns its block's number.
     pub async fn mined(&self, hash: B256) -> u64 {
         let since = Instant::now();
         loop {
@@ -399,7 +400,7 @@ impl Site {
             if let Some(number) = receipt["blockNumber"].as_str() {
                 return u64::from_str_radix(&number[2..], 16).unwrap();
             }
-            assert!(since.elapsed() < PATIENCE, "never mined");
+            assert!(since.elapsed() < PATIENCE, "not mined in time");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -1,12 +1,12 @@
-//! One chain of a story: a devchain that makes blocks when it is told to, with the settlement contract, both tokens, a
-//! look-alike, and accounts that are known by their names.
+//! One chain of a story: a devchain that mines on request, with the settlement contract, both tokens, a look-alike, and
+//! named accounts.
 
 use std::time::Duration;
 
 use alloy::primitives::{Address as Account, B256, Bytes, U256, keccak256};
 use alloy::sol_types::{SolCall, SolEvent};
-use payferry_actors::chain::{ChainClient, ChainSpec};
-use payferry_actors::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Payferry, TestUSDC, Token as TokenContract, create2_deploy_input,
     payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,
@@ -15,24 +15,24 @@ use payferry_devchain::{ChainConfig, Devchain, Dropped, GenesisAccount, Wallet};
 use payferry_domain::{Address, Amount, Chain, Token};
 use serde_json::{Value, json};
 
-/// Who has money of every coin: two whom nobody knows anything of, and one on the sanctions list.
+/// Accounts with money of every coin: two neutral ones, and one on the sanctions list.
 pub const PAYERS: [&str; 3] = ["payer", "other", "outlaw"];
-/// Who deploys, and owns the tokens.
+/// Deployer, and owner of the tokens.
 const OWNER: &str = "owner";
-/// Who pays for the service's gas.
+/// Operator key, which pays the service's gas.
 pub const OPERATOR: [u8; 32] = [7; 32];
 const TREASURY: Account = Account::repeat_byte(0x77);
 const CALL_GAS: u64 = 3_000_000;
 const GWEI: u128 = 1_000_000_000;
-/// What everybody tips, the service included.
+/// Tip of every transaction, including the service's.
 const TIP_WEI: u128 = 1_000_000;
 
-/// A token contract of the story.
+/// A token contract of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coin {
     Usdc,
     Usdt,
-    /// Mistaken for USDC, and worth nothing.
+    /// Resembles USDC and is worth nothing.
     LookAlike,
 }
 
@@ -61,7 +61,7 @@ impl From<Token> for Coin {
     }
 }
 
-/// The account of this name, the same on every chain.
+/// Returns the account of this name, the same on every chain.
 pub fn account(name: &str) -> Address {
     domain_address(Wallet::from_seed(name).address())
 }
@@ -113,13 +113,13 @@ impl StoryChain {
             let mint = TokenContract::mintBatchCall { to: to.clone(), values };
             this.owner_sends(address, mint.abi_encode(), CALL_GAS).await;
         }
-        // Enough for any reorganisation of a story, and for `finalized` to be somewhere.
+        // Enough for every reorg of a story, and for a `finalized` block.
         this.mine(12).await;
-        assert!(this.balance(Coin::LookAlike, account(PAYERS[0])).await > 0, "the tokens are not there");
+        assert!(this.balance(Coin::LookAlike, account(PAYERS[0])).await > 0, "the tokens were not minted");
         this
     }
 
-    /// As the service reaches it: faults show.
+    /// Client with the service's view of the chain: faults apply.
     pub fn client(&self) -> ChainClient {
         ChainClient::new(self.devchain.transport()).with_timeout(Duration::from_secs(2))
     }
@@ -128,7 +128,7 @@ impl StoryChain {
         self.devchain.call(method, params).await.unwrap()
     }
 
-    /// Asked each time: a reorganisation that drops transactions gives their nonces back.
+    /// Reads the nonce each time, because a reorg that drops transactions releases their nonces.
     async fn send(&self, from: &str, to: Account, input: Vec<u8>, gas: u64) -> B256 {
         self.send_tipping(from, to, input, gas, TIP_WEI).await
     }
@@ -143,7 +143,7 @@ impl StoryChain {
         hash
     }
 
-    /// First in its block.
+    /// Sends as the owner, first in its block.
     async fn owner_sends(&self, to: Account, input: Vec<u8>, gas: u64) -> B256 {
         self.send_tipping(OWNER, to, input, gas, 2 * TIP_WEI).await
     }
@@ -152,7 +152,7 @@ impl StoryChain {
         alloy_address(self.coin(coin))
     }
 
-    /// The contract of a coin.
+    /// Contract of a coin.
     pub fn coin(&self, coin: Coin) -> Address {
         match coin {
             Coin::Usdc => self.spec.token_address(Token::Usdc).unwrap(),
@@ -161,19 +161,19 @@ impl StoryChain {
         }
     }
 
-    /// The coin of a contract.
+    /// Coin of a contract.
     pub fn coin_of(&self, contract: Address) -> Option<Coin> {
         Coin::ALL.into_iter().find(|coin| self.coin(*coin) == contract)
     }
 
-    /// A signed transfer, in the mempool.
+    /// Sends a signed transfer into the mempool.
     pub async fn transfer(&self, from: &str, coin: Coin, to: Address, amount: Amount) -> B256 {
         let value = U256::from(amount.units().unsigned_abs());
         let call = TokenContract::transferCall { to: alloy_address(to), value };
         self.send(from, self.coin_at(coin), call.abi_encode(), CALL_GAS).await
     }
 
-    /// Puts an account onto USDC's blacklist, or takes it off, and mines that.
+    /// Adds an account to USDC's blacklist or removes it, and mines that.
     pub async fn blacklist(&self, address: Address, is_listed: bool) {
         let account = alloy_address(address);
         let input = if is_listed {
@@ -193,7 +193,7 @@ impl StoryChain {
         self.devchain.reorg(depth, dropped).await.unwrap();
     }
 
-    /// What an account holds, in base units.
+    /// Balance of an account, base units.
     pub async fn balance(&self, coin: Coin, of: Address) -> i64 {
         let data = Bytes::from(TokenContract::balanceOfCall { account: alloy_address(of) }.abi_encode());
         let answer = self.ask("eth_call", json!([{"to": self.coin_at(coin), "data": data}, "latest"])).await;
@@ -201,14 +201,14 @@ impl StoryChain {
         TokenContract::balanceOfCall::abi_decode_returns(&bytes).unwrap().to::<u64>().try_into().unwrap()
     }
 
-    /// Whether a transaction of the service waits in the mempool.
+    /// Returns `true` if a transaction of the service is in the mempool.
     pub async fn has_unmined(&self) -> bool {
         let operator = alloy_address(OperatorSigner::from_bytes(&OPERATOR).unwrap().address());
         let count = async |block: &str| self.ask("eth_getTransactionCount", json!([operator, block])).await;
         count("pending").await != count("latest").await
     }
 
-    /// The numbers of the operations that the contract has carried out, in order, each as often as it did.
+    /// Numbers of the operations that the contract has executed, in order, one entry per execution.
     pub async fn executed(&self) -> Vec<i64> {
         let done = [Payferry::Settled::SIGNATURE_HASH, Payferry::Sent::SIGNATURE_HASH];
         let filter = json!([{"address": alloy_address(self.spec.contract), "fromBlock": "0x0", "toBlock": "latest", "topics": [done]}]);

@@ -1,15 +1,15 @@
-//! The table leaves nothing out: each row of the interface's table of payments, each event that it names, and each pain of the
-//! peers' users is in some row. What a row says it shows is checked where the row is played.
+//! Coverage of the story table: each row of the interface's table of payments, each event that it names, and each known
+//! problem of other providers occurs in a story row. The player checks a row's outcome when it plays it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::script::{self, Row};
 use crate::table::FILES;
 
-/// Rows that the table has at least.
+/// Minimum number of rows in the table.
 const ROWS_MIN: usize = 60;
 
-/// The table of payments: from, fact, to.
+/// Table of payments: name, and from, fact, to.
 const TRANSITIONS: [(&str, &str); 21] = [
     ("exact", "pending: net = amount, or within tolerance -> confirmed"),
     ("short", "pending: net < amount after a transfer counted -> mismatched UNDERPAID"),
@@ -21,7 +21,7 @@ const TRANSITIONS: [(&str, &str); 21] = [
     ("tainted-dust", "pending: a blocked transfer smaller than what is due -> pending FUNDS_BLOCKED"),
     ("review", "pending: verdict review -> pending IN_REVIEW, expiry waits, the operator decides"),
     ("expired", "pending: expired, nothing counted -> failed expired; mismatched if wrong money is held"),
-    ("short-expired", "mismatched UNDERPAID: the same -> stays mismatched, completes no more by itself"),
+    ("short-expired", "mismatched UNDERPAID: the same -> stays mismatched, completes no more automatically"),
     ("cancelled", "pending: the PSP cancels, no transfer recorded -> failed cancelled"),
     ("late", "failed expired or cancelled, mismatched past its time: money arrives -> mismatched LATE"),
     ("excess", "confirmed, settled: more money arrives -> unchanged, EXCESS, refundable"),
@@ -34,8 +34,8 @@ const TRANSITIONS: [(&str, &str); 21] = [
     ("settlement-orphaned", "settled: settlement orphaned -> broadcast again; without the transfer pending REORGED"),
 ];
 
-/// What a row has to say to show a transition, in what comes of it or in a step and what is waited for: all of these, each in
-/// one of its forms.
+/// Texts that a row must contain to show a transition, in its outcome or in a step with its condition: all of these,
+/// each in one of its forms.
 const SHOWN_BY: [(&str, &[&str]); TRANSITIONS.len()] = [
     ("exact", &["pending, confirmed, settled", "payment.confirmed payin.confirmed"]),
     ("short", &["-> mismatched UNDERPAID", "pending, mismatched (underpaid)", "payment.mismatched payin.underpaid"]),
@@ -69,10 +69,10 @@ const SHOWN_BY: [(&str, &[&str]); TRANSITIONS.len()] = [
     ("orphaned", &["-> pending REORGED", "pending (reorged)", "payment.reorged", "orphaned "]),
     ("settlement-orphaned", &["settled (reorged) | pending (reorged)", "payment.reorged", "settlement_reversed 9.90"]),
 ];
-/// Between two forms of one thing.
+/// Separator between alternative forms.
 const OR: &str = " | ";
 
-/// The peers' pains.
+/// Known problems of other providers' users.
 const PAINS: [(&str, &str); 17] = [
     ("late-lost", "late payments lost once monitoring stops"),
     ("rpc-limits", "RPC limits lose deposits"),
@@ -93,7 +93,7 @@ const PAINS: [(&str, &str); 17] = [
     ("address-collisions", "deposit address from 8 bytes of the id: collisions after hundreds"),
 ];
 
-/// The interface's events: its table of sixteen, and the four of the payment flow.
+/// Events of the interface: its table of sixteen, and the four of the payment flow.
 const EVENTS: [&str; 20] = [
     "payin.confirmed",
     "payin.settled",
@@ -116,7 +116,7 @@ const EVENTS: [&str; 20] = [
     "payment.mismatched",
     "payment.failed",
 ];
-/// Those that are ours besides.
+/// Additional events of Payferry.
 const OUR_EVENTS: [&str; 3] = ["payment.reorged", "transfer.mismatched", "transfer.reorged"];
 
 fn rows() -> Vec<Row> {
@@ -124,7 +124,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn every_transition_and_every_pain_has_its_story() {
+fn every_transition_and_every_problem_has_a_row() {
     let rows = rows();
     assert!(rows.len() >= ROWS_MIN, "there are {} rows", rows.len());
     let said = |kind: &str, all: &[(&str, &str)]| -> BTreeSet<String> {
@@ -139,22 +139,22 @@ fn every_transition_and_every_pain_has_its_story() {
         }
     }
     let found: BTreeSet<String> = covered.keys().cloned().collect();
-    assert_eq!(found, wanted, "what rows say they cover, and what there is");
+    assert_eq!(found, wanted, "transitions and problems covered by rows, and the known ones");
 }
 
 #[test]
-fn a_row_that_covers_a_transition_shows_it() {
+fn rows_show_the_transitions_that_they_cover() {
     let mut wrong = Vec::new();
     for row in rows() {
         let steps = row.steps.iter().map(|step| format!("{} -> {}", step.words.join(" "), step.then.join(" ")));
         let lines: Vec<String> = steps.chain(row.expected.iter().cloned()).collect();
         for name in row.covers.iter().filter_map(|name| name.strip_prefix("api/")) {
             let (_, wanted) =
-                SHOWN_BY.iter().find(|(known, _)| *known == name).expect("every transition is shown by something");
+                SHOWN_BY.iter().find(|(known, _)| *known == name).expect("every transition has texts that show it");
             let is_said = |what: &&&str| what.split(OR).any(|form| lines.iter().any(|line| line.contains(form)));
             let missing: Vec<_> = wanted.iter().filter(|what| !is_said(what)).collect();
             if !missing.is_empty() {
-                wrong.push(format!("{} covers api/{name} and has no {missing:?}", row.place));
+                wrong.push(format!("{} covers api/{name} but lacks {missing:?}", row.place));
             }
         }
     }
@@ -162,7 +162,7 @@ fn a_row_that_covers_a_transition_shows_it() {
 }
 
 #[test]
-fn every_event_of_the_interface_is_emitted_and_no_other() {
+fn rows_emit_exactly_the_events_of_the_interface() {
     let mut emitted = BTreeSet::new();
     for row in rows() {
         let told = row.expected.iter().filter_map(|line| line.split_once(" events: "));
@@ -173,11 +173,11 @@ fn every_event_of_the_interface_is_emitted_and_no_other() {
 }
 
 #[test]
-fn no_two_rows_have_one_title() {
+fn row_titles_are_unique() {
     let mut seen = BTreeMap::new();
     for row in rows() {
         if let Some(other) = seen.insert(row.title.clone(), row.place.clone()) {
-            panic!("{} and {other} are both called {}", row.place, row.title);
+            panic!("{} and {other} have the same title {}", row.place, row.title);
         }
     }
 }

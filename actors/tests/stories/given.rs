@@ -1,18 +1,18 @@
-//! What a row is played on: the chains that it speaks of, and the PSP's policies.
+//! Setup of a row: the chains that it mentions, and the PSP's policies.
 
-use payferry_actors::psps::{EventFamilies, PspPolicies};
+use payferry_journal::psps::{EventFamilies, PspPolicies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, Finality, FinalityPolicy};
 
 use crate::script::Row;
 
-/// The chains that a row speaks of; Base always.
+/// Chains that a row mentions, and always Base.
 pub fn chains_of(row: &Row) -> Vec<Chain> {
     let spoken = |chain: &Chain| row.steps.iter().any(|step| step.words.iter().any(|word| word == chain.as_str()));
     Chain::ALL.into_iter().filter(|chain| *chain == Chain::Base || spoken(chain)).collect()
 }
 
-/// The PSP's policies: every step `policy`, wherever it stands.
+/// The PSP's policies: every `policy` step, wherever it is.
 pub fn policies_of(row: &Row) -> PspPolicies {
     let mut policies = PspPolicies::default();
     for step in row.steps.iter().filter(|step| step.words[0] == "policy") {
@@ -24,7 +24,7 @@ pub fn policies_of(row: &Row) -> PspPolicies {
                 policies.overpayment = match value {
                     "accept" => OverpaymentPolicy::Accept,
                     "refund_excess" => OverpaymentPolicy::RefundExcess,
-                    _ => panic!("{}: no such policy: {value}", row.place),
+                    _ => panic!("{}: unknown policy value: {value}", row.place),
                 }
             }
             "refund_to_sender" => policies.refund_to_sender = true,
@@ -33,7 +33,7 @@ pub fn policies_of(row: &Row) -> PspPolicies {
             "families" => policies.event_families = value.parse::<EventFamilies>().unwrap(),
             "send_max" => policies.send_max = Some(value.parse().unwrap()),
             "send_daily_max" => policies.send_daily_max = Some(value.parse().unwrap()),
-            // Below the amount two blocks, from there on what the chain calls final.
+            // Two blocks below the amount; from the amount on, the chain's `finalized` block.
             "finalized_from" => {
                 let below: Amount = value.parse().unwrap();
                 let tiers = FinalityPolicy {
@@ -45,7 +45,7 @@ pub fn policies_of(row: &Row) -> PspPolicies {
                 };
                 policies.finality.insert(Chain::Base, tiers);
             }
-            other => panic!("{}: no such policy: {other}", row.place),
+            other => panic!("{}: unknown policy: {other}", row.place),
         }
     }
     policies

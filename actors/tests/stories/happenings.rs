@@ -1,9 +1,9 @@
-//! What happens to the chains, to time, to the PSP's receiver and to the service itself, by the first word of a step.
+//! Steps about the chains, time, the PSP's receiver and the service, by the first word of a step.
 
 use std::collections::BTreeMap;
 
 use payferry_actors::chain::Step as SettlerStep;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_devchain::{Dropped, Faults};
 use payferry_domain::{Amount, Chain, Token};
 use payferry_entities::{deliveries, delivery_attempts, events};
@@ -18,7 +18,7 @@ use crate::said::Said;
 use crate::script::Step;
 use crate::verbs::EXPIRES_IN_SECS;
 
-/// What happens to the chains, to time, and to the service itself.
+/// Carries out a step about the chains, time or the service.
 pub async fn happen(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
     let world = &mut player.world;
     let chain = said.chain().unwrap_or(Chain::Base);
@@ -34,12 +34,12 @@ pub async fn happen(player: &mut Player, step: &Step, said: &Said<'_>) -> Result
             "well" => Manner::Well,
             "failing" => Manner::Status(500),
             "hesitant" => Manner::Hesitant(500, usize::try_from(said.number()?).unwrap()),
-            other => return Err(format!("no such manner: {other}")),
+            other => return Err(format!("unknown behaviour of the receiver: {other}")),
         }),
         "kill" => world.system().inject_crash(actor(&step.words[1])?),
         "die-after" => {
             let known = SettlerStep::ALL.into_iter().find(|known| known.as_str() == step.words[1]);
-            world.deaths.after(known.ok_or("no such step of the settler")?);
+            world.deaths.after(known.ok_or("unknown step of the settler")?);
         }
         "reorg" => return reorg(player, step, said).await,
         "panic" => {
@@ -58,22 +58,22 @@ pub async fn happen(player: &mut Player, step: &Step, said: &Said<'_>) -> Result
         "balance" => return balance(player, step).await,
         "tried" => return tried(player, said.number()?).await,
         "crowd" => return crowd(player, said.number()?).await,
-        other => return Err(format!("nobody knows how to {other}")),
+        other => return Err(format!("unknown step: {other}")),
     }
     Ok(())
 }
 
-/// Takes as many blocks back as it says, or as it takes to undo the last transfer or operation.
+/// Reorgs as many blocks as given, or as needed to undo the last transfer or operation.
 async fn reorg(player: &Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
     let (chain, block) = match step.words[1].as_str() {
         "transfer" => {
             let payment = player.payment(step).await?;
-            let last = payment.transfers.last().ok_or("nothing came")?;
+            let last = payment.transfers.last().ok_or("no transfer arrived")?;
             (last.key.chain, last.block.number)
         }
         "settlement" | "sending" => {
             let row = player.operation(step.subject.as_deref()).await?;
-            let block = row.block_number.ok_or("it is in no block")?;
+            let block = row.block_number.ok_or("the operation is in no block")?;
             (row.chain.parse().unwrap(), block.try_into().unwrap())
         }
         _ => {
@@ -114,11 +114,11 @@ fn actor(name: &str) -> Result<ActorKind, Refused> {
         "shard" => ActorKind::Shard,
         "webhooks" => ActorKind::WebhookSender,
         "sendings" => ActorKind::SendingDesk,
-        other => return Err(format!("no such actor: {other}")),
+        other => return Err(format!("unknown actor: {other}")),
     })
 }
 
-/// Many payments at once, of which no two have the same wallet.
+/// Creates many payments concurrently and checks that their wallets differ.
 async fn crowd(player: &Player, count: u64) -> Result<(), Refused> {
     let asked = || {
         let (amount, token, chain) = (Amount::from_tokens(10), Token::Usdc, Some(Chain::Base));
@@ -133,7 +133,7 @@ async fn crowd(player: &Player, count: u64) -> Result<(), Refused> {
     }
 }
 
-/// The name in events of whom a step is about.
+/// Id of a step's subject in events.
 async fn public_id(player: &Player, step: &Step) -> Result<String, Refused> {
     Ok(match player.subject(step.subject.as_deref())?.1 {
         Subject::Payment(id) => player.world.payment(id).await.terms.public_id(),
@@ -141,7 +141,7 @@ async fn public_id(player: &Player, step: &Step) -> Result<String, Refused> {
     })
 }
 
-/// The receiver has taken exactly these events, however often each was sent.
+/// Checks that the receiver has accepted exactly these events, however often each was sent.
 async fn delivered(player: &Player, step: &Step) -> Result<(), Refused> {
     player.world.rest().await?;
     let id = public_id(player, step).await?;
@@ -150,10 +150,10 @@ async fn delivered(player: &Player, step: &Step) -> Result<(), Refused> {
     let by_sequence: BTreeMap<i64, String> =
         bodies.map(|body| (body["sequence"].as_i64().unwrap(), body["event"].as_str().unwrap().to_owned())).collect();
     let found: Vec<&str> = by_sequence.values().map(String::as_str).collect();
-    if found == step.words[1..] { Ok(()) } else { Err(format!("it took {found:?}")) }
+    if found == step.words[1..] { Ok(()) } else { Err(format!("the receiver accepted {found:?}")) }
 }
 
-/// The PSP's balances are exactly these.
+/// Waits until the PSP's balances are exactly these.
 async fn balance(player: &Player, step: &Step) -> Result<(), Refused> {
     let expected = step.words[1..].join(" ");
     let looked = async || match outcome::balances(&player.world).await {
@@ -163,15 +163,15 @@ async fn balance(player: &Player, step: &Step) -> Result<(), Refused> {
     player.world.wait(false, looked).await
 }
 
-/// The last event of this name says this.
+/// Checks fields of the last event of this name.
 async fn told(player: &Player, step: &Step) -> Result<(), Refused> {
     let id = public_id(player, step).await?;
     let of_it = events::Entity::find().filter(events::Column::PaymentId.eq(id));
     let of_name = of_it.filter(events::Column::Name.eq(&step.words[1])).order_by_desc(events::Column::Sequence);
-    let event = of_name.one(player.world.database().reader()).await.unwrap().ok_or("it was never told")?;
+    let event = of_name.one(player.world.database().reader()).await.unwrap().ok_or("no such event exists")?;
     let body: Value = serde_json::from_str(&event.payload).unwrap();
     for said in &step.words[2..] {
-        let (field, expected) = said.split_once('=').ok_or("wants field=value")?;
+        let (field, expected) = said.split_once('=').ok_or("expected field=value")?;
         if body[field].as_str() != Some(expected) {
             return Err(format!("{field} is not {expected}: {body:#}"));
         }
@@ -179,7 +179,7 @@ async fn told(player: &Player, step: &Step) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Each event was delivered at its `times`-th attempt, and the log has what was answered to every one.
+/// Checks that each event was delivered at its `times`-th attempt, and that the log contains every response code.
 async fn tried(player: &Player, times: u64) -> Result<(), Refused> {
     player.world.rest().await?;
     let reader = player.world.database().reader();
@@ -192,7 +192,7 @@ async fn tried(player: &Player, times: u64) -> Result<(), Refused> {
         let mut expected = vec![Some(500); usize::try_from(times).unwrap() - 1];
         expected.push(Some(200));
         if codes != expected || row.response_code != Some(200) {
-            return Err(format!("{row:?} was answered {codes:?}"));
+            return Err(format!("{row:?} has the response codes {codes:?}"));
         }
     }
     Ok(())

@@ -1,18 +1,18 @@
-//! The screening provider of a story: it says of each address what it is told to say.
+//! Screening provider of stories: returns the configured decision for each address.
 
 use std::collections::HashMap;
 
 use parking_lot::RwLock;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_domain::Address;
 use payferry_domain::payment::{Decision, Verdict};
 
 use crate::chains::account;
 
-/// Allows everything but the outlaw, unless it is told otherwise.
+/// Allows everything except the account `outlaw`, unless configured otherwise.
 pub struct Judge {
-    /// `None`: it does not answer.
+    /// Decision per address; `None`: no answer.
     said: RwLock<HashMap<Address, Option<Decision>>>,
     is_away: RwLock<bool>,
     clock: Clock,
@@ -24,12 +24,12 @@ impl Judge {
         Self { said: RwLock::new(HashMap::from([outlaw])), is_away: RwLock::new(false), clock }
     }
 
-    /// What it says of an address from now on; `None`: nothing.
+    /// Sets the decision for an address; `None`: no answer.
     pub fn say(&self, address: Address, decision: Option<Decision>) {
         self.said.write().insert(address, decision);
     }
 
-    /// Whether it answers at all.
+    /// Sets whether the provider is down.
     pub fn set_away(&self, is_away: bool) {
         *self.is_away.write() = is_away;
     }
@@ -46,12 +46,12 @@ impl KytScreener for Judge {
         let said = self.said.read().get(&request.address).copied().unwrap_or(Some(Decision::Allow));
         match said.filter(|_| !*self.is_away.read()) {
             Some(decision) => Ok(verdict(decision, false, self.clock.now())),
-            None => Err(KytError("the judge is away".to_owned())),
+            None => Err(KytError("the judge is unavailable".to_owned())),
         }
     }
 }
 
-/// A bare verdict.
+/// A verdict without details.
 pub fn verdict(decision: Decision, by_operator: bool, checked_at: payferry_domain::Timestamp) -> Verdict {
     Verdict {
         decision,

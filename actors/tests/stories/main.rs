@@ -1,8 +1,8 @@
-//! Stories on the real thing: actors, journal, database, EVM chains, screening and a receiver of webhooks over HTTP.
+//! Story tests with the real parts: actors, journal, database, EVM chains, screening and an HTTP receiver of webhooks.
 //!
-//! [`table`]: each row is a story and exactly what comes of it, in `rows/*.story` (how to read and run them: `rows/README.md`).
-//! [`random`]: stories that nobody wrote, from a seed. Both end with the same truths ([`truths`]): chain and ledger agree,
-//! every event was delivered, nothing was done twice, nothing is stuck without a reason.
+//! [`table`]: each row is a story with its exact outcome, in `rows/*.story` (syntax and usage: `rows/README.md`).
+//! [`random`]: stories generated from a seed. Both end with the same invariants ([`truths`]): chain and ledger agree,
+//! every event was delivered, nothing was done twice, and every stopped payment has a reason.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! What became of a story, in lines: states, labels, refunds, events and postings of each payment and sending, and what is on
-//! the chains in the end.
+//! Outcome of a story as lines: states, labels, refunds, events and postings of each payment and outbound transfer, and
+//! the final balances on the chains.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,17 +14,17 @@ use crate::chains::{Coin, account};
 use crate::people::kind_of;
 use crate::world::World;
 
-/// What a story tells of.
+/// Subject of a story.
 #[derive(Debug, Clone, Copy)]
 pub enum Subject {
     Payment(PaymentId),
     Sending(SendingId),
 }
 
-/// What a row says of the PSP's balances begins so. Rows that say nothing of them are asked nothing about them.
+/// Prefix of a row's line about the PSP's balances. Rows without such a line do not check them.
 pub const BALANCE: &str = "balance: ";
 
-/// The lines of everything that the story tells of; `others` are accounts whose money is told, too.
+/// Returns the lines of all subjects; `others` are further accounts whose balances are included.
 pub async fn lines(world: &World, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, subject) in subjects {
@@ -84,11 +84,11 @@ async fn told_and_posted(world: &World, name: &str, id: &str, own: Asset, lines:
     }
 }
 
-/// What the PSP's balances are: what it can send, what settlements under way bring, and what is promised to go.
+/// Returns the PSP's balances: available, pending from settlements in progress, and reserved.
 pub async fn balances(world: &World) -> String {
     let reader = world.database().reader();
     let rows = balances::Entity::find().all(reader).await.unwrap();
-    // What failed is tried again.
+    // Failed settlements are retried.
     let coming = operations::Entity::find()
         .filter(operations::Column::Kind.eq("settle"))
         .filter(operations::Column::Status.is_in(["queued", "submitted", "mined", "failed"]))
@@ -116,7 +116,7 @@ pub async fn balances(world: &World) -> String {
     if told.is_empty() { "nothing".to_owned() } else { told.join(", ") }
 }
 
-/// One entry of the history; why, where the state alone does not say it.
+/// One entry of the history, with its reason where the state alone does not imply it.
 fn state(payment: &Payment, entry: &HistoryEntry) -> String {
     let (status, reason) = (entry.status, entry.reason);
     let plain = matches!(
@@ -128,7 +128,7 @@ fn state(payment: &Payment, entry: &HistoryEntry) -> String {
 }
 
 fn refunded(world: &World, payment: &Payment, refund: &Refund, others: &BTreeSet<String>) -> String {
-    let to = others.iter().find(|name| account(name) == refund.to).map_or("somebody", String::as_str);
+    let to = others.iter().find(|name| account(name) == refund.to).map_or("unlisted", String::as_str);
     let coin = refund.asset.map_or_else(String::new, |asset| coin_beside(world, asset, payment.asset()));
     format!("{}{coin} to {to} {}", refund.amount, refund.state)
 }
@@ -136,22 +136,22 @@ fn refunded(world: &World, payment: &Payment, refund: &Refund, others: &BTreeSet
 fn posting(world: &World, row: &ledger_postings::Model, own: Asset) -> String {
     let asset = Asset { chain: row.chain.parse().unwrap(), address: row.token_address.parse().unwrap() };
     let coin = coin_beside(world, asset, own);
-    // Every other kind takes from one account only.
+    // Every other kind debits only one account.
     let from = if row.kind == "sent" { format!(" from {}", row.debit) } else { String::new() };
     format!("{} {}{coin}{from}", row.kind, Amount(row.amount))
 }
 
-/// The name of an asset, if it is another than the one that is meant without a word.
+/// Name of an asset, if it differs from the default.
 fn coin_beside(world: &World, asset: Asset, own: Asset) -> String {
     if asset == own { String::new() } else { format!(" {}", coin_named(world, asset.chain, asset.address)) }
 }
 
 fn coin_named(world: &World, chain: Chain, contract: Address) -> String {
-    let coin = world.chains[&chain].coin_of(contract).map_or("nothing known", Coin::as_str);
+    let coin = world.chains[&chain].coin_of(contract).map_or("unknown token", Coin::as_str);
     if chain == Chain::Base { coin.to_owned() } else { format!("{coin}/{chain}") }
 }
 
-/// Whatever is on any account of the story; USDC on Base goes without a name.
+/// Balances of all accounts of the story; USDC on Base has no suffix.
 async fn holdings(world: &World, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> String {
     let treasury = world.chains.values().next().unwrap().spec.treasury;
     let mut purses: Vec<(&str, Address)> = Vec::new();

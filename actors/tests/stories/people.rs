@@ -1,13 +1,14 @@
-//! What people do: the PSP, its customers, the operator. As the interface's handlers do it, over the same calls.
+//! Actions of the PSP, its customers and the operator, through the same calls as the HTTP handlers.
 
 use std::collections::BTreeMap;
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, Opened, create};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_actors::pauses;
-use payferry_actors::payment::store;
-use payferry_actors::psps::wallets::{self, WalletChange};
-use payferry_actors::seal::Sealer;
+use payferry_journal::payments;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::WalletChange;
+use payferry_runtime::seal::Sealer;
 use payferry_actors::{
     ChainAsked, CommandError, InitiateError, InitiatePayment, OrderError, OrderSending, SendingCommandError,
 };
@@ -21,10 +22,10 @@ use sea_orm::{ActiveModelTrait, IntoActiveModel};
 use crate::chains::account;
 use crate::world::{MASTER, World};
 
-/// Why something was refused, by the interface's name for it.
+/// The interface's error code of a refusal.
 pub type Refused = String;
 
-/// A payment, or a transfer to a customer, as it is asked for.
+/// Request for a payment or for a transfer to a customer.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub amount: Amount,
@@ -32,21 +33,21 @@ pub struct Asked {
     /// `None`: the service chooses.
     pub chain: Option<Chain>,
     pub expires_in_secs: i64,
-    /// Of a transfer: who is paid, and the wallet.
+    /// For a transfer: the customer and the wallet.
     pub payee: Option<(CustomerId, Address)>,
 }
 
-/// The customers of a story, by name: each is cleared and has the wallet of the account of that name.
+/// Customers of a story, by name. Each is approved and has the wallet of the account with the same name.
 #[derive(Default)]
 pub struct Customers(BTreeMap<String, (CustomerId, Address)>);
 
 impl Customers {
-    /// The customer of this name, who was made before.
+    /// Returns an existing customer.
     pub fn known(&self, name: &str) -> (CustomerId, Address) {
         self.0[name]
     }
 
-    /// The customer of this name, made when it is first spoken of.
+    /// Returns a customer, created on first use.
     pub async fn get(&mut self, world: &World, name: &str) -> (CustomerId, Address) {
         if let Some(known) = self.0.get(name) {
             return *known;
@@ -104,7 +105,7 @@ impl World {
         })
     }
 
-    /// A payout to this customer and wallet.
+    /// Orders a payout to this customer and wallet.
     pub async fn pay_out(
         &self,
         amount: Amount,
@@ -114,7 +115,7 @@ impl World {
         self.order(SendingId::Payout(PayoutId::generate()), amount, chain, Some(payee.0), payee.1).await
     }
 
-    /// A withdrawal to wherever the PSP withdraws to.
+    /// Orders a withdrawal to the PSP's registered wallet.
     pub async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<Sending, Refused> {
         let wallet = wallets::withdrawal_wallet(self.database(), self.psp, chain, self.clock.now()).await.unwrap();
         let to = wallet.ok_or("withdrawal_wallet_missing")?;
@@ -150,7 +151,7 @@ impl World {
         })
     }
 
-    /// The operator registers the wallet that the PSP withdraws to; it holds at once, as in the sandbox.
+    /// Registers the PSP's withdrawal wallet as the operator; effective immediately, as in the sandbox.
     pub async fn register_wallet(&self, address: Address) {
         let (transaction, now) = (self.system().database().begin().await.unwrap(), self.clock.now());
         let change = WalletChange { chain: None, address: Some(address), delay_secs: 0 };
@@ -158,7 +159,7 @@ impl World {
         transaction.commit().await.unwrap();
     }
 
-    /// The operator holds something back, or lets it go on.
+    /// Sets or lifts a pause as the operator.
     pub async fn pause(&self, scope: pauses::Scope, is_held: bool) {
         let (transaction, now) = (self.system().database().begin().await.unwrap(), self.clock.now());
         if is_held {
@@ -170,7 +171,7 @@ impl World {
         self.system().refresh_pauses().await.unwrap();
     }
 
-    /// A cleared customer whose wallet is the account of this name.
+    /// Creates an approved customer whose wallet is the account of this name.
     async fn customer(&self, name: &str) -> (CustomerId, Address) {
         let (id, now, wallet) = (CustomerId::generate(), self.clock.now(), account(name));
         let particulars = Sealer::new(&MASTER).seal(&["customers", &id.to_string(), "particulars"], b"{}");
@@ -204,15 +205,15 @@ impl World {
     }
 
     pub async fn payment(&self, id: PaymentId) -> Payment {
-        store::load(self.database(), id).await.unwrap().expect("it was made")
+        store::load(self.database(), id).await.unwrap().expect("the payment exists")
     }
 
     pub async fn sending(&self, id: SendingId) -> Sending {
-        payferry_actors::sending::store::load(self.database(), id).await.unwrap().expect("it was made")
+        payferry_journal::outbound::load(self.database(), id).await.unwrap().expect("the outbound transfer exists")
     }
 }
 
-/// What a sending is called in pictures of what is going on.
+/// Default name of an outbound transfer in a story.
 pub const fn kind_of(id: SendingId) -> &'static str {
     match id.kind() {
         SendingKind::Payout => "payout",

@@ -1,9 +1,9 @@
-//! What happens in a story that nobody wrote: a list of acts, made by dice from a seed alone, so that the seed makes it again.
+//! Plan of a random story: a list of acts, generated from a seed alone, so that the seed reproduces it.
 
 use payferry_actors::chain::Step;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_actors::pauses::Scope;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::psps::PspPolicies;
 use payferry_devchain::Faults;
 use payferry_domain::payment::{Decision, OverpaymentPolicy};
 use payferry_domain::{Amount, Chain, Token};
@@ -12,19 +12,19 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chains::{Coin, PAYERS};
 
-/// The chains of every such story.
+/// Chains of every random story.
 pub const CHAINS: [Chain; 2] = [Chain::Base, Chain::Polygon];
-/// Customers, and whom refunds go to.
+/// Customers, and recipients of refunds.
 pub const PEOPLE: [&str; 4] = ["ada", "eve", "bob", "crook"];
-/// Acts of one story.
+/// Number of acts in a story.
 const ACTS: std::ops::Range<usize> = 40..90;
-/// Payments of one story, at least: all of them begin before anything else does.
+/// Number of payments that a story starts with, before all other acts.
 const PAYMENTS_FIRST: std::ops::Range<usize> = 3..8;
-/// Deeper than any tier of these stories: what had counted is taken back.
+/// Deeper than any finality tier of these stories, so that counted transfers can be reorged.
 const REORG_MAX: u64 = 6;
 
-/// One thing that happens. Whatever is told of a payment is told of the one with this number, counted round; wishes are about
-/// those that they fit, if there are any.
+/// One act. A payment is identified by its number, modulo the number of payments; requests choose among the payments
+/// that they fit, if there are any.
 #[derive(Debug, Clone)]
 pub enum Act {
     Initiate {
@@ -46,7 +46,7 @@ pub enum Act {
         chain: Chain,
         blocks: u64,
     },
-    /// Blocks are replaced; what they held is mined again, or gone.
+    /// Blocks are replaced; their transactions are mined again or dropped.
     Reorg {
         chain: Chain,
         depth: u64,
@@ -77,7 +77,7 @@ pub enum Act {
         payment: usize,
         decision: Decision,
     },
-    /// So much of the balance.
+    /// This percentage of the balance.
     Payout {
         percent: i64,
         chain: Chain,
@@ -87,7 +87,7 @@ pub enum Act {
         percent: i64,
         chain: Chain,
     },
-    /// People's decisions, all at the same moment.
+    /// Requests of the PSP and the operator, all at the same time.
     AtOnce(Vec<Act>),
     Deactivate(&'static str),
     Blacklist {
@@ -102,7 +102,7 @@ pub enum Act {
         chain: Chain,
         faults: Faults,
     },
-    /// The receiver refuses each event so often before it takes it.
+    /// The receiver rejects each event this many times before it accepts it.
     Hesitate(usize),
     Kill(ActorKind),
     Panic(usize),
@@ -111,7 +111,7 @@ pub enum Act {
         gently: bool,
     },
     Advance(u64),
-    /// Blocks one after the other, with time for the service between them.
+    /// Blocks one after the other, with time for the service in between.
     Flow {
         blocks: u64,
     },
@@ -125,12 +125,12 @@ pub enum Act {
 pub struct Plan {
     pub policies: PspPolicies,
     pub acts: Vec<Act>,
-    /// Whether what screening and the token's owner hold against anybody is taken back before the end.
+    /// `true` if screening and the token stop blocking accounts before the end.
     pub ends_well: bool,
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Generates the plan of a seed.
     pub fn of(seed: u64) -> Self {
         let mut dice = StdRng::seed_from_u64(seed);
         let mut policies = PspPolicies {
@@ -145,7 +145,7 @@ impl Plan {
         let first = dice.random_range(PAYMENTS_FIRST);
         let mut acts: Vec<Act> = (0..first).map(|_| initiate(&mut dice)).collect();
         let more = dice.random_range(ACTS);
-        // Most have a balance to send from.
+        // Most stories have a balance to send from.
         acts.extend((0..first).step_by(2).map(|payment| pay(&mut dice, payment)));
         acts.push(Act::Flow { blocks: dice.random_range(0..20) });
         acts.extend((0..more).map(|_| act(&mut dice)));
@@ -197,7 +197,7 @@ fn act(dice: &mut StdRng) -> Act {
         54..70 => wish(dice),
         70..74 => {
             let count = dice.random_range(2..6);
-            // Several wishes, or one several times.
+            // Several requests, or one repeated.
             let same = dice.random_bool(0.4).then(|| wish(dice));
             Act::AtOnce((0..count).map(|_| same.clone().unwrap_or_else(|| wish(dice))).collect())
         }
@@ -232,7 +232,7 @@ fn act(dice: &mut StdRng) -> Act {
     }
 }
 
-/// What the PSP or the operator may want.
+/// A request of the PSP or the operator.
 fn wish(dice: &mut StdRng) -> Act {
     let payment = dice.random_range(0..100);
     let chain = one(dice, &[Chain::Base, Chain::Base, Chain::Polygon]);
@@ -253,10 +253,10 @@ fn wish(dice: &mut StdRng) -> Act {
     }
 }
 
-/// Each call of a batch fails by itself, and a hundred are one batch.
+/// Each call of a batch fails independently, and a batch has a hundred calls.
 const FAULT_RATE: f64 = 0.005;
 
-/// What an endpoint may do wrong without anybody being able to tell; none of it for ever.
+/// Faults of an endpoint that the service cannot distinguish from correct answers; all are temporary.
 fn faults(dice: &mut StdRng) -> Faults {
     let mut faults = Faults::default();
     match dice.random_range(0..7) {

@@ -1,4 +1,4 @@
-//! Plays a row: each step in its turn, then to rest, then what came of it is held against what the row says.
+//! Player of a row: carries out each step in turn, waits for rest, and compares the outcome with the row.
 
 use std::collections::BTreeSet;
 
@@ -17,25 +17,25 @@ use crate::truths;
 use crate::verbs;
 use crate::world::World;
 
-/// Prints what came of each row, to be read and compared with the interface; rows without an outcome fail all the same.
+/// Prints the outcome of each row for comparison with the interface; rows without an outcome still fail.
 const PRINT: &str = "PAYFERRY_STORIES_PRINT";
 
-/// Beside a line whose items, divided by commas, come in an order that nobody decides.
+/// Marks a line whose comma-separated items have no defined order.
 const ANY_ORDER: &str = " in any order: ";
 
-/// Whoever plays a row.
+/// Player of one row.
 pub struct Player {
     pub world: World,
-    /// What the story tells of, in order.
+    /// Subjects of the story, in order.
     pub subjects: Vec<(String, Subject)>,
-    /// Accounts whose money is told in the end.
+    /// Accounts whose balances are part of the outcome.
     pub others: BTreeSet<String>,
     pub customers: Customers,
-    /// Nobody mines while something is waited for.
+    /// `true` if waiting does not mine.
     pub is_held: bool,
 }
 
-/// Plays a row from the beginning to the end.
+/// Plays a row from start to end.
 pub async fn play(row: &Row) -> Result<(), String> {
     let world = World::new(&chains_of(row), &policies_of(row)).await;
     let (subjects, others, customers) = (Vec::new(), BTreeSet::new(), Customers::default());
@@ -44,7 +44,7 @@ pub async fn play(row: &Row) -> Result<(), String> {
         let told = step.words.join(" ");
         player.step(step).await.map_err(|wrong| format!("line {}: {told}: {wrong}", step.line))?;
     }
-    player.world.rest().await.map_err(|busy| format!("it never came to rest: {busy}"))?;
+    player.world.rest().await.map_err(|busy| format!("the story never came to rest: {busy}"))?;
     let mut found = outcome::lines(&player.world, &player.subjects, &player.others).await;
     if row.expected.iter().any(|line| line.starts_with(outcome::BALANCE)) {
         found.push(format!("{}{}", outcome::BALANCE, outcome::balances(&player.world).await));
@@ -58,7 +58,7 @@ pub async fn play(row: &Row) -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
-/// Lines that are expected and not there, and the other way round.
+/// Expected lines that are missing, and unexpected lines.
 fn difference(expected: &[String], found: &[String]) -> Vec<String> {
     let is = |expected: &str, found: &str| match expected.split_once(ANY_ORDER) {
         Some((what, items)) => {
@@ -92,7 +92,7 @@ impl Player {
         if step.then.is_empty() { Ok(()) } else { self.until(step).await }
     }
 
-    /// Waits until everything after the arrow holds.
+    /// Waits until every condition after the arrow holds.
     async fn until(&self, step: &Step) -> Result<(), String> {
         let (name, subject) = self.subject(step.subject.as_deref().or_else(|| verbs::made_by(step)))?;
         let of_the_chain = |word: &&String| word.starts_with("operation=") || *word == "unmined";
@@ -101,11 +101,11 @@ impl Player {
             if let Some(status) = step.then.iter().find_map(|word| word.strip_prefix("operation=")) {
                 let row = self.operation(step.subject.as_deref().or_else(|| verbs::made_by(step))).await?;
                 if row.status != status {
-                    return Err(format!("the operation never was {status}: {row:?}"));
+                    return Err(format!("the operation never became {status}: {row:?}"));
                 }
             }
             if step.then.iter().any(|word| word == "unmined") && !self.world.chains[&Chain::Base].has_unmined().await {
-                return Err("no transaction of the service waits".to_owned());
+                return Err("no transaction of the service is waiting".to_owned());
             }
             let (missing, now) = match subject {
                 Subject::Payment(id) => {
@@ -120,27 +120,27 @@ impl Player {
                 }
             };
             match missing {
-                Some(missing) => Err(format!("{name} never was {missing}: {now}")),
+                Some(missing) => Err(format!("{name} never became {missing}: {now}")),
                 None => Ok(()),
             }
         };
         self.world.wait(!self.is_held, looked).await
     }
 
-    /// The one of this name, or the first one.
+    /// Returns the subject of this name, or the first one.
     pub fn subject(&self, name: Option<&str>) -> Result<(&str, Subject), String> {
         let found = match name {
             Some(name) => self.subjects.iter().find(|(known, _)| known == name),
             None => self.subjects.first(),
         };
-        let (name, subject) = found.ok_or_else(|| format!("nobody is called {}", name.unwrap_or("anything")))?;
+        let (name, subject) = found.ok_or_else(|| format!("no subject is named {}", name.unwrap_or("anything")))?;
         Ok((name, *subject))
     }
 
     pub async fn payment(&self, step: &Step) -> Result<Payment, Refused> {
         match self.subject(step.subject.as_deref())? {
             (_, Subject::Payment(id)) => Ok(self.world.payment(id).await),
-            (name, Subject::Sending(_)) => Err(format!("{name} is no payment")),
+            (name, Subject::Sending(_)) => Err(format!("{name} is not a payment")),
         }
     }
 
@@ -151,7 +151,7 @@ impl Player {
         }
     }
 
-    /// The last operation of the one of this name, or of the first one.
+    /// Returns the last operation of the subject of this name, or of the first one.
     pub async fn operation(&self, name: Option<&str>) -> Result<operations::Model, String> {
         let id = match self.subject(name)?.1 {
             Subject::Payment(id) => id.to_string(),
@@ -162,7 +162,8 @@ impl Player {
         last.ok_or_else(|| "there is no operation".to_owned())
     }
 
-    /// The address of this name: of a payment's vault, the PSP's, the treasury, or an account, which is told of in the end.
+    /// Returns the address of this name: a payment's vault, the PSP's vault, the treasury, or an account, which then
+    /// becomes part of the outcome.
     pub fn address(&mut self, name: &str) -> payferry_domain::Address {
         let of_payment = self.subjects.iter().find_map(|(known, subject)| match subject {
             Subject::Payment(id) if known == name => Some(*id),
@@ -180,7 +181,7 @@ impl Player {
     }
 }
 
-/// Whether one word after the arrow holds of a payment.
+/// Returns `true` if one condition after the arrow holds for a payment.
 fn holds(payment: &Payment, word: &str) -> bool {
     if let Some(unwanted) = word.strip_prefix('-') {
         return !holds(payment, unwanted);
@@ -222,7 +223,7 @@ fn holds_of(sending: &Sending, word: &str) -> bool {
     if word == "review" { sending.is_in_review() } else { sending.status.as_str() == word }
 }
 
-/// Enough of a payment to see why it is not what it should be.
+/// The part of a payment that explains an unexpected state.
 fn short(payment: &Payment) -> String {
     let transfers: Vec<String> = payment
         .transfers

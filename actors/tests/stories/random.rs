@@ -1,8 +1,8 @@
-//! Stories that nobody wrote: a seed makes a plan ([`crate::plan`]), the plan is played on the real thing, everything is let
-//! come to rest, and then the truths must hold.
+//! Random stories: a seed generates a plan ([`crate::plan`]), the plan is played on the real parts, everything comes to
+//! rest, and then the invariants must hold.
 //!
-//! A failure prints its seed and the plan. `PAYFERRY_STORIES_SEED=<seed>` plays that one again: the acts are the same, what the
-//! machine makes of their timing is not. `PAYFERRY_STORIES_SECS=<secs>` plays on for so long.
+//! A failure prints its seed and plan. `PAYFERRY_STORIES_SEED=<seed>` plays that story again: the acts are the same,
+//! but their timing depends on the machine. `PAYFERRY_STORIES_SECS=<secs>` plays stories for this long.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use payferry_domain::payment::{Command, Decision, Funds, Label, Payment, Reason,
 use payferry_domain::{Amount, Chain, PaymentId, RefundId, customer};
 use payferry_entities::{balances, sendings};
 use payferry_harness::receiver::Manner;
+use payferry_harness::short_or_long;
 use sea_orm::EntityTrait;
 
 use crate::chains::{Coin, PAYERS, account};
@@ -23,45 +24,46 @@ use crate::table::within;
 use crate::truths;
 use crate::world::World;
 
-/// Plays the story of this seed, and no other.
+/// Seed of the only story to play.
 const SEED: &str = "PAYFERRY_STORIES_SEED";
-/// How many stories are played.
+/// Number of stories.
 const CASES: &str = "PAYFERRY_STORIES_CASES";
-/// Plays stories until so many seconds have passed.
+/// Plays stories until this many seconds have passed.
 const SECS: &str = "PAYFERRY_STORIES_SECS";
 const CASES_DEFAULT: u64 = 8;
-/// Stories at once.
+const CASES_SHORT: u64 = 3;
+/// Number of concurrent stories.
 const STORIES_AT_ONCE: usize = 2;
-/// Long after every deadline, and after every time at which something is tried again.
+/// Longer than every deadline and retry delay.
 const LONG_SECS: u64 = 3 * 3_600;
-/// Between blocks that let things happen.
+/// Time between blocks.
 const BLOCK_TIME: Duration = Duration::from_millis(40);
-/// Where withdrawals go.
+/// Account that receives withdrawals.
 const PURSE: &str = "purse";
-/// How long one story may take, whatever it waits for.
+/// Timeout of one story.
 const STORY_TIME_MAX: Duration = Duration::from_mins(8);
-/// So many stories tell of everything that matters.
+/// From this number of stories on, every important outcome must occur.
 const TELLING_MIN: usize = 8;
-/// What comes of some of them: where nothing ever happens, everything is true.
-const HAPPENS: [&str; 4] = ["payments settled", "refunds sent", "payouts sent", "payments taken back"];
+/// Outcomes that must occur in some story; the invariants hold trivially if nothing happens.
+const HAPPENS: [&str; 4] = ["payments settled", "refunds sent", "payouts sent", "payments reorged"];
 
-/// How often what came of stories, by its words.
+/// Number of outcomes, by name.
 type Counts = BTreeMap<String, usize>;
 
-/// How a story ended: what is not true, and what came of it.
+/// End of a story: violated invariants and outcomes.
 struct Ended {
     wrong: Vec<String>,
     counts: Counts,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_end_of_any_story_everything_is_true() {
+async fn random_stories_satisfy_all_invariants() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let first = number(SEED).unwrap_or_else(|| rand::random::<u32>().into());
     let count = match (number(SEED), number(SECS)) {
         (Some(_), _) => 1,
         (None, Some(_)) => u64::from(u32::MAX),
-        (None, None) => number(CASES).unwrap_or(CASES_DEFAULT),
+        (None, None) => number(CASES).unwrap_or_else(|| short_or_long(CASES_SHORT, CASES_DEFAULT)),
     };
     let seeds = first..first + count;
     let (since, until) = (Instant::now(), number(SECS).map(Duration::from_secs));
@@ -77,7 +79,7 @@ async fn at_the_end_of_any_story_everything_is_true() {
             if wrong.is_empty() { "" } else { "  FAIL" }
         );
         if !wrong.is_empty() {
-            // At once: a long soak may be ended before its end.
+            // Printed immediately, because a long soak test may be aborted.
             println!("{SEED}={seed}\n{}\n{:#?}", wrong.join("\n"), Plan::of(seed));
         }
         ((!wrong.is_empty()).then(|| format!("{SEED}={seed}\n{}", wrong.join("\n"))), counts)
@@ -93,13 +95,13 @@ async fn at_the_end_of_any_story_everything_is_true() {
 }
 
 #[test]
-fn a_seed_makes_its_plan_again_and_another_seed_another_one() {
+fn seeds_reproduce_their_plans() {
     let told = |seed| format!("{:?}", Plan::of(seed));
     assert_eq!(told(7), told(7));
     assert_ne!(told(7), told(8));
 }
 
-/// Plays the story of a seed; answers what is not true at its end, and what came of it.
+/// Plays the story of a seed and returns violated invariants and outcomes.
 async fn play(seed: u64) -> Ended {
     let plan = Plan::of(seed);
     let world = World::new(&CHAINS, &plan.policies).await;
@@ -110,7 +112,7 @@ async fn play(seed: u64) -> Ended {
     }
     let mut story = Story { world, customers, payments: Vec::new() };
     for act in &plan.acts {
-        // People are refused often, and rightly.
+        // Requests are often refused, correctly.
         let _: Result<(), Refused> = story.happen(act).await;
     }
     story.calm_down(plan.ends_well).await;
@@ -120,7 +122,7 @@ async fn play(seed: u64) -> Ended {
     }
     story.world.advance(LONG_SECS).await;
     if let Err(busy) = story.world.rest().await {
-        wrong.push(format!("it never came to rest after a long while: {busy}"));
+        wrong.push(format!("it never came to rest after a long time: {busy}"));
     }
     wrong.extend(truths::check(&story.world).await);
     let counts = story.what_came_of_it().await;
@@ -137,7 +139,7 @@ struct Story {
 }
 
 impl Story {
-    /// Counts, to see that stories are worth telling.
+    /// Counts outcomes, to show that the stories exercise the service.
     async fn what_came_of_it(&self) -> Counts {
         let reader = self.world.database().reader();
         let mut counts = Counts::new();
@@ -151,9 +153,9 @@ impl Story {
                 .iter()
                 .filter(|entry| entry.reason == Reason::Reorged)
                 .for_each(|_| count("reorged".to_owned()));
-            // Also what was taken back before it counted.
+            // Includes transfers that were reorged before they counted.
             if payment.labels.contains(Label::Reorged) {
-                count("payments taken back".to_owned());
+                count("payments reorged".to_owned());
             }
         }
         for row in sendings::Entity::find().all(reader).await.unwrap() {
@@ -164,10 +166,10 @@ impl Story {
 
     fn numbered(&self, payment: usize) -> Result<PaymentId, Refused> {
         let count = self.payments.len();
-        self.payments.get(payment % count.max(1)).copied().ok_or_else(|| "there is none yet".to_owned())
+        self.payments.get(payment % count.max(1)).copied().ok_or_else(|| "no payment exists yet".to_owned())
     }
 
-    /// The payment with this number among those that a wish fits; among all if it fits none.
+    /// Returns the payment with this number among those that fit a request, or among all if none fits.
     async fn fitting(&self, payment: usize, fits: impl Fn(&Payment) -> bool) -> Result<Payment, Refused> {
         let mut all = Vec::with_capacity(self.payments.len());
         for id in &self.payments {
@@ -177,10 +179,10 @@ impl Story {
             all.retain(&fits);
         }
         let count = all.len();
-        all.into_iter().nth(payment % count.max(1)).ok_or_else(|| "there is none yet".to_owned())
+        all.into_iter().nth(payment % count.max(1)).ok_or_else(|| "no payment exists yet".to_owned())
     }
 
-    /// What the PSP can send of USDC on a chain.
+    /// Available USDC balance of the PSP on a chain.
     async fn balance(&self, chain: Chain) -> Amount {
         let rows = balances::Entity::find().all(self.world.database().reader()).await.unwrap();
         let usdc = self.world.chains[&chain].coin(Coin::Usdc).to_string();
@@ -256,7 +258,7 @@ impl Story {
         Ok(())
     }
 
-    /// What the PSP and the operator want.
+    /// Carries out a request of the PSP or the operator.
     async fn decide(&self, act: &Act) -> Result<(), Refused> {
         let refund = |amount, to: Option<&str>, funds, asset, by| {
             let to = to.map(account);
@@ -283,7 +285,7 @@ impl Story {
                 let wrong =
                     |payment: &Payment| payment.transfers.iter().find(|t| !t.is_right()).map(|t| payment.asset_of(t));
                 let payment = self.fitting(*payment, |payment| wrong(payment).is_some()).await?;
-                let asset = wrong(&payment).ok_or("nothing came astray")?;
+                let asset = wrong(&payment).ok_or("no misdirected transfer")?;
                 (payment, refund(None, Some(to), Funds::Misdirected, Some(asset), Requester::Psp))
             }
             Act::RefundBlocked { payment, to } => {
@@ -292,7 +294,7 @@ impl Story {
             }
             Act::Decide { payment, decision } => {
                 let payment = self.fitting(*payment, |payment| payment.attention().is_some()).await?;
-                let last = payment.transfers.last().ok_or("nothing to decide about")?;
+                let last = payment.transfers.last().ok_or("no transfer to decide about")?;
                 let verdict = verdict(*decision, true, self.world.clock.now());
                 let command = Command::ScreenTransfer { key: last.key, revision: last.revision, verdict };
                 (payment, command)
@@ -305,12 +307,12 @@ impl Story {
                 let amount = part(self.balance(*chain).await, *percent);
                 return self.world.withdraw(amount, *chain).await.map(|_| ());
             }
-            other => unreachable!("{other:?} is nobody's decision"),
+            other => unreachable!("{other:?} is not a request"),
         };
         self.world.command(payment.id(), command).await.map(|_| ())
     }
 
-    /// Nothing is held back and nobody fails any more; if the story ends well, nothing is held against anybody either.
+    /// Ends all pauses and faults; with `ends_well`, screening and the token also stop blocking accounts.
     async fn calm_down(&mut self, ends_well: bool) {
         for chain in self.world.chains.values() {
             chain.devchain.set_faults(Faults::default());

@@ -1,4 +1,4 @@
-//! The words of a step, as they are understood: amounts, coins, chains and numbers wherever they stand.
+//! Arguments of a step: amounts, coins, chains and numbers at any position.
 
 use payferry_domain::payment::Decision;
 use payferry_domain::{Amount, Chain};
@@ -6,7 +6,7 @@ use payferry_domain::{Amount, Chain};
 use crate::chains::Coin;
 use crate::people::Refused;
 
-/// The words of a step after its verb.
+/// Words of a step after its verb.
 pub struct Said<'a>(pub &'a [String]);
 
 impl Said<'_> {
@@ -14,14 +14,14 @@ impl Said<'_> {
         self.0.iter().any(|said| said == word)
     }
 
-    /// The word after another one.
+    /// Returns the word after another one.
     pub fn after(&self, word: &str) -> Option<&str> {
         let at = self.0.iter().position(|said| said == word)?;
         self.0.get(at + 1).map(String::as_str)
     }
 
     pub fn amount(&self) -> Option<Amount> {
-        // What follows a word such as `expires` is no amount.
+        // The word after `expires` or `expected` is not the amount.
         let plain = |at: &usize| *at == 0 || !["expires", "expected"].contains(&self.0[at - 1].as_str());
         (0..self.0.len()).filter(plain).find_map(|at| self.0[at].parse().ok())
     }
@@ -35,10 +35,10 @@ impl Said<'_> {
     }
 
     pub fn number(&self) -> Result<u64, Refused> {
-        self.0.iter().find_map(|word| word.parse().ok()).ok_or_else(|| "wants a number".to_owned())
+        self.0.iter().find_map(|word| word.parse().ok()).ok_or_else(|| "expected a number".to_owned())
     }
 
     pub fn decision(&self) -> Result<Decision, Refused> {
-        self.0.iter().find_map(|word| word.parse().ok()).ok_or_else(|| "wants allow, review or block".to_owned())
+        self.0.iter().find_map(|word| word.parse().ok()).ok_or_else(|| "expected allow, review or block".to_owned())
     }
 }

@@ -1,26 +1,26 @@
-//! The language of the rows: from text to steps. `rows/README.md` says what there is.
+//! Language of the rows: parser from text to steps. `rows/README.md` describes the syntax.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A story and what is to come of it.
+/// A story and its expected outcome.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Where it stands.
+    /// Location.
     pub place: Place,
     pub title: String,
-    /// What of the interface, and of the peers' pains, it shows.
+    /// Transitions of the interface and problems of other providers that it covers.
     pub covers: Vec<String>,
     pub steps: Vec<Step>,
-    /// In the words of [`crate::outcome`].
+    /// Lines in the format of [`crate::outcome`].
     pub expected: Vec<String>,
 }
 
-/// What somebody does, and what is waited for then.
+/// An action, and the condition to wait for afterwards.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub line: usize,
-    /// Whom it is about; the first payment, if nobody is named.
+    /// Subject; the first payment if not named.
     pub subject: Option<String>,
     pub words: Vec<String>,
     pub then: Vec<String>,
@@ -39,19 +39,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where the rows are.
+/// Folder of the rows.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories/rows")
 }
 
-/// The rows of a file.
+/// Reads the rows of a file.
 pub fn read(file: &str) -> Vec<Row> {
     let path = folder().join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     parse(file, &text)
 }
 
-/// The rows of a text. A line that goes on is indented deeper than a step.
+/// Parses rows. A continuation line is indented deeper than a step.
 pub fn parse(file: &str, text: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (index, raw) in text.lines().enumerate() {
@@ -66,18 +66,18 @@ pub fn parse(file: &str, text: &str) -> Vec<Row> {
             rows.push(Row { place, title: title.trim().to_owned(), covers, steps, expected });
             continue;
         }
-        let row = rows.last_mut().unwrap_or_else(|| panic!("{place}: a row begins with ==: {raw}"));
+        let row = rows.last_mut().unwrap_or_else(|| panic!("{place}: a row starts with ==: {raw}"));
         if let Some(covers) = content.strip_prefix("covers: ") {
             row.covers.extend(covers.split_whitespace().map(str::to_owned));
         } else if let Some(expected) = content.strip_prefix("= ") {
             row.expected.push(joined(expected));
         } else if content.starts_with("    ") {
-            let last = row.expected.last_mut().unwrap_or_else(|| panic!("{place}: nothing to go on with: {raw}"));
+            let last = row.expected.last_mut().unwrap_or_else(|| panic!("{place}: no line to continue: {raw}"));
             *last = format!("{last} {}", joined(content));
         } else if content.starts_with("  ") && row.expected.is_empty() {
             row.steps.push(step(line, content));
         } else {
-            panic!("{place}: neither title, covers, step nor outcome: {raw}");
+            panic!("{place}: neither title nor covers, step or outcome: {raw}");
         }
     }
     rows
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_read_as_it_is_written() {
+    fn parses_a_row() {
         let text = "# rows\n\n== Paid\ncovers: api/exact peers/x\n  initiate 10\n  b: pay 10 usdt -> settled -LATE\n\
                     = p: pending,\n    settled\n= holds: nothing\n== Another\n  cancel\n";
         let rows = parse("f", text);

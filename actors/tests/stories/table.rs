@@ -1,4 +1,4 @@
-//! The table: every row of every file is played on a service, a database and chains of its own.
+//! Story table: every row of every file is played on its own service, database and chains.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -9,17 +9,17 @@ use futures::{FutureExt, StreamExt};
 use crate::player::play;
 use crate::script;
 
-/// Rows of one file at once.
+/// Number of concurrent rows of one file.
 const ROWS_AT_ONCE: usize = 4;
-/// How long one row may take, whatever it waits for.
+/// Timeout of one row.
 const ROW_TIME_MAX: Duration = Duration::from_mins(4);
-/// Plays only rows whose title has this in it.
+/// Selects the rows whose title contains this text.
 const ONLY: &str = "PAYFERRY_STORIES_ROW";
 
-/// One test for each file of rows.
+/// Defines one test per file of rows.
 macro_rules! tables {
     ($($name:ident),+ $(,)?) => {
-        /// Every file of rows.
+        /// All files of rows.
         pub const FILES: &[&str] = &[$(concat!(stringify!($name), ".story")),+];
 
         $(
@@ -33,12 +33,12 @@ macro_rules! tables {
 
 tables!(paying, misfits, screening, settling, refunds, reorganised, money_out, transfers, service);
 
-/// Plays something, whatever becomes of it: what panics, or takes too long, is no more than wrong.
+/// Plays a future and turns a panic or a timeout into an error.
 pub async fn within<T>(time: Duration, playing: impl Future<Output = T>) -> Result<T, String> {
     let playing = AssertUnwindSafe(tokio::time::timeout(time, playing)).catch_unwind();
     match playing.await {
         Ok(Ok(played)) => Ok(played),
-        Ok(Err(_)) => Err(format!("it was not over after {time:?}")),
+        Ok(Err(_)) => Err(format!("not finished after {time:?}")),
         Err(panicked) => {
             let said = panicked.downcast_ref::<String>().cloned();
             let said = said.or(panicked.downcast_ref::<&str>().map(|said| (*said).to_owned()));
@@ -62,7 +62,7 @@ async fn all_of(file: &str) {
 }
 
 #[test]
-fn every_file_of_rows_is_played() {
+fn every_file_of_rows_is_listed() {
     let found =
         std::fs::read_dir(script::folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let found: BTreeSet<String> = found.filter(|name| name != "README.md").collect();

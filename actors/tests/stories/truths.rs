@@ -1,9 +1,9 @@
-//! What holds at the end of every story, whatever it was.
+//! Invariants at the end of every story.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use payferry_actors::payment::store;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::payments;
+use payferry_journal::psps::PspPolicies;
 use payferry_actors::reconcile::{self, Options};
 use payferry_domain::payment::{EventName, Payment, RefundState, SettlementState, Status, TransferStatus, Vault};
 use payferry_domain::{Account, Address, Amount, Asset, Chain, PostingKind, Token, invariants};
@@ -15,7 +15,7 @@ use crate::chains::Coin;
 use crate::people::Asked;
 use crate::world::World;
 
-/// Which accounts a kind of posting moves money between.
+/// Accounts between which each kind of posting moves money.
 const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
     use Account as A;
     use PostingKind as K;
@@ -37,10 +37,10 @@ const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
     ]
 };
 
-/// What stands on the accounts: of whom (a payment's subject, or nobody's), in what, on which.
+/// Account balances by subject (a payment or empty), chain, token and account.
 type Books = BTreeMap<(String, String, Address, Account), i64>;
 
-/// Everything that is wrong at the end of a story that has come to rest.
+/// Returns all violated invariants of a story that has come to rest.
 pub async fn check(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     let reader = world.database().reader();
@@ -59,20 +59,21 @@ pub async fn check(world: &World) -> Vec<String> {
         is_explained(world, payment, &mut wrong);
     }
     psp_and_treasury(world, &books, &mut wrong).await;
-    // At no time: postings are made in the commit of what they are about, or they would be missed in between.
+    // Must hold at all times, because postings are made in the commit of their cause; checking only at the end could
+    // miss violations.
     world.heed_auditor();
-    wrong.extend(world.imbalances.lock().iter().map(|imbalance| format!("the auditor said: {imbalance}")));
+    wrong.extend(world.imbalances.lock().iter().map(|imbalance| format!("the auditor reported: {imbalance}")));
     executed_once(world, &mut wrong).await;
     told(world, &mut wrong).await;
     let specs: Vec<_> = world.chains.values().map(|chain| (chain.spec.clone(), chain.client())).collect();
     let options = Options { thorough: true, pause: std::time::Duration::from_millis(50), ..Options::default() };
     let report = reconcile::reconcile(world.database(), &specs, &world.clock, options, |_| {}).await.unwrap();
     if !report.is_clean() {
-        wrong.push(format!("reconcile says {report:#?}"));
+        wrong.push(format!("reconcile reported {report:#?}"));
     }
     for row in sendings::Entity::find().all(reader).await.unwrap() {
         if row.live && !row.in_review {
-            wrong.push(format!("{} is {} and nobody says why", row.id, row.status));
+            wrong.push(format!("{} is {} without a reason", row.id, row.status));
         }
     }
     wrong
@@ -85,7 +86,7 @@ fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books 
             (row.kind.parse().unwrap(), row.debit.parse().unwrap(), row.credit.parse().unwrap());
         let (_, from, to) = MOVEMENTS.iter().find(|(known, ..)| *known == kind).expect("every kind is listed");
         if row.amount <= 0 || !from.contains(&debit) || !to.contains(&credit) {
-            wrong.push(format!("a posting makes no sense: {row:?}"));
+            wrong.push(format!("invalid posting: {row:?}"));
         }
         let asset: (String, Address) = (row.chain.clone(), row.token_address.parse().unwrap());
         for (account, change) in [(debit, -row.amount), (credit, row.amount)] {
@@ -95,7 +96,7 @@ fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books 
         }
     }
     if books.values().sum::<i64>() != 0 {
-        wrong.push(format!("debits are not credits: {books:?}"));
+        wrong.push(format!("debits and credits do not balance: {books:?}"));
     }
     books
 }
@@ -104,7 +105,7 @@ fn stands(books: &Books, of: &str, asset: Asset, account: Account) -> i64 {
     books.get(&(of.to_owned(), asset.chain.as_str().to_owned(), asset.address, account)).copied().unwrap_or(0)
 }
 
-/// What stands on a payment's accounts is what its state makes of them.
+/// Checks that the balances of a payment's accounts match its state.
 fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
     let subject = payment.terms.public_id();
     let sent =
@@ -123,16 +124,16 @@ fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
         let expected = of(TransferStatus::Final) - refunded - settled;
         let found = stands(books, &subject, asset, Account::Payment);
         if expected != found {
-            wrong.push(format!("{subject} should have {expected} on its account and has {found}: {payment:#?}"));
+            wrong.push(format!("{subject} should have {expected} on its account but has {found}: {payment:#?}"));
         }
         let (expected, found) = (of(TransferStatus::Ignored), stands(books, &subject, asset, Account::Suspense));
         if expected != found {
-            wrong.push(format!("{subject} should have {expected} in suspense and has {found}"));
+            wrong.push(format!("{subject} should have {expected} in suspense but has {found}"));
         }
     }
 }
 
-/// What a payment's vault holds on any chain, in any coin, is what the ledger says.
+/// Checks that the balance of a payment's vault matches the ledger, on every chain and in every coin.
 async fn vault_of(world: &World, payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
     let subject = payment.terms.public_id();
     for (chain, story) in &world.chains {
@@ -169,7 +170,7 @@ async fn psp_and_treasury(world: &World, books: &Books, wrong: &mut Vec<String>)
     }
 }
 
-/// The contract has carried out every operation that is over, once, and no other.
+/// Checks that the contract executed every completed operation once, and no other.
 async fn executed_once(world: &World, wrong: &mut Vec<String>) {
     let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(world.database().reader()).await;
     let rows = rows.unwrap();
@@ -181,12 +182,12 @@ async fn executed_once(world: &World, wrong: &mut Vec<String>) {
         let executed = story.executed().await;
         if executed != expected {
             let rows: Vec<_> = of_chain.collect();
-            wrong.push(format!("operations {executed:?} were carried out on {chain}, not {expected:?}: {rows:#?}"));
+            wrong.push(format!("operations {executed:?} were executed on {chain}, not {expected:?}: {rows:#?}"));
         }
     }
 }
 
-/// Every event of everything was delivered, in a gapless sequence, and says the same however often it was sent.
+/// Checks that every event was delivered, in a gapless sequence, with the same body each time.
 async fn told(world: &World, wrong: &mut Vec<String>) {
     let reader = world.database().reader();
     let in_order = events::Entity::find().order_by_asc(events::Column::Position).all(reader).await.unwrap();
@@ -212,7 +213,7 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
         }
         if !is_wanted(world, event, &in_order) {
             if !rows.is_empty() || !bodies.is_empty() {
-                wrong.push(format!("{} {} was sent, and the PSP does not want it: {rows:?}", event.name, event.id));
+                wrong.push(format!("{} {} was sent although the PSP does not want it: {rows:?}", event.name, event.id));
             }
             continue;
         }
@@ -223,15 +224,15 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
     }
     in_order_of_sequence(world, wrong);
     if !received.is_empty() || !world.receiver.unverified().is_empty() {
-        wrong.push(format!("somebody else's events were received: {received:?}, {:?}", world.receiver.unverified()));
+        wrong.push(format!("unknown events were received: {received:?}, {:?}", world.receiver.unverified()));
     }
 }
 
-/// What the interface promises of an event and its body does not say.
+/// Fields that the interface promises for an event and its body lacks.
 fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
     let text = |field: &str| body[field].as_str().filter(|text| !text.is_empty());
     let is_amount = |field: &str| text(field).is_some_and(|text| text.parse::<Amount>().is_ok());
-    let (family, what) = event.name.split_once('.').expect("a family, and what happened");
+    let (family, what) = event.name.split_once('.').expect("a family and an action");
     let is_of_payment = !matches!(family, "payout" | "withdraw");
     let has_reason = text("failure_reason").is_some();
     let is_labelled = body["labels"].as_array().is_some_and(|labels| !labels.is_empty());
@@ -262,7 +263,8 @@ fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
     promised.into_iter().filter(|(_, is_said)| !is_said).map(|(field, _)| field).collect()
 }
 
-/// Whether the PSP wants an event: all of them, unless its policy leaves out one of two names of the same happening.
+/// Returns `true` if the PSP wants an event: all events, unless its policy excludes one of two names of the same
+/// change.
 fn is_wanted(world: &World, event: &events::Model, all: &[events::Model]) -> bool {
     let together =
         |other: &&events::Model| (&other.payment_id, other.created_at) == (&event.payment_id, event.created_at);
@@ -270,7 +272,7 @@ fn is_wanted(world: &World, event: &events::Model, all: &[events::Model]) -> boo
     world.families.send(event.name.parse().unwrap(), is_told)
 }
 
-/// What is told of one thing is told in its order, as far as the first attempts go.
+/// Checks that first attempts at the events of one subject arrived in order.
 fn in_order_of_sequence(world: &World, wrong: &mut Vec<String>) {
     let mut last: BTreeMap<String, i64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -280,30 +282,30 @@ fn in_order_of_sequence(world: &World, wrong: &mut Vec<String>) {
         if seen.insert(delivery.webhook_id) {
             let last = last.entry(of.clone()).or_default();
             if sequence < *last {
-                wrong.push(format!("number {sequence} of {of} came after number {last}"));
+                wrong.push(format!("event {sequence} of {of} arrived after event {last}"));
             }
             *last = sequence;
         }
     }
 }
 
-/// A payment that is not over says why.
+/// Checks that an unfinished payment has a reason.
 fn is_explained(world: &World, payment: &Payment, wrong: &mut Vec<String>) {
     let id = payment.id();
     let waits = payment.awaits_deadline() && payment.deadline() > world.clock.now();
     let is_quarantined = world.system().is_quarantined(id);
     if payment.is_live() && !waits && payment.attention().is_none() && !is_quarantined {
-        wrong.push(format!("{id} is live and nobody says why: {payment:#?}"));
+        wrong.push(format!("{id} is live without a reason: {payment:#?}"));
     }
     let refunding = payment.refunds.iter().any(|r| r.state == RefundState::Pending && !r.awaits_screening());
     if refunding {
-        wrong.push(format!("{id} has a refund under way at the end: {payment:#?}"));
+        wrong.push(format!("{id} has a refund in progress at the end: {payment:#?}"));
     }
 }
 
-/// The truths can fail: nobody may add a unit, or leave an event out, unnoticed.
+/// The invariants can fail: an unexpected unit or a missing event is detected.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_booked_and_nobody_told_is_noticed() {
+async fn unbooked_money_and_missing_events_are_detected() {
     let world = World::new(&[Chain::Base], &PspPolicies::default()).await;
     let (amount, token, chain) = (Amount::from_tokens(10), Token::Usdc, Some(Chain::Base));
     let payment = world.initiate(Asked { amount, token, chain, expires_in_secs: 600, payee: None }).await.unwrap();
@@ -337,7 +339,7 @@ async fn what_nobody_booked_and_nobody_told_is_noticed() {
         "the PSP's vault holds 9900001 usdc",
         "the treasury holds 1 usdt",
         "payment.settled of",
-        "somebody else's",
+        "unknown events were",
         &undelivered,
     ] {
         assert!(wrong.contains(expected), "{expected} is not in:\n{wrong}");

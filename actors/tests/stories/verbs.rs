@@ -1,4 +1,4 @@
-//! What people do in a row, by the first word of a step.
+//! Actions of people in a row, by the first word of a step.
 
 use payferry_actors::pauses::Scope;
 use payferry_domain::payment::{Command, Decision, Funds, Payment, Requester, TransferStatus};
@@ -13,12 +13,12 @@ use crate::player::Player;
 use crate::said::Said;
 use crate::script::Step;
 
-/// How long a payment or transfer may be paid, unless the row says otherwise.
+/// Default lifetime of a payment or transfer.
 pub const EXPIRES_IN_SECS: i64 = 1_200;
-/// What a payment is called if the row gives it no name.
+/// Default name of a payment.
 const UNNAMED: &str = "p";
 
-/// The name of what a step makes, if it makes anything.
+/// Name of the subject that a step creates, if any.
 pub fn made_by(step: &Step) -> Option<&str> {
     let named = |default| Some(step.words.get(1).filter(|word| !is_amount(word)).map_or(default, String::as_str));
     match step.words[0].as_str() {
@@ -33,7 +33,7 @@ fn is_amount(word: &str) -> bool {
     word.parse::<Amount>().is_ok()
 }
 
-/// Does what a step says.
+/// Carries out a step.
 pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> {
     let said = Said(&step.words[1..]);
     match step.words[0].as_str() {
@@ -81,7 +81,7 @@ async fn initiate(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(
     let token = if said.has("usdt") { Token::Usdt } else { Token::Usdc };
     let chain = said.chain().or(Some(Chain::Base)).filter(|_| !said.has("best"));
     let expires_in_secs = said.after("expires").map_or(EXPIRES_IN_SECS, |secs| secs.parse().unwrap());
-    let amount = said.amount().ok_or("wants an amount")?;
+    let amount = said.amount().ok_or("expected an amount")?;
     let payment = player.world.initiate(Asked { amount, token, chain, expires_in_secs, payee }).await?;
     let name = made_by(step).unwrap_or(UNNAMED).to_owned();
     player.subjects.push((name, Subject::Payment(payment.id())));
@@ -123,10 +123,10 @@ fn address_after(player: &mut Player, said: &Said<'_>, word: &str) -> Option<Add
 }
 
 async fn send(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
-    let amount = said.amount().ok_or("wants an amount")?;
+    let amount = said.amount().ok_or("expected an amount")?;
     let chain = said.chain().unwrap_or(Chain::Base);
     let sending = if step.words[0] == "payout" {
-        let name = said.after("to").ok_or("wants a customer")?;
+        let name = said.after("to").ok_or("expected a customer")?;
         player.others.insert(name.to_owned());
         let payee = player.customers.get(&player.world, name).await;
         player.world.pay_out(amount, chain, payee).await?
@@ -138,7 +138,8 @@ async fn send(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), R
     Ok(())
 }
 
-/// What the operator decides: `transfer`, `refund-address`, `sending`, each `allow` or `block`; `refund-blocked`; `retry`.
+/// Carries out an operator's decision: `transfer`, `refund-address` or `sending`, each with `allow` or `block`;
+/// `refund-blocked`; `retry`.
 async fn operator(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
     let now = player.world.clock.now();
     let command = match step.words[1].as_str() {
@@ -150,7 +151,7 @@ async fn operator(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(
         }
         "refund-address" => {
             let payment = player.payment(step).await?;
-            let refund_id = payment.refunds.last().ok_or("no refund")?.id;
+            let refund_id = payment.refunds.last().ok_or("no refund exists")?.id;
             Command::ScreenRefund { refund_id, verdict: verdict(said.decision()?, true, now) }
         }
         "refund-blocked" => {
@@ -166,14 +167,14 @@ async fn operator(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(
         }
         "release" => {
             let id = player.payment(step).await?.id();
-            return if player.world.system().release(id) { Ok(()) } else { Err("it was not quarantined".to_owned()) };
+            return if player.world.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) };
         }
-        other => return Err(format!("the operator cannot {other}")),
+        other => return Err(format!("unknown action of the operator: {other}")),
     };
     of_payment(player, step, command).await
 }
 
-/// The last transfer that has no verdict that stands, or else the last one.
+/// Last transfer without an allowing verdict, or else the last one.
 fn in_question(payment: &Payment) -> Option<&payferry_domain::payment::Transfer> {
     let present = |t: &&payferry_domain::payment::Transfer| t.status != TransferStatus::Orphaned;
     let open = |t: &&payferry_domain::payment::Transfer| t.decision() != Some(Decision::Allow);
@@ -184,7 +185,7 @@ async fn change_customer(player: &mut Player, said: &Said<'_>) -> Result<(), Ref
     let (id, _) = player.customers.get(&player.world, &said.0[0]).await;
     match said.0.get(1).map(String::as_str) {
         Some("deactivate") => player.world.change_customer(id, customer::Command::Deactivate).await,
-        other => return Err(format!("a customer cannot {other:?}")),
+        other => return Err(format!("unknown action of a customer: {other:?}")),
     }
     Ok(())
 }
@@ -197,7 +198,7 @@ fn kyt(player: &mut Player, said: &Said<'_>) -> Result<(), Refused> {
             let address = if is_payer { crate::chains::account(name) } else { player.address(name) };
             player.world.judge.say(address, Some(said.decision()?));
         }
-        _ => return Err("wants away, back, or a name and a decision".to_owned()),
+        _ => return Err("expected away, back, or a name and a decision".to_owned()),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a story is played on: chains, a database, the service on top of both, and the PSP's receiver.
+//! Environment of a story: chains, a database, the service, and the PSP's receiver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::chain::{Checkpoint, Killed, Step, wake_on_change};
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::ScreeningConfig;
 use payferry_actors::compliance::identity::DeskConfig;
-use payferry_actors::psps::{Ceilings, EventFamilies, PspPolicies};
-use payferry_actors::seal::Sealer;
-use payferry_actors::wallet::{OperatorSigner, Vaults};
-use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig, endpoints};
+use payferry_journal::psps::{Ceilings, EventFamilies, PspPolicies};
+use payferry_runtime::seal::Sealer;
+use payferry_evm::wallet::{OperatorSigner, Vaults};
+use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig, endpoints};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_domain::{Address, Chain, MerchantId, PaymentId, PspId};
 use payferry_entities::{Database, merchants, psps};
@@ -27,9 +27,9 @@ use crate::judge::Judge;
 use crate::waits::PATIENCE;
 
 pub const MASTER: [u8; 32] = [9; 32];
-/// Blocks of an advance are at most so far apart, so that it never looks like an outage.
+/// Maximum spacing of blocks in an advance, so that it never looks like an outage.
 const SPACING_SECS: u64 = 15;
-/// Between two looks of the auditor.
+/// Interval between two runs of the auditor.
 const AUDITED_EVERY: Duration = Duration::from_millis(100);
 
 pub struct World {
@@ -39,19 +39,19 @@ pub struct World {
     pub clock: Clock,
     pub psp: PspId,
     pub merchant: MerchantId,
-    /// Which names of an event the PSP wants.
+    /// Event names that the PSP wants.
     pub families: EventFamilies,
     pub deaths: Arc<Deaths>,
-    /// What the auditor ever said that does not add up.
+    /// All imbalances that the auditor reported.
     pub imbalances: Mutex<BTreeSet<String>>,
     system: Option<System>,
-    /// Past the service, which may be down: to read. Whoever writes does it as the service does.
+    /// Direct access for reads, because the service may be down. Writes go through the service's functions.
     database: Database,
-    // Gone after the system.
+    // Dropped after the system.
     test_database: TestDatabase,
 }
 
-/// Has the settler die once after a step.
+/// Kills the settler once after a step.
 #[derive(Default)]
 pub struct Deaths {
     next: Mutex<Option<Step>>,
@@ -75,7 +75,7 @@ impl Checkpoint for Deaths {
 }
 
 impl World {
-    /// On these chains, with a PSP that has these policies and a receiver.
+    /// Creates the environment on these chains, with a PSP with these policies and a receiver.
     pub async fn new(chains: &[Chain], policies: &PspPolicies) -> Self {
         payferry_harness::install_tls();
         let opened = futures::future::join_all(chains.iter().map(|chain| StoryChain::open(*chain)));
@@ -106,7 +106,7 @@ impl World {
         world
     }
 
-    /// Starts the service on the database and the chains as they are.
+    /// Starts the service on the current database and chains.
     pub async fn start(&mut self) {
         let database = open(&self.test_database).await;
         let setup = |chain: &StoryChain| ChainSetup {
@@ -137,7 +137,7 @@ impl World {
                 ..WebhookConfig::default()
             },
             ceilings: Ceilings::default(),
-            // The auditor looks all the time, whatever happens: what it calls wrong is wrong.
+            // The auditor runs constantly, so a reported imbalance is an error at any time.
             auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None, treasury_kept: false },
             shards: 2,
         };
@@ -145,16 +145,16 @@ impl World {
         self.until_looked_at().await;
     }
 
-    /// Stops the service: in order, or as a crash would.
+    /// Stops the service: gracefully, or as in a crash.
     pub async fn stop(&mut self, gently: bool) {
         self.heed_auditor();
-        let system = self.system.take().expect("it runs");
+        let system = self.system.take().expect("the service runs");
         if gently {
             system.stop().await;
         }
     }
 
-    /// Keeps what the auditor says now: a moment later it may add up again.
+    /// Records the auditor's current imbalances, because they may disappear later.
     pub fn heed_auditor(&self) {
         let Some(system) = &self.system else { return };
         for imbalance in system.ledger().imbalances {
@@ -164,7 +164,7 @@ impl World {
     }
 
     pub fn system(&self) -> &System {
-        self.system.as_ref().expect("it runs")
+        self.system.as_ref().expect("the service runs")
     }
 
     pub fn database(&self) -> &Database {
@@ -180,7 +180,7 @@ impl World {
     }
 
     fn vaults(&self) -> Vaults {
-        // The contract is at the same address on every chain.
+        // The contract has the same address on every chain.
         Vaults::new(self.chains.values().next().unwrap().spec.contract)
     }
 
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Time passes for the chains and the service, in blocks that are close enough together.
+    /// Advances time for the chains and the service, with blocks that are close enough together.
     pub async fn advance(&self, secs: u64) {
         for chain in self.chains.values() {
             chain.devchain.advance_time(secs, SPACING_SECS).await.unwrap();
@@ -199,7 +199,7 @@ impl World {
         self.clock.advance_secs(secs.try_into().unwrap());
     }
 
-    /// Time passes, and no chain makes a block meanwhile.
+    /// Advances time while no chain mines a block.
     pub async fn stand_still(&self, secs: u64) {
         for chain in self.chains.values() {
             chain.devchain.jump_time(secs).await.unwrap();
@@ -208,13 +208,13 @@ impl World {
     }
 }
 
-/// A machine that is held up for seconds is no reason to give up.
+/// Opens the database, with retries because a shared machine may stall for seconds.
 async fn open(test_database: &TestDatabase) -> Database {
     let since = Instant::now();
     loop {
         match Database::open(test_database.url()).await {
             Ok(database) => return database,
-            Err(error) => assert!(since.elapsed() < PATIENCE, "the database cannot be opened: {error}"),
+            Err(error) => assert!(since.elapsed() < PATIENCE, "could not open the database: {error}"),
         }
     }
 }

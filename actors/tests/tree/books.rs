@@ -1,8 +1,9 @@
-//! What the tree shows of itself, and that it is true.
+//! Views and metrics of the actor tree, and their correctness.
 
 use std::time::Duration;
 
-use payferry_actors::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView, Tallied};
+use payferry_runtime::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView};
+use payferry_actors::observe::Tallied;
 use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Chain, PaymentId};
 
@@ -34,7 +35,7 @@ fn tallied(world: &World, status: Status) -> Tallied {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tree_lists_what_is_permanent_and_counts_payments_in_their_shards() {
+async fn tree_lists_permanent_actors_and_counts_payments_per_shard() {
     let world = World::new().await;
     for _ in 0..40 {
         world.initiate("10").await;
@@ -63,7 +64,7 @@ async fn the_tree_lists_what_is_permanent_and_counts_payments_in_their_shards() 
     assert_eq!(kind(&world, ActorKind::Payment).live, 40);
     assert_eq!(kind(&world, ActorKind::Shard).live, 16);
 
-    // A page at a time, each payment once and in order.
+    // Page by page, each payment once and in order.
     let mut seen: Vec<PaymentId> = Vec::new();
     for shard in 0..16 {
         let mut after = None;
@@ -86,7 +87,7 @@ async fn the_tree_lists_what_is_permanent_and_counts_payments_in_their_shards() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_busy_actor_is_seen_and_its_wait_is_measured() {
+async fn messages_for_a_busy_actor_are_visible_and_timed() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     let id = payment.id();
@@ -99,27 +100,30 @@ async fn what_waits_for_a_busy_actor_is_seen_and_its_wait_is_measured() {
     let waiting =
         || world.system.payments_of_shard(shard, None, 100).iter().find(|line| line.id == id).unwrap().mailbox;
     let mut asked = vec![cancel()];
-    // The first one is in hand and waits for the database.
-    until("in hand", || kind(&world, ActorKind::Journal).figures.messages > 0 && waiting() == 0).await;
+    // The first message is being handled and waits for the database.
+    until("the first message is being handled", || {
+        kind(&world, ActorKind::Journal).figures.messages > 0 && waiting() == 0
+    })
+    .await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    // However often one looks: the first question waits, and no other is put behind it.
+    // Repeated observation adds one message at most: the first request waits, and no other is queued behind it.
     for mailbox in [0, 1, 1] {
         let view = world.system.observe_payment(id).await.unwrap();
         assert_eq!((view.state, view.figures.mailbox), (NodeState::Running, mailbox), "{view:#?}");
-        assert!(view.memory.is_none(), "it is too busy to say");
+        assert!(view.memory.is_none(), "it is too busy to answer");
     }
     asked.extend((0..3).map(|_| cancel()));
     until("waiting", || waiting() == 4).await;
     assert!(kind(&world, ActorKind::Payment).figures.mailbox >= 4);
     let view = world.system.observe_payment(id).await.unwrap();
     assert_eq!((view.state, view.figures.mailbox), (NodeState::Running, 4), "{view:#?}");
-    assert!(view.memory.is_none(), "it is too busy to say");
+    assert!(view.memory.is_none(), "it is too busy to answer");
     tokio::time::sleep(Duration::from_millis(300)).await;
     lock.release().await;
     for asked in asked {
         let _ = asked.await.unwrap();
     }
-    until("drained", || kind(&world, ActorKind::Payment).figures.mailbox == 0).await;
+    until("all messages are handled", || kind(&world, ActorKind::Payment).figures.mailbox == 0).await;
     let figures = kind(&world, ActorKind::Payment).figures;
     assert!(figures.messages >= 5, "{figures:?}");
     assert!(figures.wait_ms_max >= 300.0 && figures.wait_ms > 0.0, "{figures:?}");
@@ -129,11 +133,11 @@ async fn what_waits_for_a_busy_actor_is_seen_and_its_wait_is_measured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such() {
+async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
     let world = World::new().await;
     let id = world.initiate("10").await.id();
     let mut news = world.system.watch_incidents();
-    let began = world.system.clock().real_now();
+    let began: std::time::SystemTime = world.system.clock().real_now();
     assert_eq!((*news.borrow_and_update(), world.system.incidents(None).len()), (0, 0));
     world.system.inject_panic(id);
     news.changed().await.unwrap();
@@ -141,7 +145,7 @@ async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such(
     assert_eq!((incident.number, incident.kind, incident.cause), (1, ActorKind::Payment, Cause::Panic));
     assert_eq!((incident.name, incident.action), (id.to_string(), Action::Restarted));
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
-    assert!(began <= incident.at && incident.at <= world.system.clock().real_now());
+    assert!(began <= incident.at && incident.at <= world.system.clock().real_now::<std::time::SystemTime>());
 
     let view = loop {
         if let Some(view) = world.system.observe_payment(id).await {
@@ -151,11 +155,11 @@ async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such(
     };
     assert_eq!((view.restarts, view.last_failure.unwrap().cause), (1, Cause::Panic));
     assert_eq!(view.memory.unwrap().status, "pending");
-    assert!(view.since.unwrap() >= incident.at);
+    assert!(view.since.unwrap() >= incident.at.into());
 
     for number in 2..=4 {
         world.system.inject_panic(id);
-        until("noticed", || world.system.incidents(Some(number - 1)).len() == 1).await;
+        until("the panic is noticed", || world.system.incidents(Some(number - 1)).len() == 1).await;
     }
     assert_eq!(world.system.incidents(Some(3))[0].action, Action::Quarantined);
     let view = world.system.observe_payment(id).await.unwrap();
@@ -163,14 +167,14 @@ async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such(
     assert!(view.quarantined.unwrap().reason.contains("on purpose"));
     let payments = kind(&world, ActorKind::Payment);
     assert_eq!((payments.restarts[&Cause::Panic], payments.quarantined), (3, 1));
-    until("gone", || kind(&world, ActorKind::Payment).live == 0).await;
-    assert_eq!(kind(&world, ActorKind::Payment).figures.mailbox, 0, "nothing waits for nobody");
+    until("the actor has ended", || kind(&world, ActorKind::Payment).live == 0).await;
+    assert_eq!(kind(&world, ActorKind::Payment).figures.mailbox, 0, "no message waits for an ended actor");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permanent_actor_that_was_killed_keeps_its_books_and_says_what_happened() {
+async fn killed_permanent_actor_keeps_its_metrics_and_reports_the_restart() {
     let world = World::new().await;
-    until("read", || node(&world, ActorKind::Watcher, "base").figures.messages > 3).await;
+    until("the watcher has read blocks", || node(&world, ActorKind::Watcher, "base").figures.messages > 3).await;
     let before = node(&world, ActorKind::Watcher, "base");
     assert_eq!((before.restarts, before.last_failure.is_none()), (0, true));
     world.system.inject_crash(ActorKind::Watcher);
@@ -187,7 +191,7 @@ async fn a_permanent_actor_that_was_killed_keeps_its_books_and_says_what_happene
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tally_is_kept_by_each_commit_and_counted_again_at_a_start() {
+async fn tally_follows_commits_and_is_recounted_at_startup() {
     let world = World::new().await;
     until("counted", || world.system.tally_is_counted()).await;
     let (paid, idle, cancelled) = (world.initiate("10").await, world.initiate("10").await, world.initiate("10").await);
@@ -195,13 +199,13 @@ async fn the_tally_is_kept_by_each_commit_and_counted_again_at_a_start() {
     world.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
     world.pay(&paid, "10").await;
     world.until_status(paid.id(), Status::Settled).await;
-    // A panic changes nothing of it.
+    // A panic does not change the tally.
     world.system.inject_panic(idle.id());
-    until("noticed", || !world.system.incidents(None).is_empty()).await;
+    until("the panic is noticed", || !world.system.incidents(None).is_empty()).await;
     let count = |world: &World| Status::ALL.iter().map(|status| tallied(world, *status).count).collect::<Vec<_>>();
-    until("told", || count(&world) == [1, 0, 1, 0, 1]).await;
-    // Settled may still wait to be final; then nothing more is expected of it.
-    until("over", || tallied(&world, Status::Settled).live == 0).await;
+    until("the tally is updated", || count(&world) == [1, 0, 1, 0, 1]).await;
+    // A settled payment may still wait for finality; then it is no longer live.
+    until("no settled payment is live", || tallied(&world, Status::Settled).live == 0).await;
     let kept = world.system.tally();
     let world = world.restart(true).await;
     until("counted", || world.system.tally_is_counted()).await;

@@ -1,10 +1,10 @@
-//! Permanent actors that are killed in the middle of their work, and what payments make of it.
+//! Permanent actors that are killed while they work, and the effect on payments.
 
 use std::time::{Duration, Instant};
 
 use payferry_actors::CommandError;
-use payferry_actors::observe::ActorKind;
-use payferry_actors::webhook::{UrlPolicy, WebhookConfig, endpoints};
+use payferry_runtime::observe::ActorKind;
+use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
 use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};
@@ -14,7 +14,7 @@ use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
 use crate::world::{Options, World};
 
-/// How long shards may take to be up again; the root waits up to ten seconds before it tries once more.
+/// Time until shards are ready again; the root waits up to ten seconds before it retries.
 const READY_MAX: Duration = Duration::from_mins(1);
 
 async fn a_moment() {
@@ -22,7 +22,7 @@ async fn a_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn payments_of_a_shard_that_died_are_brought_back() {
+async fn payments_of_a_dead_shard_are_restarted() {
     let world = World::new().await;
     let mut ids = Vec::new();
     for _ in 0..20 {
@@ -42,7 +42,7 @@ async fn payments_of_a_shard_that_died_are_brought_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_whose_shards_died_is_ready_again_when_all_have_read_their_payments() {
+async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
     let world = World::new().await;
     for _ in 0..20 {
         world.initiate("10").await;
@@ -58,7 +58,7 @@ async fn a_tree_whose_shards_died_is_ready_again_when_all_have_read_their_paymen
     let away = TableAway::take(world.test_database.url(), "payments").await;
     world.system.inject_crash(ActorKind::Shard);
     until_ready(false).await;
-    // Some of them have failed more than once: what was read before counts for nothing.
+    // Some shards have failed more than once: earlier reads no longer count.
     while world.system.observe().restarts.get(&ActorKind::Shard).is_none_or(|restarts| *restarts < 48) {
         a_moment().await;
     }
@@ -69,16 +69,16 @@ async fn a_tree_whose_shards_died_is_ready_again_when_all_have_read_their_paymen
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_died_is_not_ready_and_has_no_live_payments_until_it_runs_again() {
+async fn dead_shard_is_not_ready_until_it_runs_again() {
     let world = World::new().await;
     for _ in 0..20 {
         world.initiate("10").await;
     }
-    // Each time it stays away for twice as long: in the end for 1.6 s.
+    // Each restart pause is twice as long, finally 1.6 s.
     for died in 1..=6 {
         let since = Instant::now();
         while !world.system.is_ready() {
-            assert!(since.elapsed() < READY_MAX, "it is not ready again");
+            assert!(since.elapsed() < READY_MAX, "the shard is not ready again");
             a_moment().await;
         }
         assert_eq!(world.system.observe().payments_live, 20);
@@ -95,7 +95,7 @@ async fn a_shard_that_died_is_not_ready_and_has_no_live_payments_until_it_runs_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_permanent_actor_may_die_at_any_moment() {
+async fn every_permanent_actor_may_die_at_any_time() {
     let world = World::new().await;
     let mut paid = Vec::new();
     for round in 0..15_u64 {
@@ -117,7 +117,7 @@ async fn every_permanent_actor_may_die_at_any_moment() {
     world.check_feed(&paid).await;
 }
 
-/// As the rows of money stand that a payment has taken note of and has no room for.
+/// Marks the transfer rows of a payment as applied but set aside.
 async fn set_aside(world: &World, id: PaymentId) {
     let known = transfers::Entity::update_many()
         .col_expr(transfers::Column::AppliedRevision, Expr::col(transfers::Column::Revision))
@@ -125,7 +125,7 @@ async fn set_aside(world: &World, id: PaymentId) {
     known.exec(world.system.database().writer()).await.unwrap();
 }
 
-/// Brings a payment into the state of one whose money is recorded and about which nobody has told it.
+/// Creates a payment whose transfer is recorded but not yet applied.
 async fn paid_and_untold(world: &World) -> PaymentId {
     let payment = world.initiate("10").await;
     for _ in 0..4 {
@@ -143,11 +143,11 @@ async fn paid_and_untold(world: &World) -> PaymentId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_that_is_released_takes_in_at_once_what_came_meanwhile() {
+async fn released_payment_applies_waiting_transfers_immediately() {
     let world = World::new().await;
     let id = paid_and_untold(&world).await;
     assert!(world.system.release(id));
-    // Sooner than the watcher's next sweep would tell it.
+    // Sooner than the watcher's next sweep.
     let taken_in = async {
         loop {
             let memory = world.system.observe_payment(id).await.and_then(|view| view.memory);
@@ -162,11 +162,11 @@ async fn a_payment_that_is_released_takes_in_at_once_what_came_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancellation_that_finds_untold_money_is_refused_and_the_money_goes_on() {
+async fn cancellation_is_refused_if_an_unapplied_transfer_exists() {
     let world = World::new().await;
     let id = paid_and_untold(&world).await;
     assert!(world.system.inject_release(id));
-    // It runs and owes nothing: no waking does again what is lost.
+    // It runs and is up to date: waking it does not repeat a lost message.
     while world.system.observe_payment(id).await.is_none() {
         a_moment().await;
     }
@@ -175,7 +175,7 @@ async fn a_cancellation_that_finds_untold_money_is_refused_and_the_money_goes_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_does_not_expire_while_money_in_time_is_recorded_and_untold() {
+async fn payment_does_not_expire_with_a_timely_unapplied_transfer() {
     let world = World::new().await;
     let id = paid_and_untold(&world).await;
     world.system.clock().advance_secs(1_300);
@@ -203,7 +203,7 @@ async fn panics_at_any_moment_lose_nothing() {
     }
     for payment in &paid {
         let settled = |now: &Payment| {
-            // Who panicked four times in a minute waits for an operator.
+            // A payment that panicked four times within a minute waits for an operator.
             world.system.release(payment.id());
             now.status == Status::Settled
         };
@@ -214,7 +214,7 @@ async fn panics_at_any_moment_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_outlives_its_actor_is_seen_by_the_next_one() {
+async fn commit_that_outlives_its_actor_is_seen_by_the_next_one() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     let lock = world.lock_database().await;
@@ -239,7 +239,7 @@ async fn a_commit_that_outlives_its_actor_is_seen_by_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_that_was_taken_in_right_before_a_crash_is_listed_once_and_goes_its_way() {
+async fn transfers_applied_just_before_a_crash_count_once() {
     let world = World::new().await;
     let id = paid_and_untold(&world).await;
     set_aside(&world, id).await;
@@ -256,7 +256,7 @@ async fn money_that_was_taken_in_right_before_a_crash_is_listed_once_and_goes_it
         let take_in = take_in.clone();
         tokio::spawn(async move { system.command(id, take_in, None).await })
     };
-    // It is decided and waits to be written: the actor is too busy to say anything.
+    // It is decided and waits for the commit: the actor is too busy to answer.
     while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
         a_moment().await;
     }
@@ -276,12 +276,12 @@ async fn money_that_was_taken_in_right_before_a_crash_is_listed_once_and_goes_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_that_the_chain_took_back_untold_does_not_become_final() {
+async fn unreported_reorged_transfer_does_not_become_final() {
     let world = World::with(Options { finality_blocks: Some(30), ..Options::default() }).await;
     let payment = world.initiate("10").await;
     world.pay(&payment, "10").await;
     world.until(payment.id(), "seen", |payment| !payment.transfers.is_empty()).await;
-    // As a watcher does that ends between its commit and its telling.
+    // Like a watcher that ends between its commit and its notification.
     transfers::Entity::update_many()
         .col_expr(transfers::Column::Presence, Expr::value("orphaned"))
         .col_expr(transfers::Column::Revision, Expr::value(2))
@@ -294,7 +294,7 @@ async fn money_that_the_chain_took_back_untold_does_not_become_final() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_who_goes_away_leaves_no_payment_without_an_actor() {
+async fn cancelled_initiations_leave_no_payment_without_an_actor() {
     let world = World::new().await;
     for micros in (0..12_000).step_by(150) {
         let patience = Duration::from_micros(micros);
@@ -313,7 +313,7 @@ async fn a_caller_who_goes_away_leaves_no_payment_without_an_actor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_away_for_a_while_costs_time_only() {
+async fn temporary_database_outage_only_costs_time() {
     let world = World::new().await;
     let before = world.initiate("10").await;
     let lock = world.lock_database().await;
@@ -337,10 +337,10 @@ async fn a_database_that_is_away_for_a_while_costs_time_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_in_the_middle_is_bounded_and_what_was_acknowledged_is_there() {
+async fn stop_during_work_is_bounded_and_keeps_acknowledged_payments() {
     let webhooks = WebhookConfig { url_policy: UrlPolicy::Sandbox, ..WebhookConfig::default() };
     let world = World::with(Options { webhooks, ..Options::default() }).await;
-    // Takes connections and never answers.
+    // Accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let (system, now) = (&world.system, world.system.clock().real_now());
@@ -365,7 +365,7 @@ async fn stopping_in_the_middle_is_bounded_and_what_was_acknowledged_is_there() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_is_bounded_even_while_the_database_is_away() {
+async fn stop_is_bounded_during_a_database_outage() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     world.pay(&payment, "10").await;
@@ -380,6 +380,6 @@ async fn stopping_is_bounded_even_while_the_database_is_away() {
     world.system.clone().stop().await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     late.await.unwrap().unwrap_err();
-    // Two groups at most are before it and with it.
+    // At most two groups: the one before it and its own.
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
 }

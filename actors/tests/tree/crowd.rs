@@ -1,9 +1,9 @@
-//! Many payments at once in one tree.
+//! Many concurrent payments in one tree.
 
 use futures::StreamExt as _;
 use payferry_actors::CommandError;
-use payferry_actors::chain::ChainClient;
-use payferry_actors::payment::store::SET_ASIDE;
+use payferry_evm::ChainClient;
+use payferry_journal::payments::SET_ASIDE;
 use payferry_actors::reconcile;
 use payferry_domain::Amount;
 use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};
@@ -14,7 +14,7 @@ use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_hundred_payments_at_once_settle_and_are_told_in_order() {
+async fn three_hundred_concurrent_payments_settle_with_events_in_order() {
     let world = World::new().await;
     let paid: Vec<_> = futures::stream::iter(0..300)
         .map(|_| async {
@@ -36,11 +36,11 @@ async fn three_hundred_payments_at_once_settle_and_are_told_in_order() {
     assert_eq!(world.system.observe().payments_spawned, 300, "one actor each");
 }
 
-/// More transfers than any payment has.
+/// More transfers than a payment can list.
 const FLOOD: usize = 2_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_dust_makes_no_payment_large_and_holds_up_no_other() {
+async fn dust_flood_neither_grows_a_payment_nor_delays_others() {
     let world = World::new().await;
     let (flooded, other) = (world.initiate("10").await, world.initiate("10").await);
     world.flood(&flooded, FLOOD).await;
@@ -56,7 +56,7 @@ async fn a_flood_of_dust_makes_no_payment_large_and_holds_up_no_other() {
     };
     let since = std::time::Instant::now();
     while !taken_note_of().await {
-        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not taken in", world.unapplied().await);
+        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not applied", world.unapplied().await);
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let transitions = payment_transitions::Entity::find().filter(payment_transitions::Column::PaymentId.eq(&id));
@@ -70,7 +70,7 @@ async fn a_flood_of_dust_makes_no_payment_large_and_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_listed_counts() {
+async fn transfers_beyond_the_list_are_set_aside_and_can_be_listed() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     world.pay(&payment, "10").await;
@@ -82,14 +82,14 @@ async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_liste
     let database = world.system.database();
     let since = std::time::Instant::now();
     while world.load(payment.id()).await.excess_received() < excess || world.unapplied().await > 0 {
-        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not taken in", world.unapplied().await);
+        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not applied", world.unapplied().await);
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     assert_eq!(world.load(payment.id()).await.transfers.len(), WHOLES_LISTED_MAX);
     let aside = transfers::Entity::find().filter(transfers::Column::AppliedVersion.eq(SET_ASIDE));
     assert_eq!(aside.count(database.reader()).await.unwrap(), 3);
 
-    // The wallet holds more than the ledger says, and reconciling knows why.
+    // The wallet holds more than the ledger says, and the reconciliation knows the reason.
     let spec = world.system.chains().spec(payment.terms.chain).unwrap().clone();
     let chains = [(spec, ChainClient::new(world.chain.transport()))];
     let reconciled = async || {
@@ -100,7 +100,8 @@ async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_liste
     };
     assert_eq!(reconciled().await, 1);
 
-    // What the operator saw is not what there is: one was taken back meanwhile, which was told, and comes again.
+    // The operator's view is outdated: one transfer was reorged in the meantime, which was reported, and is mined
+    // again.
     let seen = world.system.set_aside(payment.id(), 100).await.unwrap();
     let one = transfers::Column::TxHash.eq(seen[0].key.tx_hash.to_string());
     let change = async |presence: &str, known: i64| {
@@ -115,15 +116,15 @@ async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_liste
     };
     change("orphaned", 1).await;
     let listed = world.system.command(payment.id(), Command::TakeIn { observed: seen }, None).await.unwrap();
-    assert_eq!(listed.transfers.len(), WHOLES_LISTED_MAX + 2, "what is gone is not listed");
+    assert_eq!(listed.transfers.len(), WHOLES_LISTED_MAX + 2, "the orphaned transfer is not listed");
     change("present", 0).await;
     let since = std::time::Instant::now();
     while world.unapplied().await > 0 {
-        assert!(since.elapsed() < std::time::Duration::from_mins(1), "the sweep does not tell it");
+        assert!(since.elapsed() < std::time::Duration::from_mins(1), "the sweep does not report it");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 
-    // The operator has it listed, and it is the payer's like all that came too much.
+    // The operator lists it, and then it is refundable like every excess.
     let observed = world.system.set_aside(payment.id(), 100).await.unwrap();
     assert_eq!(observed.len(), 1);
     let take_in = Command::TakeIn { observed };

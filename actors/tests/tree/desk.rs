@@ -1,18 +1,18 @@
-//! Customers are verified whatever dies in between: the desk, the provider, the whole tree.
+//! Verification of customers while the compliance desk, the provider or the whole tree fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{
     CallbackFailure, DeskConfig, IdentityProvider, Sumsub, SumsubSettings, link_of,
 };
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, Opened, create, customer_of};
-use payferry_actors::observe::ActorKind;
-use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::WebhookConfig;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create, customer_of};
+use payferry_runtime::observe::ActorKind;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::WebhookConfig;
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::customer::{Command, Customer, CustomerKind, DocumentKind, Documents, KycStatus};
 use payferry_domain::{CheckId, CustomerId, PspId};
@@ -28,7 +28,7 @@ use serde_json::json;
 const PATIENCE: Duration = Duration::from_mins(1);
 const MASTER: [u8; 32] = [9; 32];
 
-/// A tree without chains, and the provider outside of it.
+/// A tree without chains, and the provider outside it.
 struct Site {
     system: System,
     remote: Arc<SumsubStandIn>,
@@ -37,7 +37,7 @@ struct Site {
     config: DeskConfig,
 }
 
-/// Looks at nothing by itself within a test, and is quick to try again.
+/// Never polls within a test, and retries quickly.
 fn config() -> DeskConfig {
     let brief = Duration::from_millis(50);
     DeskConfig {
@@ -72,7 +72,7 @@ impl Site {
         Self { system, remote, test_database, psp, config }
     }
 
-    /// Ends the tree without any goodbye, and starts another over the same database.
+    /// Drops the tree without a clean stop and starts another one over the same database.
     async fn restart(self) -> Self {
         drop(self.system);
         let database = Database::open(self.test_database.url()).await.unwrap();
@@ -84,7 +84,7 @@ impl Site {
         self.system.database()
     }
 
-    /// A person who has accepted the terms and handed in what is required.
+    /// Creates a person who has accepted the terms and submitted all required data.
     async fn ready(&self) -> CustomerId {
         let id = CustomerId::generate();
         let sealer = Sealer::new(&MASTER);
@@ -116,7 +116,7 @@ impl Site {
         opened.commit().await.unwrap();
     }
 
-    /// Asks for a verification, as the PSP does.
+    /// Requests a verification, as the PSP does.
     async fn request(&self, id: CustomerId) -> CheckId {
         self.change(id, Command::RequestCheck { check: CheckId::generate() }).await;
         self.system.desk().nudge();
@@ -164,7 +164,7 @@ impl Site {
         self.system.desk().callback("sumsub", &callback.headers(), callback.body.as_bytes()).await
     }
 
-    /// The provider decides and says so.
+    /// Makes the provider decide and returns its callback.
     fn decide(&self, check: CheckId, result: serde_json::Value) -> Callback {
         self.remote.review(&check.to_string(), "completed", result);
         self.remote.callback(&check.to_string())
@@ -199,7 +199,7 @@ async fn start(database: Database, remote: &SumsubStandIn, config: &DeskConfig) 
         identity: Some(provider),
         desk: config.clone(),
         webhooks: WebhookConfig::default(),
-        ceilings: payferry_actors::psps::Ceilings::default(),
+        ceilings: payferry_journal::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 1,
     };
@@ -207,7 +207,7 @@ async fn start(database: Database, remote: &SumsubStandIn, config: &DeskConfig) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_customer_is_verified_by_a_callback_and_by_nothing_like_one() {
+async fn customer_is_approved_only_by_a_genuine_callback() {
     let site = Site::new().await;
     let id = site.ready().await;
     let check = site.request(id).await;
@@ -217,7 +217,7 @@ async fn a_customer_is_verified_by_a_callback_and_by_nothing_like_one() {
     let link = link_of(&row, &Sealer::new(&MASTER)).unwrap();
     assert!(link.starts_with("https://in.sumsub.example/"), "{link}");
     assert!(!row.url.as_ref().unwrap().contains("sumsub.example"), "sealed: {row:?}");
-    assert_eq!(site.request(id).await, check, "asked again, it is the same one");
+    assert_eq!(site.request(id).await, check, "a repeated request returns the same check");
 
     let approval = site.decide(check, green());
     let forged = Callback { digest: "00".repeat(32), ..approval.clone() };
@@ -234,7 +234,7 @@ async fn a_customer_is_verified_by_a_callback_and_by_nothing_like_one() {
     let audit = site.audit(id).await;
     assert_eq!(audit.last().unwrap(), &("provider".to_owned(), "sumsub".to_owned(), "customer.approved".to_owned()));
 
-    // Again, and a rejection that comes too late.
+    // Again, and a rejection that is too late.
     let too_late = site.decide(check, red(&["FORGERY"]));
     for callback in [&approval, &too_late, &approval] {
         assert_eq!(site.send(callback).await.unwrap(), 0);
@@ -245,7 +245,7 @@ async fn a_customer_is_verified_by_a_callback_and_by_nothing_like_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rejected_customer_is_verified_anew_and_the_old_word_no_longer_counts() {
+async fn rejected_customer_is_verified_again_and_old_verdicts_are_ignored() {
     let site = Site::new().await;
     let id = site.ready().await;
     let first = site.request(id).await;
@@ -268,7 +268,7 @@ async fn a_rejected_customer_is_verified_anew_and_the_old_word_no_longer_counts(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_callback_is_made_up_for_and_a_removed_session_may_be_begun_anew() {
+async fn lost_callback_is_recovered_and_removed_session_restarts() {
     let site = Site::with(DeskConfig { poll_interval: Duration::from_millis(100), ..config() }).await;
     let id = site.ready().await;
     let check = site.request(id).await;
@@ -289,7 +289,7 @@ async fn a_lost_callback_is_made_up_for_and_a_removed_session_may_be_begun_anew(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_is_down_is_asked_again_and_what_is_wrong_is_shown() {
+async fn failing_provider_is_retried_and_its_error_shown() {
     let site = Site::new().await;
     site.remote.set_down(true);
     let id = site.ready().await;
@@ -312,18 +312,18 @@ async fn a_provider_that_is_down_is_asked_again_and_what_is_wrong_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_begun_and_not_written_down_is_found_again() {
+async fn unrecorded_sessions_are_found_again() {
     let site = Site::new().await;
     site.remote.set_delay(Duration::from_millis(400));
     let id = site.ready().await;
     let check = site.request(id).await;
     let since = Instant::now();
     for crash in 1..=3 {
-        // The provider has made the session and nobody here knows of it.
+        // The provider has created the session and the service has not recorded it.
         let begun = || site.remote.requests().iter().filter(|request| request.line.starts_with("POST/")).count();
         let before = begun();
         while begun() == before {
-            assert!(since.elapsed() < PATIENCE, "nothing was begun");
+            assert!(since.elapsed() < PATIENCE, "no session was created");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(site.check(check).await.status, "queued");
@@ -332,15 +332,15 @@ async fn what_was_begun_and_not_written_down_is_found_again() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    // And the whole tree.
+    // Now the whole tree restarts.
     let site = site.restart().await;
     site.remote.set_delay(Duration::ZERO);
     let row = site.until_open(check).await;
     let applicants = site.remote.applicants();
-    assert_eq!(applicants.len(), 1, "however often it was begun");
+    assert_eq!(applicants.len(), 1, "one session, regardless of the number of attempts");
     assert_eq!(row.provider_ref.as_ref(), Some(&applicants[0].id));
 
-    // The verdict falls while nobody is there to hear it, and again right before another death.
+    // The verdict comes while the tree is down, and again just before another crash.
     let approval = site.decide(check, green());
     let site = site.restart().await;
     assert_eq!(site.send(&approval).await.unwrap(), 1);
@@ -350,14 +350,14 @@ async fn what_was_begun_and_not_written_down_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_that_is_quicker_than_our_own_note_counts() {
+async fn callback_before_the_session_is_recorded_counts() {
     let site = Site::new().await;
     site.remote.set_delay(Duration::from_millis(500));
     let id = site.ready().await;
     let check = site.request(id).await;
     let since = Instant::now();
     while site.remote.applicant(&check.to_string()).is_none() {
-        assert!(since.elapsed() < PATIENCE, "nothing was begun");
+        assert!(since.elapsed() < PATIENCE, "no session was created");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let approval = site.decide(check, green());
@@ -365,11 +365,11 @@ async fn a_callback_that_is_quicker_than_our_own_note_counts() {
     assert_eq!(site.send(&approval).await.unwrap(), 1);
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(site.customer(id).await.kyc_status, KycStatus::Approved);
-    assert_eq!(site.check(check).await.status, "passed", "what the desk learned afterwards changes nothing");
+    assert_eq!(site.check(check).await.status, "passed", "the desk's later answer changes nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_screened_in_the_background_and_only_the_last_one_counts() {
+async fn changes_are_screened_and_only_the_last_one_counts() {
     let site = Site::new().await;
     let id = site.ready().await;
     let check = site.request(id).await;
@@ -389,10 +389,10 @@ async fn a_change_is_screened_in_the_background_and_only_the_last_one_counts() {
     let sent = site.remote.applicant(&second.to_string()).unwrap();
     assert_eq!((sent.level.as_str(), sent.status.as_str()), (RESCREEN_LEVEL, "pending"));
     assert_eq!(sent.data["phone"], "+442079460000");
-    assert!(!sent.data.to_string().contains("QQ123456C"), "no more than a screening needs: {}", sent.data);
+    assert!(!sent.data.to_string().contains("QQ123456C"), "only the data that a screening needs: {}", sent.data);
     let worse = site.decide(first, red(&["SANCTIONS"]));
     assert_eq!(site.send(&worse).await.unwrap(), 0);
-    assert_eq!(site.send(&approval).await.unwrap(), 0, "nor does the verification from before");
+    assert_eq!(site.send(&approval).await.unwrap(), 0, "neither does the earlier verification");
     assert_eq!(site.customer(id).await.kyc_status, KycStatus::PendingUpdate);
     let same = site.decide(second, green());
     assert_eq!(site.send(&same).await.unwrap(), 1);
@@ -406,7 +406,7 @@ async fn a_change_is_screened_in_the_background_and_only_the_last_one_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_while_a_verification_is_open_takes_its_place() {
+async fn change_during_a_verification_replaces_it() {
     let site = Site::new().await;
     let id = site.ready().await;
     let verification = site.request(id).await;
@@ -415,7 +415,7 @@ async fn a_change_while_a_verification_is_open_takes_its_place() {
     site.change(id, Command::ReplaceWallet { check: screening }).await;
     site.until_open(screening).await;
     let approval = site.decide(verification, green());
-    assert_eq!(site.send(&approval).await.unwrap(), 0, "it was about somebody with another wallet");
+    assert_eq!(site.send(&approval).await.unwrap(), 0, "it was about a customer with another wallet");
     assert_eq!(site.customer(id).await.kyc_status, KycStatus::PendingUpdate);
     let passed = site.decide(screening, green());
     assert_eq!(site.send(&passed).await.unwrap(), 1);
@@ -428,7 +428,7 @@ async fn a_change_while_a_verification_is_open_takes_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_checks_are_worked_off_a_few_at_a_time_while_the_desk_dies_again_and_again() {
+async fn checks_complete_with_bounded_concurrency_while_the_desk_dies() {
     let site = Site::with(DeskConfig { concurrency_max: 3, ..config() }).await;
     site.remote.set_delay(Duration::from_millis(20));
     let mut checks = Vec::new();

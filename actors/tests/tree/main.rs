@@ -1,4 +1,4 @@
-//! The whole tree over a real database and an in-process chain, with actors that die in between.
+//! The whole actor tree over a real database and an in-process chain, with actors that are killed.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod books;

@@ -1,9 +1,9 @@
-//! Money out and the ledger, with the whole tree: what dies in between, and what was before the ledger.
+//! Outbound transfers and the ledger in the whole tree: crashes, and data older than the ledger.
 
 use std::time::{Duration, Instant};
 
-use payferry_actors::observe::ActorKind;
-use payferry_actors::sending::store as sendings;
+use payferry_runtime::observe::ActorKind;
+use payferry_journal::outbound as sendings;
 use payferry_actors::{OrderError, OrderSending};
 use payferry_domain::payment::Status;
 use payferry_domain::sending::{Sending, SendingId, SendingStatus};
@@ -17,7 +17,7 @@ use crate::world::World;
 pub const TOKEN: i64 = 1_000_000;
 pub const TREASURER: Address = Address([0xbe; 20]);
 
-/// Settled payments of 10 tokens each, of which 9.9 are the account's.
+/// Settles payments of 10 tokens each, of which 9.9 go to the PSP.
 pub async fn earn(world: &World, count: usize) {
     let mut paid = Vec::new();
     for _ in 0..count {
@@ -62,7 +62,7 @@ pub async fn ended(world: &World, id: SendingId) -> Sending {
     }
 }
 
-/// Available and reserved.
+/// Available and reserved balance.
 pub async fn balance(world: &World) -> (i64, i64) {
     let rows = balances::Entity::find().all(world.system.database().reader()).await.unwrap();
     assert_eq!(rows.len(), 1);
@@ -70,7 +70,7 @@ pub async fn balance(world: &World) -> (i64, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_withdrawal_is_sent_once_whoever_dies_meanwhile() {
+async fn withdrawals_are_sent_once_when_actors_die() {
     let world = World::new().await;
     earn(&world, 3).await;
     let kinds = [
@@ -99,7 +99,7 @@ async fn each_withdrawal_is_sent_once_whoever_dies_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn withdrawals_under_way_go_on_after_a_sudden_end() {
+async fn withdrawals_in_progress_continue_after_an_abrupt_end() {
     let mut world = World::new().await;
     earn(&world, 1).await;
     let mut ordered = Vec::new();
@@ -127,7 +127,7 @@ async fn postings(world: &World) -> Vec<ledger_postings::Model> {
     all
 }
 
-/// As a database was before there was a ledger.
+/// Restores the state of a database from before the ledger existed.
 async fn forget_the_ledger(world: &World) {
     let writer = world.system.database().writer();
     let triggers: &[&str] = match writer.get_database_backend() {
@@ -141,7 +141,7 @@ async fn forget_the_ledger(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_settled_before_there_was_a_ledger_is_on_the_balance() {
+async fn settlements_older_than_the_ledger_are_on_the_balance() {
     let world = World::new().await;
     earn(&world, 3).await;
     let short = world.initiate("10").await;
@@ -155,7 +155,7 @@ async fn what_was_settled_before_there_was_a_ledger_is_on_the_balance() {
     forget_the_ledger(&world).await;
     let world = world.go_on().await;
     assert_eq!((postings(&world).await, balance(&world).await), (posted.clone(), had));
-    // What was under way goes on where it was.
+    // Payments in progress continue in their state.
     world.pay(&short, "6").await;
     world.pay(&open, "10").await;
     for id in [short.id(), open.id()] {

@@ -1,12 +1,12 @@
-//! What a payment survives.
+//! Lifecycle and crashes of payments.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::{Command, FailureReason, Label, Status};
 
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_exact_amount_is_settled_on_chain() {
+async fn exact_amount_is_settled_on_chain() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     world.pay(&payment, "10").await;
@@ -16,7 +16,7 @@ async fn the_exact_amount_is_settled_on_chain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_live_payment_leaves_when_it_is_over_and_late_money_wakes_it() {
+async fn ended_payment_leaves_and_a_late_transfer_wakes_it() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     assert_eq!(world.system.observe().payments_live, 1);
@@ -31,7 +31,7 @@ async fn a_live_payment_leaves_when_it_is_over_and_late_money_wakes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tainted_money_fails_the_payment() {
+async fn blocked_money_fails_the_payment() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     world.pay_tainted(&payment, "10").await;
@@ -40,7 +40,7 @@ async fn tainted_money_fails_the_payment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_that_ends_between_any_two_steps_is_followed_by_one_that_goes_on() {
+async fn tree_continues_after_a_restart_between_any_two_steps() {
     for gently in [true, false] {
         let mut world = World::new().await;
         let mut payments = Vec::new();

@@ -1,16 +1,18 @@
-//! Payouts and withdrawals as actors under their desk: one that panics is started again where it stood, one that does so
-//! again and again is given up, and its money leaves once whatever happens.
+//! Actors of payouts and withdrawals. An actor that panics is restarted in its state; after repeated panics it is
+//! quarantined. In every case its money is sent once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_actors::SendingCommandError;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest, ScreeningConfig};
-use payferry_actors::observe::{Action, ActorKind, Cause, Ferried, Incident, KindView, NodeState, NodeView};
-use payferry_actors::sending::store as sendings;
+use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
+use payferry_actors::observe::Ferried;
+use payferry_journal::outbound as sendings;
 use payferry_actors::system::SendingView;
+use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::sending::{Command, Effect, SendingId, SendingStatus};
 use payferry_entities::operations;
@@ -20,9 +22,9 @@ use crate::money::{TOKEN, TREASURER, balance, earn, ended, order};
 use crate::world::{Options, World};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between a withdrawal's first failure and its next start.
+/// Pause between a withdrawal's first failure and its restart.
 const FIRST_PAUSE_MS: i64 = 100;
-/// The same of its desk.
+/// Pause between the first failure of the withdrawals' supervisor and its restart.
 const FIRST_PAUSE_OF_DESK_MS: i64 = 50;
 
 async fn until<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
@@ -36,7 +38,7 @@ async fn until<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Says of every address what it was last told to say, and is asked again about none within a test.
+/// Returns the same configurable decision for every address, and is not asked again within a test.
 struct Opinion(Mutex<Decision>);
 
 #[async_trait::async_trait]
@@ -65,7 +67,7 @@ fn verdict(decision: Decision, by_operator: bool) -> Verdict {
     }
 }
 
-/// 9.90 tokens earned, and a screener that is undecided about everything from then on.
+/// Earns 9.90 tokens, then makes the screener undecided about everything.
 async fn doubtful() -> World {
     let opinion = Arc::new(Opinion(Mutex::new(Decision::Allow)));
     let screening = ScreeningConfig { review_interval: Duration::from_hours(1), ..ScreeningConfig::default() };
@@ -75,7 +77,7 @@ async fn doubtful() -> World {
     world
 }
 
-/// A withdrawal of one token whose address waits for a decision.
+/// Creates a withdrawal of one token whose address waits for a decision.
 async fn in_review(world: &World) -> SendingId {
     let id = order(world, "1").await.unwrap().id();
     let waits = async || {
@@ -91,7 +93,7 @@ async fn allow(world: &World, id: SendingId) -> Result<(), SendingCommandError> 
     world.system.command_sending(id, allowed, None).await.map(|_| ())
 }
 
-/// Its actor, once it runs.
+/// Waits until its actor runs.
 async fn running(world: &World, id: SendingId) -> SendingView {
     let runs = async || world.system.observe_sending(id).await.filter(|view| view.since.is_some());
     until("running", runs).await
@@ -102,11 +104,11 @@ fn incidents_of(world: &World, id: SendingId) -> Vec<Incident> {
     world.system.incidents(None).into_iter().filter(|incident| incident.name == name).collect()
 }
 
-/// Makes its actor panic until the desk has seen it.
+/// Makes its actor panic and waits until the incident is recorded.
 async fn panic(world: &World, id: SendingId) -> Incident {
     let before = incidents_of(world, id).len();
     world.system.inject_panic(id);
-    until("noticed", async || incidents_of(world, id).into_iter().nth(before)).await
+    until("the panic is noticed", async || incidents_of(world, id).into_iter().nth(before)).await
 }
 
 fn desk(world: &World) -> NodeView {
@@ -118,7 +120,7 @@ fn kind(world: &World) -> KindView {
     world.system.kinds().into_iter().find(|view| view.kind == ActorKind::Sending).unwrap()
 }
 
-/// Every withdrawal has one operation, and all of them are done.
+/// Asserts that every withdrawal has one operation, and that all of them succeeded.
 async fn each_was_sent_once(world: &World, count: usize) {
     let sent = operations::Entity::find().filter(operations::Column::Kind.eq("withdrawal"));
     let sent = sent.all(world.system.database().reader()).await.unwrap();
@@ -128,7 +130,7 @@ async fn each_was_sent_once(world: &World, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_that_panics_is_started_again_where_it_stood_and_is_sent_once() {
+async fn panicked_withdrawal_restarts_in_its_state_and_is_sent_once() {
     let world = doubtful().await;
     let (bad, other) = (in_review(&world).await, in_review(&world).await);
     let untouched = running(&world, other).await;
@@ -136,16 +138,16 @@ async fn a_withdrawal_that_panics_is_started_again_where_it_stood_and_is_sent_on
     let incident = panic(&world, bad).await;
     assert_eq!((incident.kind, incident.cause, incident.action), (ActorKind::Sending, Cause::Panic, Action::Restarted));
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
-    // Nobody tells it anything meanwhile: its desk starts it, from its row.
+    // It receives no message in between: its supervisor starts it from its row.
     let view = running(&world, bad).await;
-    assert!(view.since.unwrap().millis_since(incident.at) >= FIRST_PAUSE_MS, "{incident:?} {view:?}");
+    assert!(view.since.unwrap().millis_since(incident.at.into()) >= FIRST_PAUSE_MS, "{incident:?} {view:?}");
     assert_eq!((view.state, view.restarts), (NodeState::Running, 1));
     assert_eq!(view.last_failure.unwrap().cause, Cause::Panic);
     let memory = view.memory.unwrap();
     assert_eq!((memory.version, memory.status, memory.stale), (2, "pending", false));
     assert!(memory.owes.iter().any(|owed| matches!(owed, Effect::AwaitReview { .. })), "{:?}", memory.owes);
     let still = running(&world, other).await;
-    assert_eq!((still.since, still.restarts), (untouched.since, 0), "its neighbour was left alone");
+    assert_eq!((still.since, still.restarts), (untouched.since, 0), "the other actor was not affected");
 
     for id in [bad, other] {
         allow(&world, id).await.unwrap();
@@ -153,14 +155,14 @@ async fn a_withdrawal_that_panics_is_started_again_where_it_stood_and_is_sent_on
     }
     each_was_sent_once(&world, 2).await;
     assert_eq!(balance(&world).await, (9_900_000 - 2 * TOKEN, 0));
-    until("left", async || (world.system.observe().sendings_live == 0).then_some(())).await;
+    until("all actors have ended", async || (world.system.observe().sendings_live == 0).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_that_panics_again_and_again_is_given_up_and_its_money_leaves_once() {
+async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
     let world = World::new().await;
     earn(&world, 1).await;
-    // Nothing is told to either of them while the chain stands still.
+    // Neither receives a message while the chain is halted.
     world.chain.pause_mining();
     let (bad, other) = (order(&world, "1").await.unwrap().id(), order(&world, "1").await.unwrap().id());
     for id in [bad, other] {
@@ -174,8 +176,8 @@ async fn a_withdrawal_that_panics_again_and_again_is_given_up_and_its_money_leav
         let incident = panic(&world, bad).await;
         assert_eq!(incident.action, Action::Restarted);
         let view = running(&world, bad).await;
-        let waited = view.since.unwrap().millis_since(incident.at);
-        assert!(waited >= FIRST_PAUSE_MS << nth, "it came back {waited} ms after failure {nth}");
+        let waited = view.since.unwrap().millis_since(incident.at.into());
+        assert!(waited >= FIRST_PAUSE_MS << nth, "it restarted {waited} ms after failure {nth}");
     }
     assert_eq!(world.system.observe().sendings_quarantined, 0);
     assert_eq!(panic(&world, bad).await.action, Action::Quarantined);
@@ -190,29 +192,29 @@ async fn a_withdrawal_that_panics_again_and_again_is_given_up_and_its_money_leav
     assert!(matches!(refused, Err(SendingCommandError::Quarantined)), "{refused:?}");
     assert_eq!((kind(&world).restarts[&Cause::Panic], kind(&world).quarantined), (3, 1));
 
-    // A desk that is started anew lets it be, and takes up the other.
+    // A restarted supervisor does not start it, but starts the other.
     world.system.inject_crash(ActorKind::SendingDesk);
-    until("restarted", async || (desk(&world).restarts == 1).then_some(())).await;
+    until("the supervisor restarted", async || (desk(&world).restarts == 1).then_some(())).await;
     running(&world, other).await;
     assert_eq!(world.system.observe_sending(bad).await.unwrap().since, None);
     assert_eq!(desk(&world).children_live, 1);
 
-    // What was ordered is sent all the same, and nobody takes note of it until it is let run.
+    // The ordered transfer is sent anyway, but its actor does not record it until it is released.
     world.chain.resume_mining();
     assert_eq!(ended(&world, other).await.status, SendingStatus::Sent);
-    until("both arrived", async || (world.balance(TREASURER).await == 2 * TOKEN).then_some(())).await;
+    until("both transfers arrived", async || (world.balance(TREASURER).await == 2 * TOKEN).then_some(())).await;
     let unaware = sendings::load(world.system.database(), bad).await.unwrap().unwrap();
     assert_eq!(unaware.status, SendingStatus::Pending);
     assert!(world.system.release(bad));
     assert_eq!(ended(&world, bad).await.status, SendingStatus::Sent);
-    assert!(!world.system.release(bad), "it is given up no more");
+    assert!(!world.system.release(bad), "it is no longer quarantined");
     assert_eq!(world.system.observe().sendings_quarantined, 0);
     each_was_sent_once(&world, 2).await;
     assert_eq!(balance(&world).await, (9_900_000 - 2 * TOKEN, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_whose_commit_fails_somehow_is_not_said_to_be_unmade() {
+async fn decision_with_unknown_commit_result_is_not_reported_as_failed() {
     let world = doubtful().await;
     let id = in_review(&world).await;
     let failing = world.test_database.fail_commits("sendings").await;
@@ -238,7 +240,7 @@ async fn panics_of_withdrawals_at_any_moment_lose_nothing() {
     }
     for id in &ordered {
         let sent = async || {
-            // Who panicked four times in a minute waits for an operator.
+            // A withdrawal that panicked four times within a minute waits for an operator.
             world.system.release(*id);
             let sending = sendings::load(world.system.database(), *id).await.unwrap().unwrap();
             (!sending.is_live()).then_some(sending)
@@ -251,7 +253,7 @@ async fn panics_of_withdrawals_at_any_moment_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_desk_waits_longer_each_time_and_takes_up_what_is_live() {
+async fn supervisor_backs_off_and_restarts_live_transfers() {
     let world = doubtful().await;
     let mut live = Vec::new();
     for _ in 0..5 {
@@ -263,12 +265,13 @@ async fn the_desk_waits_longer_each_time_and_takes_up_what_is_live() {
         let seen = async || world.system.incidents(None).into_iter().filter(of_desk).nth(nth);
         let incident = until("noticed", seen).await;
         let back = async || Some(desk(&world)).filter(|desk| desk.state == NodeState::Running);
-        let since = until("running", back).await.since.unwrap();
-        let waited = since.millis_since(incident.at);
-        assert!(waited >= FIRST_PAUSE_OF_DESK_MS << nth, "it came back {waited} ms after death {nth}");
-        until("taken up", async || (desk(&world).children_live == live.len()).then_some(())).await;
+        let since = Timestamp::from(until("running", back).await.since.unwrap());
+        let waited = since.millis_since(incident.at.into());
+        assert!(waited >= FIRST_PAUSE_OF_DESK_MS << nth, "it restarted {waited} ms after crash {nth}");
+        until("the live transfers are running", async || (desk(&world).children_live == live.len()).then_some(()))
+            .await;
     }
-    // Counted where they belong, and listed a page at a time, in order.
+    // Counted under their supervisor, and listed page by page in order.
     live.sort();
     let first = world.system.sendings_live(None, 3);
     let rest = world.system.sendings_live(Some(first[2].id), 3);

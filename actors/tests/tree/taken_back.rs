@@ -1,13 +1,13 @@
-//! A withdrawal that was sent and told as sent, until the chain takes it back and refuses it in its new blocks: whoever dies
-//! from the reorganised block on, its money is the PSP's again, once.
+//! A sent withdrawal is reorged and then rejected in the new blocks. Whichever actor dies after the reorg, its money
+//! returns to the PSP once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use payferry_actors::chain::{Checkpoint, Killed, Step};
-use payferry_actors::observe::ActorKind;
-use payferry_actors::sending::store as sendings;
+use payferry_runtime::observe::ActorKind;
+use payferry_journal::outbound as sendings;
 use payferry_devchain::Dropped;
 use payferry_domain::Address;
 use payferry_domain::sending::{FailureReason, Sending, SendingId, SendingStatus};
@@ -19,15 +19,15 @@ use serde_json::json;
 use crate::money::{TOKEN, TREASURER, balance, earn, ended, order, order_to};
 use crate::world::{Options, World};
 
-/// An account that the token bars from nothing.
+/// An account that the token does not block.
 const OTHER: Address = Address([0xbf; 20]);
 
-/// What the settler does from the moment that its transaction's block is gone, and how often until then: it notices, finds
-/// it in another block, records that, records that the contract refused it there, and tells.
+/// Steps of the settler after its transaction's block is reorged, with the number of repetitions: it notices, finds the
+/// transaction in another block, records that, records the contract's rejection, and reports it.
 const STEPS: [(Step, u32); 5] =
     [(Step::Recorded, 1), (Step::Mined, 1), (Step::Recorded, 2), (Step::Recorded, 3), (Step::Told, 1)];
 
-/// Kills once, at the `nth` time that the step is reached after it was armed.
+/// Kills once, at the `nth` time that the step is reached after arming.
 struct KillOnce {
     step: Step,
     nth: AtomicU32,
@@ -76,13 +76,13 @@ async fn until_it_is(world: &World, id: SendingId, status: SendingStatus) -> Sen
     .await
 }
 
-/// A withdrawal that is sent, in a block from which on nobody mines.
+/// Sends a withdrawal and pauses mining after its block.
 async fn sent(world: &World) -> SendingId {
     earn(world, 1).await;
     world.chain.pause_mining();
     let id = order(world, "1").await.unwrap().id();
     let waiting = async || world.chain.call("txpool_status", json!([])).await.unwrap()["pending"] == "0x1";
-    until(world, "on its way", async || waiting().await.then_some(())).await;
+    until(world, "the transaction is in the mempool", async || waiting().await.then_some(())).await;
     world.chain.mine(1).await.unwrap();
     until(world, "mined", async || operation(world, id).await.filter(|row| row.status == "mined")).await;
     world.chain.mine(2).await.unwrap();
@@ -91,7 +91,7 @@ async fn sent(world: &World) -> SendingId {
     id
 }
 
-/// The block that sent it is gone, and in the blocks that come instead the token refuses the recipient.
+/// Reorgs the block of the withdrawal; in the new blocks the token rejects the recipient.
 async fn take_back(world: &World, id: SendingId) {
     world.bar(TREASURER).await;
     let block = u64::try_from(operation(world, id).await.unwrap().block_number.unwrap()).unwrap();
@@ -101,8 +101,8 @@ async fn take_back(world: &World, id: SendingId) {
     assert_eq!(world.balance(TREASURER).await, 0);
 }
 
-/// What the database, the ledger and the chain say is one and the same, and stays so while another withdrawal goes all its
-/// way: whatever would go out or be told a second time would have come before that.
+/// Asserts that database, ledger and chain agree, and that this remains so while another withdrawal completes: a second
+/// transfer or a second notification would come before that.
 async fn assert_reversed_once(world: &World, id: SendingId) {
     let failed = until_it_is(world, id, SendingStatus::Failed).await;
     assert_eq!(failed.failure_reason, Some(FailureReason::SendFailed));
@@ -140,14 +140,14 @@ async fn assert_reversed_once(world: &World, id: SendingId) {
     assert_eq!(told.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["withdraw.sent", "withdraw.failed"]);
     let row = operation(world, id).await.unwrap();
     assert_eq!((row.status.as_str(), row.attempts), ("cancelled", 1), "{row:?}");
-    // The settlement's, the withdrawal's and the later one's: the same bytes went out again, and no others.
+    // Of the settlement, the withdrawal and the later withdrawal: the same bytes were sent again, and no others.
     let attempts = chain_tx_attempts::Entity::find().order_by_asc(chain_tx_attempts::Column::Nonce).all(reader).await;
     let nonces: Vec<i64> = attempts.unwrap().into_iter().map(|attempt| attempt.nonce).collect();
     assert_eq!(nonces, [0, 1, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_taken_back_and_refused_is_reversed_once_wherever_the_settler_dies() {
+async fn reversed_once_wherever_the_settler_dies() {
     for place in STEPS {
         let death = KillOnce::new(place);
         let world = World::with(Options { checkpoint: Some(death.clone()), ..Options::default() }).await;
@@ -161,11 +161,11 @@ async fn one_that_is_taken_back_and_refused_is_reversed_once_wherever_the_settle
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_taken_back_and_refused_is_reversed_once_whoever_else_dies() {
+async fn reversed_once_when_other_actors_die() {
     let mut world = World::new().await;
     let id = sent(&world).await;
     take_back(&world, id).await;
-    // The process, before it can have taken much of that in; then whoever takes it in, again and again.
+    // First the process crashes before it can have applied much; then the actors that apply it crash repeatedly.
     world = world.restart(false).await;
     for kind in [ActorKind::Watcher, ActorKind::SendingDesk, ActorKind::Settler].into_iter().cycle().take(9) {
         world.system.inject_crash(kind);
@@ -175,7 +175,7 @@ async fn one_that_is_taken_back_and_refused_is_reversed_once_whoever_else_dies()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_taken_back_while_nobody_runs_is_reversed_once() {
+async fn reversed_once_when_reorged_during_downtime() {
     let world = World::new().await;
     let id = sent(&world).await;
     world.system.clone().stop().await;

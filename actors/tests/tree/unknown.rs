@@ -1,11 +1,12 @@
-//! Commands of which nobody knows whether they were carried out: whoever asked is told so, and not to ask again, since a
-//! refund that is asked for anew is another refund. And payments that are there although nobody knew.
+//! Commands with an unknown result. The caller learns that the result is unknown and must not simply repeat the
+//! command, because a repeated refund request creates another refund. Also payments that exist although their creation
+//! seemed to fail.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use payferry_actors::observe::ActorKind;
-use payferry_actors::payment::store;
+use payferry_runtime::observe::ActorKind;
+use payferry_journal::payments;
 use payferry_actors::{CommandError, InitiateError, InitiatePayment};
 use payferry_domain::payment::{Command, Funds, Payment, RefundState, Requester, Status};
 use payferry_domain::{Address, Amount, PaymentId, RefundId};
@@ -14,7 +15,7 @@ use sea_orm::{ActiveModelTrait, ActiveValue, EntityTrait, IntoActiveModel};
 
 use crate::world::World;
 
-/// Where refunds go; nobody else sends there.
+/// Recipient of refunds only.
 const RETURNED_TO: Address = Address([0xad; 20]);
 const RETURNED: Amount = Amount(2_000_000);
 
@@ -22,7 +23,7 @@ async fn a_moment() {
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
 }
 
-/// A payment of 10 tokens to which 4 were paid.
+/// Creates a payment of 10 tokens with a transfer of 4.
 async fn underpaid(world: &World) -> PaymentId {
     let payment = world.initiate("10").await;
     world.pay(&payment, "4").await;
@@ -30,7 +31,7 @@ async fn underpaid(world: &World) -> PaymentId {
     payment.id()
 }
 
-/// A refund of a part of it. Each is another one.
+/// Requests a partial refund; each call is a new refund.
 fn part_back() -> Command {
     Command::RequestRefund {
         refund_id: RefundId::generate(),
@@ -50,13 +51,13 @@ async fn is_sent_once(world: &World, id: PaymentId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refund_that_is_written_though_its_actor_died_is_not_said_to_be_unmade() {
+async fn refund_committed_after_its_actor_died_is_not_reported_as_failed() {
     let world = World::new().await;
     let id = underpaid(&world).await;
     let lock = world.lock_database().await;
     let system = world.system.clone();
     let asked = tokio::spawn(async move { system.command(id, part_back(), None).await });
-    // It is decided and waits to be written: the actor is too busy to say anything.
+    // It is decided and waits for the commit: the actor is too busy to answer.
     while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
         a_moment().await;
     }
@@ -68,20 +69,20 @@ async fn a_refund_that_is_written_though_its_actor_died_is_not_said_to_be_unmade
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refund_whose_commit_fails_somehow_is_not_said_to_be_unmade() {
+async fn refund_with_unknown_commit_result_is_not_reported_as_failed() {
     let world = World::new().await;
     let id = underpaid(&world).await;
     let failing = world.test_database.fail_commits("payments").await;
     let answer = world.system.command(id, part_back(), None).await;
     assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");
     failing.end().await;
-    // Whoever looks sees that it was not made, and may ask again.
+    // A read shows that it was not created, so it may be requested again.
     assert_eq!(world.load(id).await.refunds.len(), 0);
     world.system.command(id, part_back(), None).await.unwrap();
     is_sent_once(&world, id).await;
 }
 
-/// The row of an idempotency key; it is used once.
+/// Row of an idempotency key; it is used once.
 fn key(payment: &Payment) -> idempotency_keys::Model {
     idempotency_keys::Model {
         psp_id: payment.terms.psp_id.to_string(),
@@ -104,7 +105,7 @@ async fn until_live(world: &World, wanted: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_that_is_committed_after_it_was_given_up_is_looked_after_all_the_same() {
+async fn payment_committed_after_a_reported_failure_gets_an_actor() {
     let world = World::new().await;
     let decided: Arc<Mutex<Option<Payment>>> = Arc::default();
     let noted = decided.clone();
@@ -117,7 +118,7 @@ async fn a_payment_that_is_committed_after_it_was_given_up_is_looked_after_all_t
     let answer = world.system.initiate(request).await;
     assert!(matches!(answer, Err(InitiateError::Unknown(_))), "{answer:?}");
     failing.end().await;
-    // As the server writes what it was sent before its connection broke.
+    // Like a server that commits what it received before the connection broke.
     let payment = decided.lock().take().unwrap();
     let row = store::row_of(&payment).unwrap();
     row.into_active_model().insert(world.system.database().writer()).await.unwrap();
@@ -127,7 +128,7 @@ async fn a_payment_that_is_committed_after_it_was_given_up_is_looked_after_all_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_live_payment_that_nobody_started_is_found() {
+async fn live_payment_without_an_actor_is_found() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     let set_live = async |world: &World, live| {
@@ -141,11 +142,11 @@ async fn a_live_payment_that_nobody_started_is_found() {
     set_live(&world, true).await;
     let since = std::time::Instant::now();
     while world.system.observe().payments_live == 0 {
-        assert!(since.elapsed() < payferry_harness::PATIENCE, "it was never found");
+        assert!(since.elapsed() < payferry_harness::PATIENCE, "the payment was never found");
         world.system.sweep_payments();
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
-    // Whoever is looked after is not started again.
+    // A payment with an actor is not started again.
     world.system.sweep_payments();
     world.pay(&payment, "10").await;
     world.until_status(payment.id(), Status::Settled).await;

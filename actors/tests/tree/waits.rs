@@ -1,4 +1,5 @@
-//! What payments wait for: deadlines by the chain's time, and screening; and who is told if that takes too long.
+//! Conditions that payments wait for: deadlines by the chain's time, and screening; and the alerts if that takes too
+//! long.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,15 +8,15 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status, Verdict};
 
 use crate::world::{Options, World};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_expires_by_the_time_of_the_chain_and_says_so() {
+async fn payment_expires_by_the_time_of_the_chain() {
     let world = World::new().await;
     let (idle, in_time) = (world.initiate("10").await, world.initiate("10").await);
     world.pay(&in_time, "10").await;
@@ -33,7 +34,7 @@ async fn a_payment_expires_by_the_time_of_the_chain_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_that_is_read_while_the_shards_restart_moves_every_deadline() {
+async fn outage_during_a_shard_restart_extends_every_deadline() {
     let world = World::new().await;
     let mut waiting = Vec::new();
     for _ in 0..20 {
@@ -43,12 +44,13 @@ async fn an_outage_that_is_read_while_the_shards_restart_moves_every_deadline() 
     world.options.clock.advance_secs(1_300);
     world.chain.jump_time(1_300).await.unwrap();
     for payment in &waiting {
-        let moved = world.until(payment.id(), "moved on", |now| now.expires_at > payment.expires_at).await;
+        let moved =
+            world.until(payment.id(), "its deadline is extended", |now| now.expires_at > payment.expires_at).await;
         assert_eq!(moved.status, Status::Pending);
     }
 }
 
-/// Cannot say at first.
+/// Returns no decision at first.
 struct Undecided {
     asked: AtomicU32,
     decided: ListScreener,
@@ -72,7 +74,7 @@ impl KytScreener for Undecided {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_in_review_is_screened_again_until_it_is_decided() {
+async fn money_in_review_is_screened_again_until_decided() {
     let decided = ListScreener::new("undecided", "1", [], Clock::default());
     let brief = Duration::from_millis(20);
     let options = Options {
@@ -86,7 +88,7 @@ async fn money_in_review_is_screened_again_until_it_is_decided() {
     world.until_status(payment.id(), Status::Settled).await;
 }
 
-/// Keeps counters, and nothing else, for the thread that it is set on.
+/// Records only counters, for the thread on which it is set.
 #[derive(Default)]
 struct Counted(Mutex<HashMap<String, Arc<AtomicU64>>>);
 
@@ -116,7 +118,7 @@ impl Recorder for Counted {
     }
 }
 
-/// Cannot decide.
+/// Always returns `review`.
 struct Hesitant {
     asked: AtomicU32,
     decided: ListScreener,
@@ -134,9 +136,9 @@ impl KytScreener for Hesitant {
     }
 }
 
-/// On one thread, which is the one whose counters are kept.
+/// On one thread, the one whose counters are recorded.
 #[tokio::test]
-async fn a_review_of_more_than_a_day_is_said_loudly() {
+async fn review_of_more_than_a_day_raises_an_alarm() {
     const OVERDUE: &str = "payferry_review_overdue_total";
     let counted = Counted::default();
     let _kept = metrics::set_default_local_recorder(&counted);
@@ -159,13 +161,13 @@ async fn a_review_of_more_than_a_day_is_said_loudly() {
     world.until(payment.id(), "screened again", asked_again).await;
     assert_eq!(counted.of(OVERDUE), 0);
     clock.advance_secs(2 * 3_600);
-    let waiting = world.until(payment.id(), "said to be overdue", |_| counted.of(OVERDUE) > 0).await;
+    let waiting = world.until(payment.id(), "reported as overdue", |_| counted.of(OVERDUE) > 0).await;
     assert_eq!(waiting.status, Status::Pending);
 }
 
-/// On one thread, which is the one whose counters are kept.
+/// On one thread, the one whose counters are recorded.
 #[tokio::test]
-async fn blocked_money_wants_the_operator() {
+async fn blocked_money_raises_an_alarm() {
     const ALARMS: &str = "payferry_alarms_total";
     let counted = Counted::default();
     let _kept = metrics::set_default_local_recorder(&counted);
@@ -177,5 +179,5 @@ async fn blocked_money_wants_the_operator() {
     world.pay_tainted(&tainted, "10").await;
     let failed = world.until_status(tainted.id(), Status::Failed).await;
     assert_eq!(failed.failure_reason, Some(FailureReason::KytBlocked));
-    world.until(tainted.id(), "alarmed of", |_| counted.of(ALARMS) == 1).await;
+    world.until(tainted.id(), "the alarm is counted", |_| counted.of(ALARMS) == 1).await;
 }

@@ -1,4 +1,4 @@
-//! Whose wallets are known: those of all live payments, from before anybody can know them, and over a restart.
+//! Watched wallets: those of all live payments, before anyone can know them, and across a restart.
 
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::{InitiateError, InitiatePayment};
@@ -10,7 +10,7 @@ use sea_orm::{ActiveModelTrait, ActiveValue, ColumnTrait, EntityTrait, IntoActiv
 
 use crate::world::World;
 
-/// Until so many wallets are watched.
+/// Waits until this many wallets are watched.
 async fn until_watched(world: &World, wanted: usize) {
     let since = std::time::Instant::now();
     loop {
@@ -24,7 +24,7 @@ async fn until_watched(world: &World, wanted: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wallet_is_watched_while_its_payment_is_live_and_when_it_is_live_again() {
+async fn wallet_is_watched_whenever_its_payment_is_live() {
     let world = World::new().await;
     let (cancelled, other) = (world.initiate("10").await, world.initiate("10").await);
     assert_eq!(world.system.chains().wallets_watched(), 2);
@@ -32,7 +32,7 @@ async fn a_wallet_is_watched_while_its_payment_is_live_and_when_it_is_live_again
     assert_eq!(world.system.chains().wallets_watched(), 2);
     world.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
     until_watched(&world, 1).await;
-    // What comes late wakes it, and it leaves again.
+    // A late transfer wakes the payment, and it leaves again.
     world.pay(&cancelled, "4").await;
     world.until_status(cancelled.id(), Status::Mismatched).await;
     world.pay(&cancelled, "5").await;
@@ -44,7 +44,7 @@ async fn a_wallet_is_watched_while_its_payment_is_live_and_when_it_is_live_again
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_that_is_not_made_leaves_no_wallet_behind() {
+async fn failed_initiation_leaves_no_watched_wallet() {
     let world = World::new().await;
     let request = || {
         let answer = |payment: &Payment| idempotency_keys::Model {
@@ -66,7 +66,7 @@ async fn a_payment_that_is_not_made_leaves_no_wallet_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_an_actor_that_has_left_is_done_by_the_next() {
+async fn messages_for_a_departed_actor_reach_its_successor() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
@@ -76,13 +76,14 @@ async fn what_waits_for_an_actor_that_has_left_is_done_by_the_next() {
         while world.system.observe().payments_live > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        // The shard wakes it for the first, which is refused; it is over then, and leaves with the second in its mailbox.
+        // The shard wakes it for the first request, which is refused. The actor then leaves with the second request in
+        // its mailbox.
         let (refused, made) = tokio::join!(world.system.command(payment.id(), refund("99"), None), async {
             world.system.command(payment.id(), refund("1"), None).await
         });
         assert!(refused.is_err());
         made.unwrap();
-        assert_eq!(world.system.observe().payments_live, 1, "a refund is under way");
+        assert_eq!(world.system.observe().payments_live, 1, "a refund is in progress");
         let is_sent = |now: &Payment| now.refunds.iter().all(|refund| refund.state == RefundState::Sent);
         world.until(payment.id(), "refunded", is_sent).await;
     }
@@ -100,7 +101,7 @@ fn refund(tokens: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_that_is_live_behind_its_actor_s_back_stays_watched() {
+async fn payment_revived_without_its_actor_stays_watched() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
@@ -112,7 +113,7 @@ async fn a_payment_that_is_live_behind_its_actor_s_back_stays_watched() {
         let row = payments::ActiveModel { live: ActiveValue::Set(live), ..row.unwrap().unwrap().into_active_model() };
         row.update(world.system.database().writer()).await.unwrap();
     };
-    // As what an actor that died had submitted.
+    // Like a late commit of an actor that died.
     set_live(true).await;
     world.system.retire_wallets().await.unwrap();
     assert_eq!(world.system.chains().wallets_watched(), 1);
@@ -123,7 +124,7 @@ async fn a_payment_that_is_live_behind_its_actor_s_back_stays_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_to_a_live_payment_that_cannot_be_read_is_recorded() {
+async fn transfer_to_an_unreadable_live_payment_is_recorded() {
     let world = World::new().await;
     let payment = world.initiate("10").await;
     let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
@@ -145,7 +146,7 @@ async fn money_to_a_live_payment_that_cannot_be_read_is_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_paid_into_a_wallet_of_ours_live_or_over() {
+async fn outbound_transfers_to_own_wallets_are_refused() {
     let world = World::new().await;
     let (live, over) = (world.initiate("10").await, world.initiate("10").await);
     world.system.command(over.id(), Command::Cancel, None).await.unwrap();

@@ -1,4 +1,4 @@
-//! A tree over a fresh database and one chain, with a payer who has tokens.
+//! Test environment: a tree over a new database and one chain, with a payer who has tokens.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{ChainClient, ChainSpec, Checkpoint, NoCheckpoint, wake_on_change};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{Checkpoint, NoCheckpoint, wake_on_change};
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
-use payferry_actors::payment::store;
-use payferry_actors::seal::Sealer;
-use payferry_actors::wallet::{OperatorSigner, alloy_address, domain_address};
-use payferry_actors::webhook::WebhookConfig;
+use payferry_journal::payments;
+use payferry_runtime::seal::Sealer;
+use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_webhook::WebhookConfig;
 use payferry_actors::{ChainAsked, ChainSetup, InitiatePayment, System, SystemConfig};
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
@@ -27,22 +28,22 @@ use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, Query
 
 const CHAIN: Chain = Chain::Base;
 const GWEI: u128 = 1_000_000_000;
-/// Transfers of a flood in one transaction.
+/// Transfers per transaction of a flood.
 const FLOOD_BATCH: usize = 100;
-/// What a world has that others do not.
+/// Options of an environment.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// In place of the list with the outlaw in it.
+    /// Replaces the sanctions list that contains the outlaw.
     pub screener: Option<Arc<dyn KytScreener>>,
     pub screening: ScreeningConfig,
-    /// Who verifies customers.
+    /// Identity provider.
     pub identity: Option<Arc<dyn IdentityProvider>>,
     pub desk: DeskConfig,
     pub webhooks: WebhookConfig,
     pub clock: Clock,
-    /// Blocks until money is final, in place of the sandbox's.
+    /// Finality of the payments in blocks, instead of the sandbox's.
     pub finality_blocks: Option<u32>,
-    /// Where the settler dies.
+    /// Hook that can kill the settler at a step.
     pub checkpoint: Option<Arc<dyn Checkpoint>>,
 }
 
@@ -89,7 +90,7 @@ impl World {
         Self { system, chain, test_database, psp, merchant, deployed, payer, outlaw, operator, options }
     }
 
-    /// Ends the tree without any goodbye and starts another over the same database and chain.
+    /// Stops the tree, cleanly if `gently`, and starts another one over the same database and chain.
     pub async fn restart(self, gently: bool) -> Self {
         if gently {
             self.system.clone().stop().await;
@@ -133,7 +134,7 @@ impl World {
         self.transfer(&self.outlaw, payment.terms.wallet, tokens).await
     }
 
-    /// So many transfers of the least there is, in a few blocks.
+    /// Sends this many transfers of the smallest amount, in a few blocks.
     pub async fn flood(&self, payment: &Payment, transfers: usize) {
         let wallet = alloy_address(payment.terms.wallet);
         for place in (0..transfers).step_by(FLOOD_BATCH) {
@@ -144,7 +145,7 @@ impl World {
         }
     }
 
-    /// The token moves nothing to this account or from it any more, as soon as that is mined.
+    /// Makes the token reject transfers to and from this account, once mined.
     pub async fn bar(&self, account: Address) {
         let input = contracts::TestUSDC::blacklistCall { account: alloy_address(account) }.abi_encode();
         call(&self.chain, &self.payer, Some(self.deployed.2[0].1), input).await;
@@ -176,17 +177,17 @@ impl World {
         self.until(id, status.as_str(), |payment| payment.status == status).await
     }
 
-    /// Transfers that no payment has taken in.
+    /// Number of transfers that no payment has applied.
     pub async fn unapplied(&self) -> usize {
         store::unapplied_on(self.system.database(), CHAIN, None, 100).await.unwrap().len()
     }
 
-    /// Nobody else writes until it is released.
+    /// Blocks all other writers until it is released.
     pub async fn lock_database(&self) -> Held {
         self.test_database.lock(Lock::Writes).await
     }
 
-    /// Names of a payment's events, in order of their sequence.
+    /// Names of a payment's events, by sequence.
     pub async fn events_of(&self, id: PaymentId) -> Vec<String> {
         self.events(id).await.into_iter().map(|event| event.name).collect()
     }
@@ -196,7 +197,7 @@ impl World {
         of_payment.order_by_asc(events::Column::Sequence).all(self.system.database().reader()).await.unwrap()
     }
 
-    /// Every payment's sequence is gapless, in the order of the feed, and each of its events has one delivery.
+    /// Asserts that every payment's sequence is gapless and in feed order, and that each event has one delivery.
     pub async fn check_feed(&self, payments: &[Payment]) {
         for payment in payments {
             let events = self.events(payment.id()).await;
@@ -212,13 +213,13 @@ impl World {
         }
     }
 
-    /// What the PSP's vault and the treasury hold, base units.
+    /// Balances of the PSP's vault and the treasury, base units.
     pub async fn holdings(&self) -> (i64, i64) {
-        let vault = payferry_actors::wallet::Vaults::new(self.deployed.0).of_psp(self.psp);
+        let vault = payferry_evm::wallet::Vaults::new(self.deployed.0).of_psp(self.psp);
         (self.balance(vault).await, self.balance(self.deployed.1).await)
     }
 
-    /// What an account holds, base units.
+    /// Balance of an account, base units.
     pub async fn balance(&self, of: Address) -> i64 {
         let input = contracts::Token::balanceOfCall { account: alloy_address(of) }.abi_encode();
         let params =
@@ -263,7 +264,7 @@ async fn start(
         identity: options.identity.clone(),
         desk: options.desk.clone(),
         webhooks: options.webhooks.clone(),
-        ceilings: payferry_actors::psps::Ceilings::default(),
+        ceilings: payferry_journal::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
     };
@@ -320,7 +321,7 @@ async fn deploy(chain: &Devchain, payer: &Wallet, outlaw: &Wallet, operator: all
         if code != "0x" && minted == "0x4" {
             return (factory, domain_address(treasury), vec![(Token::Usdc, domain_address(token))]);
         }
-        assert!(since.elapsed() < PATIENCE, "never deployed");
+        assert!(since.elapsed() < PATIENCE, "the contracts were not deployed in time");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title A token that does what no token should
-/// @notice For the tests of `Payferry`: what a transfer does is set beforehand. It counts balances honestly in the
-/// modes that move money, so that a double payment would show.
+/// @title A misbehaving token
+/// @notice For the tests of `Payferry`. The effect of a transfer is configurable. Balances are correct in the modes
+/// that move funds, so that a double payment would be visible.
 contract HostileToken {
     enum Mode {
         Honest,
@@ -18,7 +18,7 @@ contract HostileToken {
     Mode public mode;
     address public target;
     bytes public payload;
-    /// What the last re-entrant call answered.
+    /// Returned data of the last re-entrant call.
     bool public reentered;
     uint256 public reentries;
     bytes public answer;
@@ -32,14 +32,14 @@ contract HostileToken {
         mode = mode_;
     }
 
-    /// During the next transfer, call `target_` with `payload_`.
+    /// Calls `target_` with `payload_` during the next transfer.
     function setReenter(address target_, bytes calldata payload_) external {
         mode = Mode.Reenter;
         target = target_;
         payload = payload_;
     }
 
-    /// Call anything as this token, which may hold a role.
+    /// Makes any call as this token, which may have a role.
     function run(address target_, bytes calldata data) external {
         (bool ok, bytes memory result) = target_.call(data);
         if (!ok) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title An upgrade proxy as the real tokens stand behind
-/// @notice For measuring gas: like the proxy of the real USDC it reads two slots, who its admin is and where its
-/// code is, on every call.
+/// @title An upgrade proxy like those of the real tokens
+/// @notice For gas measurements. Like the proxy of the real USDC, it reads two slots on every call: its admin and
+/// its implementation.
 contract TokenProxy {
     bytes32 private constant ADMIN_SLOT = keccak256("payferry.test.proxy.admin");
     bytes32 private constant CODE_SLOT = keccak256("payferry.test.proxy.code");

@@ -1,4 +1,4 @@
-//! Addresses computed here are the addresses on the chain.
+//! Computed addresses match the addresses on the chain.
 
 use alloy::consensus::TxEnvelope;
 use alloy::consensus::transaction::SignerRecoverable;
@@ -12,7 +12,7 @@ use payferry_contracts::{
 use crate::world::{World, settle_item};
 
 #[test]
-fn vault_addresses_agree_with_the_contract() {
+fn vault_addresses_match_the_contract() {
     let mut world = World::new();
     let implementation = world.read(world.factory, &Payferry::vaultImplementationCall {});
     assert_eq!(implementation, vault_implementation_address(world.factory));
@@ -23,7 +23,7 @@ fn vault_addresses_agree_with_the_contract() {
 }
 
 #[test]
-fn the_clone_is_created_where_it_was_announced_and_is_34_bytes() {
+fn a_clone_is_created_at_its_computed_address_and_has_34_bytes() {
     let mut world = World::new();
     let vault = world.vault("pay_1");
     assert_eq!(world.code_len(vault), 0);
@@ -33,17 +33,17 @@ fn the_clone_is_created_where_it_was_announced_and_is_34_bytes() {
 }
 
 #[test]
-fn salts_hash_the_whole_id_and_never_meet() {
+fn salts_hash_the_complete_id() {
     assert_eq!(salt_of("pay_1"), keccak256("payferry.vault:pay_1"));
     let long = "pay_".to_owned() + &"a".repeat(100);
     assert_ne!(salt_of(&long), salt_of(&format!("{long}b")));
     assert_ne!(salt_of("pay_1"), salt_of("psp_1"));
 }
 
-/// The facts about the deployer are checked against each other: its transaction was signed by its signer, who has
-/// just enough, and creates its code at its address.
+/// Checks the constants of the deployer against each other: the transaction is signed by the signer, costs exactly the
+/// funding, and creates the code at the address.
 #[test]
-fn the_deployers_facts_hold() {
+fn the_deployer_constants_are_consistent() {
     let transaction = TxEnvelope::decode_2718(&mut CREATE2_DEPLOYER_TRANSACTION.as_ref()).unwrap();
     let TxEnvelope::Legacy(signed) = &transaction else { panic!("legacy transaction") };
     let tx = signed.tx();

@@ -1,4 +1,4 @@
-//! Who may change what, and when it takes effect.
+//! Permissions to change settings, and the time at which changes take effect.
 
 use alloy::primitives::{Address, TxKind, U256};
 use alloy::sol_types::SolCall;
@@ -9,7 +9,7 @@ use crate::world::{ADMIN, PAYEE, SENDER, SETTLER, STRANGER, TREASURY, World, sen
 const NEW: Address = Address::with_last_byte(0xb1);
 
 #[test]
-fn nobody_but_the_admin_administers() {
+fn only_the_admin_can_administer() {
     let mut world = World::new();
     let factory = world.factory;
     let calls: [Vec<u8>; 6] = [
@@ -45,7 +45,7 @@ fn the_admin_changes_in_two_steps() {
 }
 
 #[test]
-fn roles_rotate_at_once() {
+fn roles_rotate_immediately() {
     let mut world = World::new();
     let factory = world.factory;
     assert!(world.call(ADMIN, factory, &Payferry::setSettlerCall { settler_: NEW }).ok);
@@ -106,7 +106,7 @@ fn a_new_treasury_waits_for_its_delay() {
 }
 
 #[test]
-fn a_second_proposal_starts_the_delay_anew() {
+fn a_second_proposal_restarts_the_delay() {
     let mut world = World::new();
     let factory = world.factory;
     assert!(world.call(ADMIN, factory, &Payferry::proposeTreasuryCall { treasury_: NEW }).ok);
@@ -119,7 +119,7 @@ fn a_second_proposal_starts_the_delay_anew() {
 }
 
 #[test]
-fn a_factory_without_admin_or_treasury_does_not_deploy() {
+fn deployment_requires_an_admin_and_a_treasury() {
     let mut world = World::new();
     for init_code in [
         payferry_init_code(Address::ZERO, SETTLER, SENDER, TREASURY),

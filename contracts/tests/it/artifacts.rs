@@ -1,4 +1,4 @@
-//! The committed artifacts are what the sources compile to, and the bindings are what the artifacts say.
+//! The committed artifacts match the sources, and the bindings match the artifacts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,22 +12,22 @@ use payferry_contracts::{
 use crate::world::World;
 
 #[test]
-fn artifacts_are_what_the_sources_compile_to() {
+fn artifacts_match_the_sources() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.mjs");
     let output = Command::new("node")
         .arg(&script)
         .arg("--check")
         .output()
-        .unwrap_or_else(|error| panic!("node (20 or later, with npm) is needed to compile the contracts: {error}"));
+        .unwrap_or_else(|error| panic!("compiling the contracts requires node 20 or later, with npm: {error}"));
     assert!(
         output.status.success(),
-        "contracts/build.mjs --check failed (it needs npm, and the registry on its first run):\n{}{}",
+        "contracts/build.mjs --check failed (it requires npm, and on the first run the npm registry):\n{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
 }
 
-/// `function transfer(address,uint256)`-like signatures of an artifact's ABI.
+/// Returns the signatures in the ABI of an artifact, such as `function transfer(address,uint256)`.
 fn signatures(artifact: &str) -> BTreeSet<String> {
     fn type_of(parameter: &serde_json::Value) -> String {
         let name = parameter["type"].as_str().unwrap();
@@ -55,7 +55,7 @@ macro_rules! set {
 }
 
 #[test]
-fn bindings_are_what_the_factory_has() {
+fn bindings_match_the_factory() {
     let bound = set! {
         "function" SolCall: Payferry::settleCall, Payferry::sendCall, Payferry::settleItemCall, Payferry::sendItemCall,
             Payferry::vaultAddressCall, Payferry::isDoneCall, Payferry::ITEM_GASCall, Payferry::TREASURY_DELAYCall,
@@ -82,7 +82,7 @@ fn bindings_are_what_the_factory_has() {
 }
 
 #[test]
-fn bindings_are_what_the_tokens_have() {
+fn bindings_match_the_tokens() {
     let common = set! {
         "function" SolCall: Token::nameCall, Token::symbolCall, Token::decimalsCall, Token::totalSupplyCall,
             Token::balanceOfCall, Token::allowanceCall, Token::transferCall, Token::transferFromCall,
@@ -105,7 +105,7 @@ fn bindings_are_what_the_tokens_have() {
 }
 
 #[test]
-fn constants_are_what_the_factory_has() {
+fn constants_match_the_factory() {
     let mut world = World::new();
     let item_gas = world.read(world.factory, &Payferry::ITEM_GASCall {});
     assert_eq!(item_gas.to::<u64>(), ITEM_GAS_MAX);

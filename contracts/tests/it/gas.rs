@@ -1,4 +1,5 @@
-//! What settling and sending cost, all of the transaction divided by its items. `--nocapture` prints the table.
+//! Gas of settlements and outbound transfers: the whole transaction divided by its items. `--nocapture` prints the
+//! table.
 
 use alloy::primitives::{Address, TxKind};
 use alloy::sol_types::SolValue;
@@ -10,8 +11,8 @@ const ITEMS: u64 = 50;
 const AMOUNT: u64 = 123_456_789;
 const FEE: u64 = AMOUNT / 100;
 
-/// Gas per settlement of a batch of fresh vaults emptied by it. `psps` PSPs share the batch; they and the treasury
-/// hold some of the token already, unless `new_psps`.
+/// Returns the gas per settlement of a batch of new vaults that it empties. `psps` PSPs share the batch. They and the
+/// treasury already hold some of the token, unless `new_psps`.
 fn settle_gas(world: &World, token: Address, psps: u64, new_psps: bool) -> u64 {
     let mut world = world.clone();
     world.mint(token, TREASURY, 1);
@@ -22,7 +23,7 @@ fn settle_gas(world: &World, token: Address, psps: u64, new_psps: bool) -> u64 {
         if !new_psps {
             world.fund(token, &psp, 1);
         }
-        // Numbers as they are in a system that has run for a while.
+        // Operation numbers as in a system that has run for some time.
         items.push(settle_item(1_000_000 + number, &id, token, &psp, AMOUNT - FEE, FEE));
     }
     let outcome = world.settle(items);
@@ -51,14 +52,14 @@ fn a_settlement_costs_at_most_65_000_gas() {
         let one_psp = settle_gas(&world, token, 1, false);
         let fifty_psps = settle_gas(&world, token, ITEMS, false);
         let new_psps = settle_gas(&world, token, ITEMS, true);
-        println!("settle, {name}: {one_psp} gas (one PSP), {fifty_psps} (50 PSPs), {new_psps} (50 PSPs, first money)");
+        println!("settle, {name}: {one_psp} gas (one PSP), {fifty_psps} (50 PSPs), {new_psps} (50 new PSPs)");
         assert!(one_psp <= SETTLE_ITEM_GAS_TYPICAL, "{name}: {one_psp}");
         assert!(fifty_psps <= SETTLE_ITEM_GAS_TYPICAL, "{name}: {fifty_psps}");
     }
 }
 
 #[test]
-fn a_sending_costs_what_is_promised() {
+fn an_outbound_transfer_costs_at_most_its_documented_gas() {
     let world = World::new();
     for (name, token) in [("USDC-like", world.usdc), ("USDT-like", world.usdt)] {
         let gas = send_gas(&world, token);

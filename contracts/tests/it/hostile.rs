@@ -1,4 +1,4 @@
-//! Tokens that misbehave harm nothing but their own item.
+//! Misbehaving tokens affect only their own item.
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
@@ -7,7 +7,7 @@ use payferry_contracts::{BATCH_ITEMS_MAX, Payferry, Vault, batch_gas_limit};
 use crate::world::HostileToken::{self, Mode};
 use crate::world::{ADMIN, Outcome, STRANGER, World, settle_item};
 
-/// A hostile item between two honest ones.
+/// Settles a hostile item between two regular ones.
 fn settle_between(world: &mut World, token: Address) -> Outcome {
     world.fund(world.usdc, "pay_1", 1_000);
     world.fund(world.usdt, "pay_3", 1_000);
@@ -30,7 +30,7 @@ fn hostile(mode: Mode) -> (World, Address, Outcome) {
 }
 
 #[test]
-fn lies_and_bombs_fail_alone() {
+fn hostile_transfers_fail_alone() {
     for mode in [Mode::ReturnFalse, Mode::ReturnTwo, Mode::RevertBomb, Mode::BurnGas] {
         let (mut world, token, outcome) = hostile(mode);
         assert_eq!(outcome.settled(), [1, 3], "mode {}", mode as u8);
@@ -40,7 +40,7 @@ fn lies_and_bombs_fail_alone() {
         assert!(!world.is_done(2));
         assert_eq!(world.vault_balance(token, "pay_2"), 1_000);
         assert_eq!(world.vault_balance(token, "psp_1"), 0);
-        // Once it behaves, the number is good.
+        // When the token behaves normally again, the operation number can be used.
         assert!(world.call(STRANGER, token, &HostileToken::setModeCall { mode_: Mode::Honest }).ok);
         let retried = world.settle(vec![settle_item(2, "pay_2", token, "psp_1", 990, 10)]);
         assert_eq!(retried.settled(), [2]);
@@ -48,7 +48,7 @@ fn lies_and_bombs_fail_alone() {
 }
 
 #[test]
-fn a_long_refusal_is_cut_to_160_bytes() {
+fn a_long_revert_reason_is_cut_to_160_bytes() {
     let (_, _, outcome) = hostile(Mode::RevertBomb);
     let failed = Vault::TransferFailed::abi_decode_validate(&outcome.settle_failures()[0].1).unwrap();
     assert_eq!(failed.reason.len(), 160);
@@ -62,7 +62,7 @@ fn a_return_bomb_is_not_copied() {
 }
 
 #[test]
-fn a_full_batch_of_gas_burners_ends_within_its_gas_limit() {
+fn a_full_batch_of_gas_burners_stays_within_its_gas_limit() {
     let mut world = World::new();
     let token = world.hostile_token();
     assert!(world.call(STRANGER, token, &HostileToken::setModeCall { mode_: Mode::BurnGas }).ok);
@@ -75,9 +75,9 @@ fn a_full_batch_of_gas_burners_ends_within_its_gas_limit() {
     println!("{} of {} gas", outcome.gas_used, batch_gas_limit(BATCH_ITEMS_MAX));
 }
 
-/// The token calls back in the middle of its transfer, in every way it could hope to be paid twice.
+/// The token calls back during its transfer, in every way that could lead to a second payment.
 #[test]
-fn re_entrancy_gains_nothing() {
+fn re_entrancy_does_not_pay_twice() {
     let mut world = World::new();
     let token = world.hostile_token();
     let factory = world.factory;
@@ -98,7 +98,7 @@ fn re_entrancy_gains_nothing() {
         assert!(world.call(STRANGER, token, &reenter).ok);
         let outcome = settle_between(&mut world, token);
         assert_eq!(outcome.settled(), [1, 2, 3]);
-        assert_eq!(world.read(token, &HostileToken::reentriesCall {}), U256::from(2), "it did try");
+        assert_eq!(world.read(token, &HostileToken::reentriesCall {}), U256::from(2), "the token called back");
         assert_eq!(world.vault_balance(token, "pay_2"), 0);
         assert_eq!(world.vault_balance(token, "psp_1"), 990);
         assert_eq!(world.vault_balance(token, "psp_2"), 0);
@@ -106,9 +106,9 @@ fn re_entrancy_gains_nothing() {
     }
 }
 
-/// The worst case: the token itself holds the settling role, so its call back is let in.
+/// Worst case: the token itself has the settler role, so that its call is accepted.
 #[test]
-fn re_entrancy_with_the_settling_role_settles_nothing_twice() {
+fn re_entrancy_with_the_settler_role_settles_nothing_twice() {
     let mut world = World::new();
     let token = world.hostile_token();
     let factory = world.factory;
@@ -124,7 +124,7 @@ fn re_entrancy_with_the_settling_role_settles_nothing_twice() {
     assert_eq!(world.read(token, &HostileToken::reentriesCall {}), U256::from(1));
     assert_eq!(world.vault_balance(token, "psp_1"), 990);
     assert_eq!(world.vault_balance(token, "pay_1"), 4_010);
-    // An item's allowance is smaller than what a nested batch asks for, so it does not even start.
+    // The gas of an item is less than a nested batch requires, so the nested batch does not start.
     let answer = world.read(token, &HostileToken::answerCall {});
     assert!(Payferry::OutOfGasForItem::abi_decode(&answer).is_ok(), "{answer}");
 }

@@ -1,4 +1,4 @@
-//! The contracts, run on revm: what they promise, and what they cost.
+//! Tests of the contracts on revm: behaviour and gas.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! Settling and sending: once each, item by item, all or nothing per item.
+//! Settlements and outbound transfers: each succeeds at most once, and each item is atomic and independent.
 
 use alloy::primitives::{Address, U256};
 use alloy::sol_types::{SolCall, SolError};
@@ -9,7 +9,7 @@ use payferry_contracts::{
 use crate::world::{ADMIN, MINTER, PAYEE, SENDER, SETTLER, STRANGER, TREASURY, World, send_item, settle_item};
 
 #[test]
-fn a_settlement_pays_the_psp_vault_and_the_treasury_and_says_so() {
+fn a_settlement_pays_the_psp_vault_and_the_treasury() {
     for token_of in [|w: &World| w.usdc, |w: &World| w.usdt] {
         let mut world = World::new();
         let token = token_of(&world);
@@ -36,7 +36,7 @@ fn a_settlement_pays_the_psp_vault_and_the_treasury_and_says_so() {
 }
 
 #[test]
-fn without_a_fee_the_treasury_gets_no_transfer() {
+fn a_settlement_without_a_fee_does_not_pay_the_treasury() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 1_000);
     let outcome = world.settle(vec![settle_item(1, "pay_1", world.usdc, "psp_1", 1_000, 0)]);
@@ -45,7 +45,7 @@ fn without_a_fee_the_treasury_gets_no_transfer() {
 }
 
 #[test]
-fn an_item_that_moves_nothing_fails_and_keeps_its_number() {
+fn an_item_without_amount_fails_and_its_number_stays_usable() {
     let mut world = World::new();
     let outcome = world.settle(vec![settle_item(1, "pay_1", world.usdc, "psp_1", 0, 0)]);
     assert_eq!(outcome.settle_failures(), [(1, Payferry::NothingToMove {}.abi_encode().into())]);
@@ -53,11 +53,12 @@ fn an_item_that_moves_nothing_fails_and_keeps_its_number() {
 }
 
 #[test]
-fn a_repeated_number_moves_nothing_and_says_why() {
+fn a_repeated_number_moves_nothing_and_reports_the_reason() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 3_000);
     let item = settle_item(5, "pay_1", world.usdc, "psp_1", 990, 10);
-    // Twice in one batch, again later, and as a sending: settle and send share one number space.
+    // Twice in one batch, later again, and as an outbound transfer: settlements and outbound transfers share the
+    // numbers.
     let first = world.settle(vec![item.clone(), item.clone()]);
     let again = world.settle(vec![item]);
     let sent = world.send(vec![send_item(5, "pay_1", world.usdc, PAYEE, 100)]);
@@ -73,7 +74,7 @@ fn a_repeated_number_moves_nothing_and_says_why() {
 }
 
 #[test]
-fn a_blacklisted_psp_harms_only_its_own_item_and_its_number_works_later() {
+fn a_blacklisted_psp_fails_only_its_own_item_and_can_be_retried() {
     let mut world = World::new();
     for id in ["pay_1", "pay_2", "pay_3"] {
         world.fund(world.usdc, id, 1_000);
@@ -104,7 +105,7 @@ fn a_blacklisted_psp_harms_only_its_own_item_and_its_number_works_later() {
 }
 
 #[test]
-fn a_blacklisted_treasury_takes_the_psp_amount_back_too() {
+fn a_blacklisted_treasury_reverts_the_psp_share_too() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 1_000);
     assert!(world.call(MINTER, world.usdc, &TestUSDC::blacklistCall { account: TREASURY }).ok);
@@ -116,7 +117,7 @@ fn a_blacklisted_treasury_takes_the_psp_amount_back_too() {
 }
 
 #[test]
-fn too_little_money_fails_alone_on_both_tokens() {
+fn insufficient_funds_fail_alone_on_both_tokens() {
     let mut world = World::new();
     for token in [world.usdc, world.usdt] {
         let base = if token == world.usdc { 0 } else { 10 };
@@ -136,7 +137,7 @@ fn too_little_money_fails_alone_on_both_tokens() {
 }
 
 #[test]
-fn usdts_blacklisted_payer_vault_fails_alone() {
+fn a_blacklisted_usdt_vault_fails_alone() {
     let mut world = World::new();
     world.fund(world.usdt, "pay_1", 1_000);
     let account = world.vault("pay_1");
@@ -147,7 +148,7 @@ fn usdts_blacklisted_payer_vault_fails_alone() {
 }
 
 #[test]
-fn late_money_can_be_settled_in_the_same_batch_and_later() {
+fn late_funds_can_be_settled_in_the_same_batch_and_later() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 2_000);
     let same_batch = world.settle(vec![
@@ -168,7 +169,7 @@ fn late_money_can_be_settled_in_the_same_batch_and_later() {
 }
 
 #[test]
-fn sending_pays_from_psp_and_payment_vaults_to_anyone_but_nobody() {
+fn sends_from_psp_and_payment_vaults_but_not_to_the_zero_address() {
     let mut world = World::new();
     world.fund(world.usdc, "psp_1", 1_000);
     world.fund(world.usdt, "pay_1", 1_000);
@@ -190,7 +191,7 @@ fn sending_pays_from_psp_and_payment_vaults_to_anyone_but_nobody() {
     assert_eq!((event.vaultSalt, event.token, event.to), (salt_of("pay_1"), world.usdt, PAYEE));
 }
 
-/// Short for decoding an item's reason as one of the factory's errors.
+/// Decodes the reason of an item as an error of the factory.
 trait DecodeItemError {
     fn abi_decode_of(reason: &[u8]) -> Self;
 }
@@ -211,7 +212,7 @@ fn a_token_without_code_is_a_failure() {
 }
 
 #[test]
-fn an_item_that_does_not_decode_fails_alone() {
+fn an_item_that_cannot_be_decoded_fails_alone() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 1_000);
     let items = vec![
@@ -219,7 +220,7 @@ fn an_item_that_does_not_decode_fails_alone() {
         settle_item(2, "pay_1", world.usdc, "psp_1", 100, 0),
     ];
     let mut data = Payferry::settleCall { items }.abi_encode();
-    // The first bytes of the first item's token word: no address has them.
+    // Leading bytes of the token word of the first item, which are zero in every address.
     data[4 + 2 * 32 + 2 * 32] = 1;
     let factory = world.factory;
     let outcome = world.transact(SETTLER, factory.into(), data.into(), batch_gas_limit(2));
@@ -228,7 +229,7 @@ fn an_item_that_does_not_decode_fails_alone() {
 }
 
 #[test]
-fn a_batch_that_runs_short_of_gas_reverts_whole() {
+fn a_batch_with_too_little_gas_reverts_completely() {
     let mut world = World::new();
     let mut items = Vec::new();
     for number in 0..10 {
@@ -236,7 +237,8 @@ fn a_batch_that_runs_short_of_gas_reverts_whole() {
         world.fund(world.usdc, &id, 1_000);
         items.push(settle_item(number, &id, world.usdc, "psp_1", 990, 10));
     }
-    // At every limit the batch either succeeds whole or moves nothing: an item never fails for want of gas.
+    // With every gas limit, the batch either succeeds completely or moves nothing. An item never fails because of the
+    // limit.
     let (mut reverted, mut succeeded) = (0, 0);
     for gas_limit in (70_000..1_100_000).step_by(10_007) {
         let mut world = world.clone();
@@ -257,7 +259,7 @@ fn a_batch_that_runs_short_of_gas_reverts_whole() {
 }
 
 #[test]
-fn only_the_roles_may_act() {
+fn each_function_requires_its_role() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 1_000);
     let factory = world.factory;
@@ -279,7 +281,7 @@ fn only_the_roles_may_act() {
 }
 
 #[test]
-fn a_vault_obeys_nobody_but_the_factory() {
+fn a_vault_obeys_only_the_factory() {
     let mut world = World::new();
     world.fund(world.usdc, "pay_1", 1_000);
     world.settle(vec![settle_item(1, "pay_1", world.usdc, "psp_1", 100, 0)]);
@@ -293,7 +295,7 @@ fn a_vault_obeys_nobody_but_the_factory() {
         secondAmount: U256::ZERO,
     };
     for who in [STRANGER, ADMIN, SETTLER, SENDER, TREASURY] {
-        // A clone answers with the error instead of reverting; what counts is that nothing moves.
+        // A clone returns the error instead of reverting. The important condition is that nothing moves.
         let outcome = world.call(who, vault, &pay);
         assert_eq!(outcome.output, Vault::Stranger {}.abi_encode());
         world.call(who, implementation, &pay).assert_reverted_with::<Vault::Stranger>();

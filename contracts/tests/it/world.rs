@@ -1,4 +1,4 @@
-//! A chain with the factory and both tokens on it, and words to use them. Each test owns one.
+//! A chain with the factory and both tokens, and helper functions. Each test has its own.
 
 use alloy::primitives::{Address, B256, Bytes, Log, TxKind, U256};
 use alloy::sol;
@@ -46,7 +46,7 @@ pub struct World {
     pub usdt: Address,
 }
 
-/// What became of a transaction.
+/// Result of a transaction.
 #[derive(Debug)]
 pub struct Outcome {
     pub ok: bool,
@@ -78,7 +78,7 @@ impl World {
         Address::from_slice(&made.output)
     }
 
-    /// Deploy a contract of `artifacts/test/`.
+    /// Deploys a contract from `artifacts/test/`.
     pub fn create_test_contract(&mut self, artifact: &str, arguments: &[u8]) -> Address {
         let artifact: serde_json::Value = serde_json::from_str(artifact).unwrap();
         let code = alloy::hex::decode(artifact["bytecode"].as_str().unwrap()).unwrap();
@@ -122,7 +122,7 @@ impl World {
         self.transact(from, TxKind::Call(to), call.abi_encode().into(), TX_GAS_MAX)
     }
 
-    /// Call that must succeed, with its answer.
+    /// Makes a call that must succeed, and returns its result.
     pub fn read<C: SolCall>(&mut self, to: Address, call: &C) -> C::Return {
         let outcome = self.call(STRANGER, to, call);
         assert!(outcome.ok, "{}: {outcome:?}", C::SIGNATURE);
@@ -149,7 +149,7 @@ impl World {
         vault_address(self.factory, salt_of(id))
     }
 
-    /// A payer's transfer, for short.
+    /// Shorthand for a transfer of a payer.
     pub fn fund(&mut self, token: Address, id: &str, amount: u64) {
         let to = self.vault(id);
         self.mint(token, to, amount);
@@ -185,12 +185,12 @@ impl Outcome {
         self.logs.iter().filter_map(|log| E::decode_log(log).ok()).map(|log| log.data).collect()
     }
 
-    /// (number, reason) of every failed settlement.
+    /// Returns (number, reason) of every failed settlement.
     pub fn settle_failures(&self) -> Vec<(u64, Bytes)> {
         self.events::<Payferry::SettleFailed>().into_iter().map(|e| (e.number.to(), e.reason)).collect()
     }
 
-    /// Numbers of the settlements that succeeded.
+    /// Returns the numbers of the settlements that succeeded.
     pub fn settled(&self) -> Vec<u64> {
         self.events::<Payferry::Settled>().into_iter().map(|e| e.number.to()).collect()
     }

@@ -1,10 +1,10 @@
-//! Reads the audit log: the operator's listener and the command line do it here.
+//! Reads the audit log for the operator's listener and the command line.
 //!
-//! Deliberately absent: writing, which is done in the commit of what an entry tells of (`payferry_actors::customers::audit`).
+//! `payferry_journal::audit` writes entries, in the commit of the change that they record.
 
 use std::fmt;
 
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::audit_log::{Column, Entity, Model};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -13,27 +13,27 @@ use serde_json::Value;
 
 use crate::Moment;
 
-/// Entries of a page, unless the reader says otherwise.
+/// Default number of entries in a page.
 pub const ENTRIES_DEFAULT: u64 = 50;
-/// Entries of a page at most.
+/// Maximum number of entries in a page.
 pub const ENTRIES_MAX: u64 = 500;
-/// Characters of a subject or an action that is looked for.
+/// Maximum length of a subject or an action to search for, in characters.
 pub const WORD_CHARS_MAX: usize = 100;
 
-/// Which entries; what is not named does not matter.
+/// Filter of entries; `None` matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The id of what something was done to, such as a customer's.
+    /// Id of the affected object, such as a customer's.
     pub subject: Option<String>,
-    /// Whose object it is.
+    /// The PSP that owns the object.
     pub psp_id: Option<PspId>,
-    /// What kind of actor did it.
+    /// Kind of the actor.
     pub actor_kind: Option<ActorKind>,
-    /// What was done, such as `customer.deactivated`.
+    /// The action, such as `customer.deactivated`.
     pub action: Option<String>,
-    /// Not before this moment.
+    /// At or after this time.
     pub from: Option<Timestamp>,
-    /// Before this moment.
+    /// Before this time.
     pub to: Option<Timestamp>,
     /// After the entry with this number.
     pub after: Option<i64>,
@@ -43,7 +43,7 @@ pub struct Filter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActorKind(&'static str);
 
-/// Not a kind of actor.
+/// The error for an unknown kind of actor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of {}", Actor::KINDS.join(", "))]
 pub struct UnknownActorKind;
@@ -56,37 +56,37 @@ impl std::str::FromStr for ActorKind {
     }
 }
 
-/// One thing that was done.
+/// One entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its place in the log; what `after` takes.
+    /// Position in the log; the value for `after`.
     pub number: i64,
-    /// When.
+    /// Time of the action.
     pub at: Moment,
     /// `api_key`, `operator`, `provider`, `customer` or `service`.
     pub actor_kind: String,
-    /// Which of its kind: the key's id, the provider's name; empty where there is only one.
+    /// The actor's id, such as a key's id or a provider's name; empty if there is only one actor of the kind.
     pub actor: String,
-    /// What.
+    /// The action.
     pub action: String,
-    /// Whose object it was done to.
+    /// The PSP that owns the object.
     pub psp_id: Option<String>,
-    /// That object.
+    /// Id of the affected object.
     pub subject: String,
-    /// What else is to be known.
+    /// Further details.
     pub detail: Value,
 }
 
 /// Entries in the order of writing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Page {
-    /// Them.
+    /// The entries.
     pub entries: Vec<Entry>,
-    /// The last one's number, if there may be more after it.
+    /// Number of the last entry, if there may be more after it.
     pub next_after: Option<i64>,
 }
 
-/// Reads a page, the oldest first.
+/// Reads a page, oldest first.
 pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64) -> Result<Page, DbErr> {
     let Filter { subject, psp_id, actor_kind, action, from, to, after } = filter;
     let mut query = Entity::find().order_by_asc(Column::Number).limit(limit);
@@ -120,13 +120,13 @@ pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64
 impl From<Model> for Entry {
     fn from(row: Model) -> Self {
         let Model { number, at, actor_kind, actor, action, psp_id, subject, detail } = row;
-        // What is not JSON is shown as it stands: an audit log hides nothing.
+        // Shows invalid JSON as text, since the audit log must not hide anything.
         let detail = serde_json::from_str(&detail).unwrap_or(Value::String(detail));
         Self { number, at: Moment(Timestamp(at)), actor_kind, actor, action, psp_id, subject, detail }
     }
 }
 
-/// A line of a table.
+/// One line of a table.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, at, actor_kind, actor, action, psp_id, subject, detail } = self;

@@ -1,12 +1,12 @@
-//! API keys: what one looks like, what it may do, and how it is kept.
+//! API keys: format, scopes and storage.
 //!
-//! `sk_test_` or `sk_live_`, the key's ULID, 32 random bytes in hexadecimal, and a checksum, so that a key that was
-//! cut or mistyped is told apart without a look into the database. Only a keyed hash of the whole is stored.
+//! A key is `sk_test_` or `sk_live_`, its ULID, 32 random bytes in hexadecimal, and a checksum. The checksum detects a
+//! truncated or mistyped key without a database lookup. Only a keyed hash of the whole key is stored.
 
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
 use subtle::ConstantTimeEq;
@@ -15,7 +15,7 @@ const SECRET_BYTES: usize = 32;
 const ULID_CHARS: usize = 26;
 const CHECKSUM_CHARS: usize = 8;
 
-/// Which world a key opens.
+/// The environment of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyMode {
     /// The sandbox.
@@ -25,7 +25,7 @@ pub enum KeyMode {
 }
 
 impl KeyMode {
-    /// What the keys of this mode begin with.
+    /// The prefix of keys of this mode.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Test => "sk_test_",
@@ -34,20 +34,20 @@ impl KeyMode {
     }
 }
 
-/// A whole key. Shown once, when it is made; `Debug` shows its id only.
+/// A complete key. It is shown once, when it is created; `Debug` shows only its id.
 #[derive(Clone)]
 pub struct ApiKey {
     id: KeyId,
     text: String,
 }
 
-/// Why a text is not a key. Says nothing of the text.
+/// The error for a text that is not a key. It contains nothing of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an API key")]
 pub struct NotAKey;
 
 impl ApiKey {
-    /// A new key.
+    /// Generates a new key.
     pub fn generate(mode: KeyMode) -> Self {
         let id = KeyId::generate();
         let secret: [u8; SECRET_BYTES] = rand::random();
@@ -56,22 +56,22 @@ impl ApiKey {
         Self { id, text: format!("{text}{checksum:08x}") }
     }
 
-    /// The public part, by which its row is found.
+    /// The public part, which identifies its row.
     pub const fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The whole key, to be shown to its owner and nobody else.
+    /// The complete key, to show only to its owner.
     pub fn expose(&self) -> &str {
         &self.text
     }
 
-    /// What is stored of it: a keyed hash, hex.
+    /// The stored value: a keyed hash, hex.
     pub fn hash(&self, sealer: &Sealer) -> String {
         sealer.keyed_hash(&[b"api key", self.text.as_bytes()])
     }
 
-    /// Whether it is the key whose hash was stored; takes the same time for every wrong one.
+    /// Compares with a stored hash in constant time.
     pub fn matches(&self, sealer: &Sealer, stored: &str) -> bool {
         self.hash(sealer).as_bytes().ct_eq(stored.as_bytes()).into()
     }
@@ -90,7 +90,7 @@ impl ApiKey {
             psp_id: psp_id.to_string(),
             name: name.to_owned(),
             secret_hash: self.hash(sealer),
-            scopes: serde_json::to_string(scopes).expect("names of scopes are JSON"),
+            scopes: serde_json::to_string(scopes).expect("scopes serialise as JSON"),
             expires_at: None,
             revoked_at: None,
             last_used_at: None,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_read_back_and_a_damaged_one_is_not() {
+    fn a_key_parses_and_a_damaged_one_does_not() {
         let key = ApiKey::generate(KeyMode::Test);
         let text = key.expose();
         assert!(text.starts_with("sk_test_"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_hash_is_kept_and_nothing_shows_the_key() {
+    fn only_the_hash_is_stored_and_debug_hides_the_key() {
         let sealer = Sealer::new(&[3; 32]);
         let key = ApiKey::generate(KeyMode::Live);
         let row = key.row(&sealer, PspId::generate(), "ci", &[KeyScope::Full], Timestamp(1));

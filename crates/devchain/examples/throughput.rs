@@ -1,10 +1,15 @@
-//! Token transfers per second through a devchain, on one thread, beside what bounds them.
+//! Measures token transfers per second on a devchain, on one thread, and its upper bound.
 //!
 //! `cargo run --release -p payferry-devchain --example throughput [transfers]`
 //!
-//! Each figure is for the same signed transfers of a test USDC, from 200 payers to fresh addresses: decoding and
-//! signature recovery alone (the bound), all of the chain in memory, all of it with a file (each transaction on disk
-//! before it is answered, 500 in flight), and the replay of that file. Then the same for a day of empty blocks.
+//! Each measurement uses the same signed transfers of a test USDC, from 200 payers to new addresses:
+//!
+//! - decoding and signature recovery only (the upper bound);
+//! - the whole chain in memory;
+//! - the whole chain with a file (each transaction on disk before the response, 500 in flight);
+//! - the replay of that file.
+//!
+//! The same follows for a day of empty blocks.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
 
 use std::time::{Duration, Instant};
@@ -24,12 +29,12 @@ const IN_FLIGHT: usize = 500;
 const BLOCK_EVERY: usize = 1_000;
 const GWEI: u128 = 1_000_000_000;
 const CHAIN_ID: u64 = 8453;
-/// A day of two blocks a second.
+/// One day with two blocks per second.
 const IDLE_BLOCKS: u64 = 172_800;
 
 fn main() {
     let count = std::env::args().nth(1).map_or(20_000, |text| text.parse().unwrap());
-    // The store's thread and the blocking step run beside it but never at the same time as useful work in memory.
+    // The store's thread and the blocking step are separate, but never run at the same time as useful work in memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(run(count));
 }
@@ -52,7 +57,7 @@ async fn run(count: u64) {
     for raw in &transfers {
         TxEnvelope::decode_2718(&mut raw.as_ref()).unwrap().recover_signer().unwrap();
     }
-    report("decoding and signature recovery alone", count, start.elapsed());
+    report("decoding and signature recovery only", count, start.elapsed());
 
     let chain = prepare(ChainConfig::default(), &owner, &payers).await;
     let elapsed = pay(&chain, &transfers, 1).await;
@@ -98,7 +103,7 @@ fn genesis(owner: &Wallet, payers: &[Wallet]) -> Vec<GenesisAccount> {
     wallets.map(|wallet| GenesisAccount { address: wallet.address(), balance, ..Default::default() }).collect()
 }
 
-/// A chain on which every payer holds tokens.
+/// Opens a chain on which every payer holds tokens.
 async fn prepare(config: ChainConfig, owner: &Wallet, payers: &[Wallet]) -> Devchain {
     let config = ChainConfig { genesis: genesis(owner, payers), chain_id: CHAIN_ID, ..config };
     let chain = Devchain::open(config).await.unwrap();
@@ -128,7 +133,7 @@ async fn prepare(config: ChainConfig, owner: &Wallet, payers: &[Wallet]) -> Devc
     chain
 }
 
-/// Sends and mines them all, and checks that they arrived.
+/// Sends and mines all transfers, and checks that they arrived.
 async fn pay(chain: &Devchain, transfers: &[Bytes], in_flight: usize) -> Duration {
     let before = chain.head().number;
     let start = Instant::now();

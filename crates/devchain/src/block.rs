@@ -1,4 +1,4 @@
-//! Blocks as they are kept: the few fields that cannot be derived, and a body only where there are transactions.
+//! Blocks as stored: the few fields that cannot be derived, and a body only if there are transactions.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use alloy::primitives::{Address, B256, Bloom, Bytes, Log, address, keccak256};
 
 use crate::tx::Tx;
 
-/// Who gets the tips.
+/// Account that receives the tips.
 pub(crate) const BENEFICIARY: Address = address!("00000000000000000000000000000000c01bA5e0");
 
-/// A block's place in the chain.
+/// Position and hash of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct BlockRef {
-    /// From 0.
+    /// Block number, from 0.
     pub number: u64,
-    /// Of the header.
+    /// Hash of the header.
     pub hash: B256,
-    /// Zero for block 0.
+    /// Hash of the parent; zero for block 0.
     pub parent_hash: B256,
-    /// Unix seconds.
+    /// Timestamp in Unix seconds.
     pub timestamp: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Block {
     pub timestamp: u64,
     pub base_fee: u64,
     pub gas_limit: u64,
-    /// Tells a reorged block from the one it replaces; 0 otherwise.
+    /// Distinguishes a block of a reorg from the block that it replaces; 0 otherwise.
     pub salt: u64,
     pub body: Option<Box<Body>>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Body {
     pub txs: Vec<Arc<Tx>>,
     /// One per transaction.
     pub receipts: Vec<Receipt>,
-    /// Of the whole block; a log's index is its place here.
+    /// Logs of the whole block. The index of a log is its position here.
     pub logs: Vec<LogEntry>,
     pub gas_used: u64,
     transactions_root: B256,
@@ -56,7 +56,7 @@ pub(crate) struct Receipt {
     pub gas_used_cumulative: u64,
     pub gas_price: u128,
     pub contract: Option<Address>,
-    /// Place of its first log in the block's.
+    /// Index of the first log in the logs of the block.
     pub logs_start: usize,
     pub logs_len: usize,
 }
@@ -68,7 +68,7 @@ pub(crate) struct LogEntry {
 }
 
 impl Body {
-    /// None for no transactions.
+    /// Returns `None` if there are no transactions.
     pub(crate) fn new(txs: Vec<Arc<Tx>>, receipts: Vec<Receipt>, logs: Vec<LogEntry>) -> Option<Box<Self>> {
         let gas_used = receipts.last()?.gas_used_cumulative;
         let envelopes: Vec<_> = txs.iter().map(|tx| &tx.envelope).collect();
@@ -96,7 +96,7 @@ impl Body {
 }
 
 impl Block {
-    /// A block on top of `parent`, with its hash.
+    /// Creates a block on top of `parent` and computes its hash.
     pub(crate) fn seal(
         number: u64,
         parent_hash: B256,
@@ -147,7 +147,7 @@ impl Block {
     }
 }
 
-/// The randomness a block offers to contracts: nothing here is random, but it differs by block.
+/// Returns the `prevrandao` value for contracts. It is not random, but it differs between blocks.
 pub(crate) fn prevrandao(parent_hash: B256) -> B256 {
     keccak256(parent_hash)
 }

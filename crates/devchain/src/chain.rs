@@ -1,7 +1,7 @@
-//! The blocks, the state at their head, and the undo log: all that stands behind the one lock.
+//! The blocks, the state at their head, and the undo log: the data behind the single lock.
 //!
-//! Everything here is plain data and pure steps. Who calls them, in which order, and what is on disk before, is
-//! `devchain.rs`.
+//! This module contains only data and pure steps. `devchain.rs` and `engine.rs` decide who calls them, in which order,
+//! and what is written to disk first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ pub(crate) struct Chain {
     pub config: Arc<ChainConfig>,
     pub state: State,
     blocks: Vec<Block>,
-    /// Of the newest blocks, the newest last.
+    /// History of the newest blocks, the newest last.
     history: VecDeque<History>,
     numbers: B256Map<u64>,
-    /// Where a transaction was mined: block and index.
+    /// Block and index at which each transaction was mined.
     places: B256Map<(u64, u32)>,
     /// Controls since the head was sealed.
     controls: Vec<Control>,
-    /// What the next block is to have, instead of what follows from its parent.
+    /// Base fee for the next block, if set; otherwise it is computed from the parent.
     base_fee_next: Option<u64>,
-    /// How many reorgs there were: the salt of the next one.
+    /// Number of reorgs; the salt of the next one is derived from it.
     reorgs: u64,
 }
 
 struct History {
     undo: Undo,
-    /// Controls between the block before and this one, made again when a reorg undoes the block.
+    /// Controls between the previous block and this one. They are applied again when a reorg undoes the block.
     controls: Vec<Control>,
 }
 
@@ -99,18 +99,19 @@ impl Chain {
         self.state.info(address).map_or(0, |info| info.nonce)
     }
 
-    /// The base fee of a block on top of `parent`: what was set, if that is the head, or what follows from it.
+    /// Returns the base fee of a block on top of `parent`: the value that was set, if `parent` is the head, or the
+    /// computed value.
     pub(crate) fn base_fee_after(&self, parent: &Block) -> u64 {
         let set = self.base_fee_next.filter(|_| parent.hash == self.head().hash);
         set.unwrap_or_else(|| execute::base_fee_after(&self.config, parent))
     }
 
-    /// The next block has this base fee, whatever its parent says.
+    /// Sets the base fee of the next block, independent of its parent.
     pub(crate) fn set_base_fee_next(&mut self, wei: u64) {
         self.base_fee_next = Some(wei);
     }
 
-    /// What a block on the head starts from.
+    /// Returns the parameters of a block on top of the head.
     pub(crate) fn next_params(&self, timestamp: u64) -> BlockParams {
         let parent = self.head();
         BlockParams {
@@ -122,7 +123,7 @@ impl Chain {
         }
     }
 
-    /// An empty block on top of any other.
+    /// Creates an empty block on top of any block.
     pub(crate) fn empty_after(&self, parent: &Block, timestamp: u64) -> Block {
         let base_fee = self.base_fee_after(parent);
         Block::seal(parent.number + 1, parent.hash, timestamp, base_fee, self.config.block_gas_limit, 0, None)
@@ -138,13 +139,13 @@ impl Chain {
         execute::exactly(&self.config, params, Overlay::new(&self.state, &hashes), txs)
     }
 
-    /// What the BLOCKHASH instruction sees from block `from`.
+    /// Returns the hash that the BLOCKHASH instruction sees in block `from`.
     pub(crate) fn recent_hash(&self, from: u64, number: u64) -> B256 {
         let recent = number < from && from - number <= 256;
         self.block(number).filter(|_| recent).map_or(B256::ZERO, |block| block.hash)
     }
 
-    /// Puts a block on the head. It was the next one.
+    /// Puts the next block on the head.
     pub(crate) fn apply(&mut self, block: Block, changes: AddressMap<Change>) {
         self.base_fee_next = None;
         let undo = self.state.apply(changes);
@@ -173,8 +174,8 @@ impl Chain {
         Ok(())
     }
 
-    /// The empty blocks that replace the last `depth`, and one more, so that the new branch is the longer one. They
-    /// keep the timestamps of those they replace, and the first of them is the next block.
+    /// Creates the empty blocks that replace the last `depth` blocks, and one more, so that the new branch is longer.
+    /// They keep the timestamps of the replaced blocks. The first of them is the next block.
     pub(crate) fn plan_reorg(&self, depth: u64, now_secs: u64) -> Result<Vec<Block>, ChainError> {
         self.check_depth(depth)?;
         let head = self.head();
@@ -192,8 +193,8 @@ impl Chain {
         Ok(branch)
     }
 
-    /// Takes the last `depth` blocks off and hands back their transactions, the oldest first. Controls are made
-    /// again: they come from outside the chain.
+    /// Removes the last `depth` blocks and returns their transactions, the oldest first. Controls are applied again,
+    /// because they are not part of the chain.
     pub(crate) fn unwind(&mut self, depth: u64) -> Vec<Arc<Tx>> {
         self.reorgs += 1;
         let mut undone = Vec::new();
@@ -215,7 +216,7 @@ impl Chain {
         undone
     }
 
-    /// The state after block `number`; none if it is too old to be known.
+    /// Returns the state after block `number`; `None` if the block is too old.
     pub(crate) fn state_at<'a>(&'a self, number: u64, hashes: &'a dyn Fn(u64) -> B256) -> Option<Overlay<'a>> {
         let behind = usize::try_from(self.head().number.checked_sub(number)?).ok()?;
         if behind > self.history.len() {
@@ -228,7 +229,7 @@ impl Chain {
         Some(overlay)
     }
 
-    /// The number a tag stands for when `head` is taken for the newest block; none for a number beyond it.
+    /// Resolves a tag when `head` is the newest visible block; `None` for a number beyond it.
     pub(crate) fn resolve(&self, tag: BlockNumberOrTag, head: u64) -> Option<u64> {
         match tag {
             BlockNumberOrTag::Latest | BlockNumberOrTag::Pending => Some(head),

@@ -1,12 +1,12 @@
-//! Chain time: the wall clock's whole seconds plus an offset that is kept with every block.
+//! Chain time: the seconds of the wall clock plus an offset that is stored with every block.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where chain time stands against the wall clock. Sub-seconds are always cut, never rounded.
+/// Offset of chain time from the wall clock. Fractions of a second are truncated, never rounded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     pub offset_secs: i64,
-    /// What `evm_setNextBlockTimestamp` asked for.
+    /// Timestamp requested by `evm_setNextBlockTimestamp`.
     pub next_timestamp_secs: Option<u64>,
 }
 
@@ -15,7 +15,8 @@ impl Clock {
         wall_secs().saturating_add_signed(self.offset_secs)
     }
 
-    /// The timestamp of a block made now on a parent of that timestamp. Takes the asked one, if any.
+    /// Returns the timestamp of the next block, given the timestamp of its parent. Consumes the requested timestamp, if
+    /// any.
     pub(crate) fn take_timestamp(&mut self, parent_secs: u64) -> u64 {
         match self.next_timestamp_secs.take() {
             Some(asked) => asked.max(parent_secs),
@@ -28,7 +29,7 @@ impl Clock {
         self.offset_secs = self.offset_secs.saturating_add(secs);
     }
 
-    /// Makes `timestamp_secs` the present, and the next block's timestamp.
+    /// Sets the current time and the timestamp of the next block.
     pub(crate) fn set(&mut self, timestamp_secs: u64) {
         let wall = i64::try_from(wall_secs()).unwrap_or(i64::MAX);
         self.offset_secs = i64::try_from(timestamp_secs).unwrap_or(i64::MAX).saturating_sub(wall);

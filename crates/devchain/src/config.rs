@@ -1,4 +1,4 @@
-//! What a chain is configured with, and its genesis.
+//! Configuration and genesis of a chain.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,32 +6,32 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Bytes, U256, address, bytes, keccak256};
 
-/// The canonical CREATE2 deployer, present in every genesis.
+/// The canonical CREATE2 deployer, which exists in every genesis.
 pub const CREATE2_DEPLOYER: Address = address!("4e59b44847b379578588920cA78FbF26c0B4956C");
 
 const CREATE2_DEPLOYER_CODE: Bytes = bytes!(
     "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
 );
 
-/// When blocks are made.
+/// Time at which blocks are mined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mining {
     /// One block per interval, empty or not.
     Interval(Duration),
-    /// Only when asked.
+    /// Blocks are mined only on request.
     OnDemand,
-    /// One block for each accepted transaction, before it is answered.
+    /// One block per accepted transaction, mined before the response.
     PerTransaction,
 }
 
-/// An account that exists from the start.
+/// An account in the genesis state.
 #[derive(Clone, Debug, Default)]
 pub struct GenesisAccount {
-    /// Where.
+    /// Address.
     pub address: Address,
-    /// In wei.
+    /// Balance in wei.
     pub balance: U256,
-    /// The next nonce.
+    /// Next nonce.
     pub nonce: u64,
     /// Runtime code; empty for an ordinary account.
     pub code: Bytes,
@@ -39,15 +39,15 @@ pub struct GenesisAccount {
     pub storage: BTreeMap<U256, U256>,
 }
 
-/// How a chain behaves. The chain id, the genesis and the gas and fee parameters belong to the file: a file that was
-/// made with others refuses to open.
+/// Configuration of a chain. The chain id, the genesis, and the gas and fee parameters belong to the file: a file that
+/// was created with other values cannot be opened.
 #[derive(Clone, Debug)]
 pub struct ChainConfig {
     /// EIP-155 chain id.
     pub chain_id: u64,
-    /// The append-only file; none keeps the chain in memory.
+    /// Append-only file; `None` keeps the chain in memory.
     pub path: Option<PathBuf>,
-    /// When blocks are made.
+    /// Time at which blocks are mined.
     pub mining: Mining,
     /// `safe` is this many blocks behind `latest`.
     pub safe_depth: u64,
@@ -55,19 +55,19 @@ pub struct ChainConfig {
     pub finalized_depth: u64,
     /// Base fee of block 0, in wei; block 1 follows from it.
     pub base_fee_initial_wei: u64,
-    /// The base fee never falls below this, in wei.
+    /// Minimum base fee, in wei.
     pub base_fee_min_wei: u64,
-    /// Answer of `eth_maxPriorityFeePerGas`, in wei.
+    /// Result of `eth_maxPriorityFeePerGas`, in wei.
     pub priority_fee_wei: u64,
-    /// Gas a block can hold.
+    /// Gas limit of a block.
     pub block_gas_limit: u64,
-    /// Transactions the mempool holds before it says `txpool is full`.
+    /// Maximum number of transactions in the mempool. Beyond it, sends fail with `txpool is full`.
     pub mempool_max: usize,
-    /// How many blocks can be undone by a reorg, or read at their own state.
+    /// Number of blocks that a reorg can undo, and whose state can be read.
     pub history_blocks_max: usize,
-    /// Timestamp of block 0; none takes the wall clock when the file is made.
+    /// Timestamp of block 0; `None` uses the wall clock at the creation of the file.
     pub genesis_timestamp_secs: Option<u64>,
-    /// Accounts that exist from the start, besides the CREATE2 deployer.
+    /// Accounts in the genesis state, in addition to the CREATE2 deployer.
     pub genesis: Vec<GenesisAccount>,
 }
 
@@ -92,7 +92,7 @@ impl Default for ChainConfig {
 }
 
 impl ChainConfig {
-    /// The configured accounts and the deployer; a configured account of the same address wins.
+    /// Returns the deployer and the configured accounts. A configured account with the same address takes precedence.
     pub(crate) fn genesis_accounts(&self) -> Vec<GenesisAccount> {
         let mut accounts = vec![GenesisAccount {
             address: CREATE2_DEPLOYER,
@@ -104,7 +104,7 @@ impl ChainConfig {
         accounts
     }
 
-    /// Names everything that decides how the file's records execute.
+    /// Returns a hash of everything that affects the execution of the records in the file.
     pub(crate) fn fingerprint(&self) -> B256 {
         let mut text = format!(
             "v1 {} {} {} {}",

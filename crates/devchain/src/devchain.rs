@@ -1,4 +1,4 @@
-//! The handle: what other code holds of a chain, and the task that mines by interval.
+//! The handle to a chain, and the task that mines by interval.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,16 +18,16 @@ use crate::rpc;
 use crate::state::Control;
 use crate::transport::DevchainTransport;
 
-/// What becomes of the transactions of blocks that a reorg takes away.
+/// Handling of the transactions in blocks that a reorg removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// They go back to the mempool and are mined in later blocks.
+    /// They return to the mempool and are mined in later blocks.
     Remine,
-    /// They vanish.
+    /// They are discarded.
     Discard,
 }
 
-/// A running chain. Cheap to clone; all clones are the same chain. It mines until the last clone is gone or
+/// A running chain. Clones are cheap and refer to the same chain. It mines until the last clone is dropped or
 /// [`Devchain::close`] is called.
 #[derive(Clone)]
 pub struct Devchain {
@@ -44,64 +44,64 @@ impl std::fmt::Debug for Devchain {
 }
 
 impl Devchain {
-    /// Replays the file, if there is one, and starts mining.
+    /// Replays the file, if it exists, and starts mining.
     pub async fn open(config: ChainConfig) -> Result<Self, OpenError> {
         let path = config.path.clone().unwrap_or_default();
         let opened = tokio::task::spawn_blocking(move || Engine::open(config)).await;
         let engine = opened.map_err(|error| OpenError::Io { path, source: std::io::Error::other(error) })??;
         let chain = Self { engine: Arc::new(engine) };
         tokio::spawn(mine_by_interval(Arc::downgrade(&chain.engine), chain.engine.mining.subscribe()));
-        // What was accepted and not mined before a crash.
+        // Mine transactions that were accepted but not mined before a crash.
         if chain.engine.config.mining == Mining::PerTransaction
             && !chain.engine.pool.lock().is_empty()
             && let Err(error) = chain.mine(1).await
         {
-            tracing::warn!(%error, "devchain could not mine what was waiting");
+            tracing::warn!(%error, "devchain could not mine the pending transactions");
         }
         Ok(chain)
     }
 
-    /// The chain as an alloy transport: `RpcClient::new(chain.transport(), true)`. Faults apply.
+    /// Returns the chain as an alloy transport: `RpcClient::new(chain.transport(), true)`. Faults apply.
     pub fn transport(&self) -> DevchainTransport {
         DevchainTransport::new(self.clone())
     }
 
-    /// `POST /`: JSON-RPC over HTTP, single and batch, open to any origin. Faults apply.
+    /// Returns a router for `POST /`: JSON-RPC over HTTP, single and batch, open to any origin. Faults apply.
     pub fn router(&self) -> axum::Router {
         crate::http::router(self.clone())
     }
 
-    /// One JSON-RPC request, answered without faults. `params` is an array, or null for none.
+    /// Handles one JSON-RPC request without faults. `params` is an array, or null for none.
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, RpcError> {
         let params = rpc::Params::from_value(params)?;
         let answer = rpc::answer(&self.engine, method, params, &Faults::default()).await?;
         serde_json::from_str(answer.get()).map_err(RpcError::internal)
     }
 
-    /// Sends a signed transaction, without faults: `eth_sendRawTransaction`. It is on disk when this answers, and mined
-    /// too where each transaction gets its block.
+    /// Sends a signed transaction without faults, like `eth_sendRawTransaction`. When this returns, the transaction is
+    /// on disk, and also mined if each transaction gets a block.
     pub async fn send_raw(&self, raw: Bytes) -> Result<B256, RpcError> {
         rpc::send_raw_transaction(&self.engine, raw).await
     }
 
-    /// Mines that many blocks now, whatever the mining mode. The first ones take what the mempool holds.
+    /// Mines `blocks` blocks now, in any mining mode. The first ones include the transactions of the mempool.
     pub async fn mine(&self, blocks: u64) -> Result<Vec<BlockRef>, ChainError> {
         self.blocking(move |engine| engine.mine(blocks)).await
     }
 
-    /// Replaces the last `depth` blocks with `depth + 1` empty ones of other hashes and answers the new head. The
-    /// replacements keep the timestamps of those they replace.
+    /// Replaces the last `depth` blocks with `depth + 1` empty ones with other hashes, and returns the new head. The
+    /// replacements keep the timestamps of the replaced blocks.
     pub async fn reorg(&self, depth: u64, dropped: Dropped) -> Result<BlockRef, ChainError> {
         self.blocking(move |engine| engine.reorg(depth, dropped == Dropped::Remine)).await
     }
 
-    /// Moves chain time forward by mining blocks at most `spacing_secs` apart, so that it never looks like an outage.
-    /// The offset to the wall clock stays, over restarts too.
+    /// Moves chain time forward with blocks at most `spacing_secs` apart, so that it does not look like an outage. The
+    /// offset from the wall clock persists, also over restarts.
     pub async fn advance_time(&self, secs: u64, spacing_secs: u64) -> Result<BlockRef, ChainError> {
         self.blocking(move |engine| engine.advance(secs, spacing_secs)).await
     }
 
-    /// Moves chain time forward in one gap, as an outage would, and mines one block that shows it.
+    /// Moves chain time forward in one gap, like an outage, and mines one block after it.
     pub async fn jump_time(&self, secs: u64) -> Result<BlockRef, ChainError> {
         self.blocking(move |engine| {
             engine.shift_clock(secs)?;
@@ -110,68 +110,68 @@ impl Devchain {
         .await
     }
 
-    /// How far chain time is ahead of the wall clock, in seconds.
+    /// Returns the offset of chain time from the wall clock, in seconds.
     pub fn time_offset_secs(&self) -> i64 {
         self.engine.clock.lock().offset_secs
     }
 
-    /// Sets an account's balance, in wei. It holds over reorgs.
+    /// Sets the balance of an account, in wei. It persists over reorgs.
     pub async fn set_balance(&self, address: Address, balance: U256) -> Result<(), ChainError> {
         self.blocking(move |engine| engine.control(Control::Balance(address, balance))).await
     }
 
-    /// Gives the next block this base fee, in wei, however low or high; from there it follows EIP-1559 again. Holds over
-    /// a restart, and until a block has it: one on the head, or the first of a reorg's.
+    /// Sets the base fee of the next block, in wei, without limits. Later base fees follow EIP-1559 again. The setting
+    /// persists over a restart until a block uses it: a block on the head, or the first block of a reorg.
     pub async fn set_next_base_fee(&self, wei: u64) -> Result<(), ChainError> {
         self.blocking(move |engine| engine.set_next_base_fee(wei)).await
     }
 
-    /// Replaces the faults that the transport and the router show. `Faults::default()` shows none.
+    /// Replaces the faults of the transport and the router. `Faults::default()` has none.
     pub fn set_faults(&self, faults: Faults) {
         self.engine.faults.set(faults);
     }
 
-    /// The faults in force.
+    /// Returns the current faults.
     pub fn faults(&self) -> Faults {
         (*self.engine.faults.get()).clone()
     }
 
-    /// Changes whenever the head does. Blocks that come at once may show as one change.
+    /// Returns a receiver that changes whenever the head does. Several blocks may appear as one change.
     pub fn heads(&self) -> watch::Receiver<BlockRef> {
         self.engine.heads.subscribe()
     }
 
-    /// The newest block.
+    /// Returns the newest block.
     pub fn head(&self) -> BlockRef {
         self.engine.head()
     }
 
-    /// When the newest block that was sealed was on disk and about to be shown, or the chain was opened: nobody has seen it
-    /// before.
+    /// Returns the time at which the newest sealed block was on disk and about to become visible, or at which the chain
+    /// was opened. The block was not visible before.
     pub fn sealed_at(&self) -> Instant {
         *self.engine.sealed_at.lock()
     }
 
-    /// The EIP-155 chain id.
+    /// Returns the EIP-155 chain id.
     pub fn chain_id(&self) -> u64 {
         self.engine.config.chain_id
     }
 
-    /// Stops mining by interval and per transaction; [`Devchain::mine`] still works.
+    /// Stops mining by interval and per transaction. [`Devchain::mine`] still works.
     pub fn pause_mining(&self) {
         self.engine.paused.store(true, Ordering::Release);
     }
 
-    /// Takes up mining by interval and per transaction again.
+    /// Resumes mining by interval and per transaction.
     pub fn resume_mining(&self) {
         self.engine.paused.store(false, Ordering::Release);
     }
 
-    /// Finishes what is under way, writes it and lets go of the file. Whatever comes after is refused.
+    /// Finishes the current step, writes it, and closes the file. Later calls fail.
     pub async fn close(&self) {
         let engine = Arc::clone(&self.engine);
         if let Err(error) = tokio::task::spawn_blocking(move || engine.close()).await {
-            tracing::warn!(%error, "devchain did not close in order");
+            tracing::warn!(%error, "devchain did not close cleanly");
         }
     }
 
@@ -183,7 +183,7 @@ impl Devchain {
     }
 }
 
-/// Runs a step that changes the chain on a thread that may block. The step ends even if the caller goes away.
+/// Runs a step that changes the chain on a blocking thread. The step completes even if the caller is dropped.
 pub(crate) async fn blocking<T: Send + 'static>(
     engine: &Arc<Engine>,
     step: impl FnOnce(&Engine) -> Result<T, ChainError> + Send + 'static,
@@ -192,7 +192,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(move || step(&engine)).await.unwrap_or(Err(ChainError::Closed))
 }
 
-/// Ends with the engine, which holds the sender of `mining`.
+/// Ends when the engine is dropped, because it owns the sender of `mining`.
 async fn mine_by_interval(engine: Weak<Engine>, mut mining: watch::Receiver<Mining>) {
     loop {
         let now = *mining.borrow_and_update();
@@ -209,7 +209,7 @@ async fn mine_by_interval(engine: Weak<Engine>, mut mining: watch::Receiver<Mini
     }
 }
 
-/// Returns when there is nothing more to mine on.
+/// Returns when the chain is closed or dropped.
 async fn mine_each(engine: &Weak<Engine>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,8 +1,8 @@
-//! The order of things: one change at a time, on disk first, visible after.
+//! Applies changes one at a time: first written to disk, then visible.
 //!
-//! Every step that changes the chain holds `turn` and runs on a thread that may block: it executes under a read lock,
-//! appends to the file, and takes the write lock only to apply. Such a step, once begun, cannot be cancelled half-way.
-//! Transactions enter the mempool beside it. Locks are taken in the order `turn`, `chain`, `pool`, `clock`.
+//! Every step that changes the chain holds `turn` and runs on a blocking thread. It executes under a read lock, appends
+//! to the file, and takes the write lock only to apply. A started step cannot be cancelled. Transactions enter the
+//! mempool independently of the steps. The lock order is `turn`, `chain`, `pool`, `clock`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use crate::state::Control;
 use crate::store::{BlockRecord, Record, Store, Written};
 use crate::tx::Tx;
 
-/// Empty blocks that are sealed, written and applied together.
+/// Maximum number of empty blocks that are sealed, written, and applied together.
 const EMPTY_BLOCKS_GROUP_MAX: u64 = 512;
 
 pub(crate) struct Engine {
@@ -35,12 +35,12 @@ pub(crate) struct Engine {
     pub clock: Mutex<Clock>,
     pub faults: FaultInjector,
     pub heads: watch::Sender<BlockRef>,
-    /// When the newest block that was sealed was about to be shown.
+    /// Time at which the newest sealed block was about to become visible.
     pub sealed_at: Mutex<Instant>,
-    /// When blocks are made: as configured, until a control says otherwise.
+    /// Time at which blocks are mined: as configured, until a control changes it.
     pub mining: watch::Sender<Mining>,
     pub paused: AtomicBool,
-    /// Callers that want their transaction mined queue here, so that they do not occupy a thread each.
+    /// Callers that wait for their transaction to be mined queue here, so that they do not occupy one thread each.
     pub sealing: tokio::sync::Mutex<()>,
     closed: AtomicBool,
     turn: Mutex<()>,
@@ -74,7 +74,7 @@ impl Engine {
         })
     }
 
-    /// Takes a transaction into the mempool; it is accepted when the answer's `wait` says that it is on disk.
+    /// Adds a transaction to the mempool. It is accepted when `wait` of the result reports that it is on disk.
     pub(crate) fn accept(&self, raw: Vec<u8>, tx: Tx) -> Result<Written, RpcError> {
         let tx = Arc::new(tx);
         let chain = self.chain.read();
@@ -83,7 +83,7 @@ impl Engine {
             return Err(ChainError::Closed.into());
         }
         pool.add(&tx, chain.account(&tx.sender))?;
-        // Appended under the pool's lock: the file has the transaction before any block that holds it.
+        // Appended under the lock of the pool, so that the transaction precedes its block in the file.
         Ok(self.append(&[Record::Accepted { sender: tx.sender, raw }]))
     }
 
@@ -109,7 +109,7 @@ impl Engine {
         Ok(sealed)
     }
 
-    /// Mines one block if the transaction waits for nothing else.
+    /// Mines one block if the transaction does not wait for another transaction.
     pub(crate) fn mine_if_ready(&self, hash: &B256) -> Result<(), ChainError> {
         let turn = self.turn()?;
         if self.is_ready(hash) {
@@ -118,7 +118,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the mempool holds the transaction, and all that must come before it.
+    /// Returns true if the mempool contains the transaction and all transactions that must precede it.
     pub(crate) fn is_ready(&self, hash: &B256) -> bool {
         let chain = self.chain.read();
         let pool = self.pool.lock();
@@ -156,7 +156,7 @@ impl Engine {
         Ok(self.head())
     }
 
-    /// Moves chain time forward at once; the next block shows it.
+    /// Moves chain time forward in one step. The next block shows it.
     pub(crate) fn shift_clock(&self, secs: u64) -> Result<i64, ChainError> {
         let _turn = self.turn()?;
         let mut clock = *self.clock.lock();
@@ -166,7 +166,7 @@ impl Engine {
         Ok(clock.offset_secs)
     }
 
-    /// The next block has this timestamp, and time goes on from there.
+    /// Sets the timestamp of the next block. Time continues from there.
     pub(crate) fn set_next_timestamp(&self, timestamp: u64) -> Result<(), ChainError> {
         let _turn = self.turn()?;
         let head = self.head().timestamp;
@@ -180,7 +180,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The next block has this base fee; those after it follow from it.
+    /// Sets the base fee of the next block. Later base fees follow from it.
     pub(crate) fn set_next_base_fee(&self, wei: u64) -> Result<(), ChainError> {
         let _turn = self.turn()?;
         self.append(&[Record::BaseFee { wei }]).wait_blocking()?;
@@ -227,7 +227,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a transaction out of the mempool.
+    /// Removes a transaction from the mempool.
     pub(crate) fn remove(&self, hash: &B256) -> Result<bool, ChainError> {
         let _turn = self.turn()?;
         if self.pool.lock().get(hash).is_none() {
@@ -245,11 +245,11 @@ impl Engine {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Writes what is queued and lets go of the file.
+    /// Writes the queue and closes the file.
     pub(crate) fn close(&self) {
         let _turn = self.turn.lock();
         {
-            // Under the pool's lock: what is accepted before is written, what comes after is refused.
+            // Under the lock of the pool: transactions accepted before are written, later ones are rejected.
             let _pool = self.pool.lock();
             self.closed.store(true, Ordering::Release);
         }
@@ -267,7 +267,7 @@ impl Engine {
         self.store.as_ref().map_or_else(Written::nowhere, |store| store.append(records))
     }
 
-    /// One block with what the mempool offers. A clock, if given, becomes the chain's with the block.
+    /// Seals one block with transactions from the mempool. `clock`, if given, becomes the clock of the chain.
     fn seal(&self, _turn: &MutexGuard<'_, ()>, clock: Option<Clock>) -> Result<BlockRef, ChainError> {
         let mut clock = clock.unwrap_or_else(|| *self.clock.lock());
         let executed = {
@@ -285,7 +285,7 @@ impl Engine {
             chain.apply(executed.block, executed.changes);
             settle_pool(&mut pool, &chain, &mined);
             for (tx, reason) in &executed.invalid {
-                tracing::debug!(tx_hash = %tx.hash, reason, "devchain dropped a transaction that cannot be executed");
+                tracing::debug!(tx_hash = %tx.hash, reason, "devchain dropped an invalid transaction");
                 pool.remove(&tx.hash);
             }
             *self.clock.lock() = clock;
@@ -295,7 +295,7 @@ impl Engine {
         Ok(head)
     }
 
-    /// A run of empty blocks with these timestamps.
+    /// Seals several empty blocks with these timestamps.
     fn seal_empty(
         &self,
         _turn: &MutexGuard<'_, ()>,
@@ -328,7 +328,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Whoever opens the file next finds it unlocked.
+    /// Unlocks the file.
     fn drop(&mut self) {
         if let Some(store) = &self.store {
             store.close();

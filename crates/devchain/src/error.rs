@@ -1,91 +1,91 @@
-//! Errors by layer: opening a chain, driving it, and answering JSON-RPC.
+//! Errors of opening a chain, of controlling it, and of JSON-RPC.
 
 use std::path::PathBuf;
 
 use alloy::primitives::Bytes;
 use serde_json::Value;
 
-/// Why a chain did not open.
+/// Reason why a chain could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The file could not be read or written.
     #[error("chain file {path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
     /// Another process has the file open.
     #[error("chain file {0} is in use by another process")]
     InUse(PathBuf),
-    /// Not a chain file.
+    /// The file is not a chain file.
     #[error("{0} is not a chain file")]
     NotAChainFile(PathBuf),
-    /// The file was made with another chain id, genesis, gas limit or fee rule.
-    #[error("chain file {0} was made with another chain id, genesis or gas parameters; move it away to start anew")]
+    /// The file was created with another chain id, genesis, gas limit, or fee rule.
+    #[error("chain file {0} has another chain id, genesis or gas parameters; move it away to start a new chain")]
     OtherChain(PathBuf),
-    /// The file's records do not lead where they did.
+    /// Replaying the records leads to another result.
     #[error("chain file {path}, record {record}: {reason}")]
     Diverged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The record's place in the file, from 0.
+        /// Position of the record in the file, from 0.
         record: u64,
-        /// What did not fit.
+        /// Description of the difference.
         reason: String,
     },
 }
 
-/// Why a chain could not be driven.
+/// Reason why a change of the chain failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
     /// The chain was closed.
     #[error("the chain is closed")]
     Closed,
-    /// The file could not be written; the chain takes no more changes.
-    #[error("the chain's file could not be written: {0}")]
+    /// The file could not be written. The chain rejects further changes.
+    #[error("the chain file could not be written: {0}")]
     Store(String),
-    /// A reorg deeper than the chain or than its undo history.
+    /// The reorg is deeper than the chain or its undo history.
     #[error("cannot undo {depth} blocks, at most {depth_max}")]
     TooDeep {
-        /// What was asked.
+        /// Requested depth.
         depth: u64,
-        /// What is possible.
+        /// Maximum depth.
         depth_max: u64,
     },
-    /// A timestamp before the head's.
+    /// The timestamp is before the timestamp of the head.
     #[error("timestamp {timestamp} is lower than the previous block's timestamp {head}")]
     TimeBackwards {
-        /// What was asked.
+        /// Requested timestamp.
         timestamp: u64,
-        /// The head's.
+        /// Timestamp of the head.
         head: u64,
     },
 }
 
-/// An error of the JSON-RPC answer.
+/// Error of a JSON-RPC response.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct RpcError {
-    /// JSON-RPC code; 3 is an execution that reverted.
+    /// JSON-RPC code; 3 means that the execution reverted.
     pub code: i64,
-    /// As geth says it.
+    /// Message, with the text that geth uses.
     pub message: String,
-    /// The revert data, for one.
+    /// Revert data, if any.
     pub data: Option<Value>,
 }
 
 impl RpcError {
-    /// An error without data.
+    /// Creates an error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// What the server refuses or cannot do: code -32000.
+    /// Creates a server error: code -32000.
     pub(crate) fn server(message: impl Into<String>) -> Self {
         Self::new(-32_000, message)
     }
@@ -102,7 +102,8 @@ impl RpcError {
         Self::new(-32_601, format!("the method {method} does not exist/is not available"))
     }
 
-    /// Code 3 with the revert data, and the reason when the data is an `Error(string)` or a `Panic(uint256)`.
+    /// Creates an error with code 3 and the revert data. The message contains the reason if the data is an
+    /// `Error(string)` or a `Panic(uint256)`.
     pub(crate) fn reverted(output: &Bytes) -> Self {
         let message = match alloy::sol_types::decode_revert_reason(output) {
             Some(reason) if !output.is_empty() => {

@@ -1,4 +1,4 @@
-//! Running transactions and calls on an overlay; no lock is taken and nothing is applied here.
+//! Executes transactions and calls on an overlay. Takes no lock and applies nothing.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,10 +19,10 @@ use crate::mempool::Candidates;
 use crate::state::{Change, Overlay};
 use crate::tx::Tx;
 
-/// The rules all chains here run by. Pinned: a newer default would change what old files execute to.
+/// Hard fork of all chains. It is pinned, because a newer default would change the execution of old files.
 const SPEC: SpecId = SpecId::PRAGUE;
 
-/// What a block is made of, besides its transactions.
+/// Parameters of a block, except its transactions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockParams {
     pub number: u64,
@@ -32,11 +32,11 @@ pub(crate) struct BlockParams {
     pub salt: u64,
 }
 
-/// A block that is executed and not applied.
+/// A block that is executed, but not applied.
 pub(crate) struct Executed {
     pub block: Block,
     pub changes: AddressMap<Change>,
-    /// Transactions that can not be executed at all, and why.
+    /// Transactions that cannot be executed, with the reasons.
     pub invalid: Vec<(Arc<Tx>, String)>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn fill(
 /// Executes exactly these transactions.
 pub(crate) fn exactly(config: &ChainConfig, params: BlockParams, overlay: Overlay<'_>, txs: &[Arc<Tx>]) -> Executed {
     if txs.is_empty() {
-        // Most blocks of an idle chain: an EVM costs more to set up than all the rest of one.
+        // Most blocks of an idle chain are empty. Creating an EVM would cost more than the rest of the block.
         let BlockParams { number, parent_hash, timestamp, base_fee, salt } = params;
         let block = Block::seal(number, parent_hash, timestamp, base_fee, config.block_gas_limit, salt, None);
         return Executed { block, changes: AddressMap::default(), invalid: Vec::new() };
@@ -112,7 +112,7 @@ impl<'a> BlockRun<'a> {
         let result = self.evm.transact_commit(tx.env()).map_err(|error| error.to_string())?;
         let gas_used = result.tx_gas_used();
         self.gas_used += gas_used;
-        // Where it was to be, also when its creation failed, as nodes answer.
+        // Set even if the creation failed, like the responses of nodes.
         let contract = tx.envelope.kind().is_create().then(|| tx.sender.create(tx.nonce()));
         let success = result.is_success();
         let logs_start = self.logs.len();
@@ -156,10 +156,10 @@ fn evm<'a>(config: &ChainConfig, params: BlockParams, overlay: Overlay<'a>) -> E
     context.build_mainnet()
 }
 
-/// Why a call could not even start.
+/// Error of a call that could not start.
 pub(crate) type Unrunnable = EVMError<std::convert::Infallible>;
 
-/// Runs a call, which is not a transaction: it needs no nonce, and funds only for what it says it pays.
+/// Executes a call. Unlike a transaction, it needs no nonce, and it needs funds only for a price that it names.
 pub(crate) fn call(
     config: &ChainConfig,
     params: BlockParams,
@@ -175,7 +175,7 @@ pub(crate) fn call(
     Ok(result)
 }
 
-/// The least gas limit with which a transaction is valid.
+/// Returns the minimum gas limit of a valid transaction.
 pub(crate) fn intrinsic_gas(tx: &Tx) -> u64 {
     static GAS: LazyLock<GasParams> = LazyLock::new(|| GasParams::new_spec(SPEC));
     let gas = GAS.initial_tx_gas_for_tx(tx.env(), None);

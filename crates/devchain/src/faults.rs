@@ -1,5 +1,5 @@
-//! What a chain's wire can be made to do wrong. Faults are shown by the transport and the router, never by
-//! [`crate::Devchain::call`], and never on the `evm_*` and `anvil_*` controls.
+//! Injectable faults of the connection to a chain. They affect the transport and the router, but not
+//! [`crate::Devchain::call`] and not the controls `evm_*` and `anvil_*`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,54 +13,54 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Only these methods are hit; empty means all.
+    /// Affected methods; empty means all.
     pub methods: Vec<String>,
-    /// Delay before each answer, in milliseconds.
+    /// Delay before each response, in milliseconds.
     pub latency_ms: u64,
-    /// Up to this much more delay, in milliseconds.
+    /// Maximum additional random delay, in milliseconds.
     pub latency_jitter_ms: u64,
-    /// Answers HTTP 429, without executing.
+    /// Rate of HTTP 429 responses, without execution.
     pub rate_limited_rate: f64,
-    /// Answers HTTP 503, without executing.
+    /// Rate of HTTP 503 responses, without execution.
     pub unavailable_rate: f64,
-    /// Answers a JSON-RPC internal error, without executing.
+    /// Rate of JSON-RPC internal errors, without execution.
     pub error_rate: f64,
-    /// Executes, and then answers HTTP 503: the caller cannot know.
+    /// Rate of HTTP 503 responses after execution, so that the outcome is unknown to the caller.
     pub lost_answer_rate: f64,
-    /// The chain shows itself this many blocks behind its head.
+    /// Number of blocks by which the visible head is behind.
     pub head_lag_blocks: u64,
-    /// `eth_getLogs` answers `[]`.
+    /// Rate of empty `eth_getLogs` results.
     pub empty_logs_rate: f64,
-    /// A log is left out of the answer.
+    /// Rate of logs that are missing from the result.
     pub missing_log_rate: f64,
-    /// A log is in the answer twice.
+    /// Rate of logs that are in the result twice.
     pub duplicate_log_rate: f64,
-    /// A log carries a block hash that no block has.
+    /// Rate of logs with a block hash that does not exist.
     pub stale_log_rate: f64,
-    /// One log more in the answer: of the asked contract, in a real block, but no transaction made it.
+    /// Rate of forged logs: from the requested contract, in a real block, but without a transaction.
     pub forged_log_rate: f64,
-    /// `eth_getLogs` over more blocks than this is an error; 0 for no limit.
+    /// Maximum number of blocks for `eth_getLogs`; more is an error. 0 means no limit.
     pub logs_range_blocks_max: u64,
-    /// Code of that error; 0 for -32005.
+    /// Code of that error; 0 means -32005.
     pub logs_range_error_code: i64,
 }
 
 impl Faults {
-    /// Whether a request for this method is hit.
+    /// Returns true if faults apply to this method.
     pub(crate) fn hits(&self, method: &str) -> bool {
         let control = ["evm_", "anvil_", "hardhat_"].iter().any(|prefix| method.starts_with(prefix));
         !control && (self.methods.is_empty() || self.methods.iter().any(|name| name == method))
     }
 }
 
-/// The faults in force, and the dice.
+/// The current faults and a random generator.
 #[derive(Debug, Default)]
 pub(crate) struct FaultInjector {
     faults: RwLock<Arc<Faults>>,
     rolls: AtomicU64,
 }
 
-/// Rates are compared with dice of this many sides.
+/// Resolution of rates.
 const SIDES: u32 = 1_000_000;
 
 impl FaultInjector {
@@ -72,7 +72,7 @@ impl FaultInjector {
         Arc::clone(&self.faults.read())
     }
 
-    /// A number that looks random and repeats from run to run.
+    /// Returns a pseudo-random number from a sequence that is the same in every run.
     pub(crate) fn roll(&self) -> u64 {
         // splitmix64
         let mut x = self.rolls.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -85,7 +85,7 @@ impl FaultInjector {
         rate > 0.0 && f64::from(u32::try_from(self.roll() % u64::from(SIDES)).unwrap_or(0)) < rate * f64::from(SIDES)
     }
 
-    /// What a faulty node makes of the right logs. `block` is one that was asked for, if any.
+    /// Distorts correct logs like a faulty node. `block` is a requested block, if any.
     pub(crate) fn distort(
         &self,
         faults: &Faults,

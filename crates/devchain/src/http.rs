@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP, for wallets and `cast`: single requests, batches and notifications, open to any origin.
+//! JSON-RPC over HTTP, for wallets and `cast`: single requests, batches, and notifications, open to any origin.
 
 use std::fmt::Write as _;
 
@@ -17,13 +17,13 @@ use crate::error::RpcError;
 use crate::rpc;
 use crate::transport::{Wire, WireFailure, in_order};
 
-/// Requests in one batch.
+/// Maximum number of requests in a batch.
 const BATCH_MAX: usize = 1_000;
 
-/// Largest body, as geth's.
+/// Maximum body size, like geth's.
 const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// One request as it came. Without an id it is a notification; an id that is null is an id.
+/// A received request. Without an id it is a notification. An id of null is an id.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(default)]
@@ -39,7 +39,7 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(value: D) -> Result<Option<&'a Raw
     <&RawValue>::deserialize(value).map(Some)
 }
 
-/// What an answer needs of a request that is none.
+/// The part of an invalid request that the response needs.
 #[derive(Deserialize)]
 struct Nameless<'a> {
     #[serde(borrow, default)]
@@ -47,7 +47,7 @@ struct Nameless<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The error has the id, if one can be made out.
+    /// Parses a request. The error contains the id, if it can be determined.
     fn parse(raw: &'a RawValue) -> Result<Self, Option<&'a RawValue>> {
         let valid_id = |id: &&RawValue| !id.get().starts_with(['{', '[']);
         match serde_json::from_str::<Self>(raw.get()) {
@@ -102,12 +102,12 @@ async fn handle(State(chain): State<Devchain>, body: Bytes) -> Response {
     if batch && !answers.is_empty() {
         json_response(format!("[{}]", answers.join(",")))
     } else {
-        // A notification is not answered.
+        // A notification has no response.
         json_response(answers.pop().unwrap_or_default())
     }
 }
 
-/// None for a notification.
+/// Returns `None` for a notification.
 async fn one(wire: &Wire<'_>, request: Result<&Request<'_>, Option<&RawValue>>) -> Option<String> {
     let request = match request {
         Ok(request) => request,

@@ -1,16 +1,16 @@
-//! An in-process EVM chain that speaks Ethereum JSON-RPC.
+//! An in-process EVM chain with Ethereum JSON-RPC, on `revm`. It executes real bytecode, signatures, and receipts. The
+//! sandbox, the load tester, and the tests use it.
 //!
-//! Real bytecode, real signatures and real receipts, on `revm`: the chain of the sandbox, of the load tester and of
-//! the tests. A [`Devchain`] is used in three ways: as an alloy transport inside the process
-//! ([`Devchain::transport`]), over HTTP by wallets and `cast` ([`Devchain::router`]), and directly
-//! ([`Devchain::call`], [`Devchain::mine`], [`Devchain::reorg`] and their like).
+//! A [`Devchain`] can be used in three ways: as an alloy transport in the process ([`Devchain::transport`]), over HTTP
+//! by wallets and `cast` ([`Devchain::router`]), and directly ([`Devchain::call`], [`Devchain::mine`],
+//! [`Devchain::reorg`], and others).
 //!
-//! What it accepts survives `kill -9`: a transaction is on disk before it is answered, a block before it is seen.
+//! Accepted data survives `kill -9`: a transaction is on disk before the response, and a block before it is visible.
 //!
-//! All blocks stay in memory (an empty one takes about 230 bytes) and in the file (about 90), which is read whole at the
-//! start: enough for weeks of a sandbox, not for years.
+//! All blocks stay in memory (about 230 bytes for an empty one) and in the file (about 90 bytes), which is read
+//! completely at the start. This is sufficient for weeks of a sandbox, not for years.
 //!
-//! Deliberately absent: peers, state roots (headers carry zero), blob transactions, traces, subscriptions.
+//! Not here: peers, state roots (headers contain zero), blob transactions, traces, subscriptions.
 
 mod block;
 mod chain;

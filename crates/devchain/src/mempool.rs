@@ -1,6 +1,6 @@
-//! Transactions that are accepted and not mined: by sender and nonce, with replacement.
+//! Accepted transactions that are not mined yet, by sender and nonce, with replacement.
 //!
-//! Absent: a base fee filter at the door (a transaction that offers too little waits) and a lifetime.
+//! Not here: a minimum fee for acceptance (a transaction that offers less than the base fee waits), and expiry.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use revm::primitives::eip3860::MAX_INITCODE_SIZE;
 use crate::error::RpcError;
 use crate::tx::Tx;
 
-/// A replacement must raise both fees by this, in percent.
+/// Minimum increase of both fees for a replacement, in percent.
 const REPLACEMENT_BUMP_PERCENT: u128 = 10;
 
-/// What a sender's account says at the head.
+/// Account of a sender at the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SenderAccount {
     pub nonce: u64,
@@ -50,7 +50,7 @@ impl Mempool {
         Self { chain_id, block_gas_limit, max, senders: AddressMap::default(), hashes: B256Map::default(), arrivals: 0 }
     }
 
-    /// Takes a transaction in, by geth's rules and in its words.
+    /// Adds a transaction, with the rules and error messages of geth.
     pub(crate) fn add(&mut self, tx: &Arc<Tx>, account: SenderAccount) -> Result<(), RpcError> {
         if self.hashes.contains_key(&tx.hash) {
             return Err(RpcError::server("already known"));
@@ -59,7 +59,7 @@ impl Mempool {
         let queue = self.senders.get(&tx.sender);
         let replaced = queue.and_then(|queue| queue.txs.get(&tx.nonce()));
         if let Some(old) = replaced {
-            // At least one wei more each: a percentage of nothing is nothing.
+            // At least one more wei each, because a percentage of zero is zero.
             let bump = |fee: u128| fee.saturating_mul(REPLACEMENT_BUMP_PERCENT).div_ceil(100).max(1);
             let raised = |new: u128, old: u128| new >= old.saturating_add(bump(old));
             if !raised(tx.max_fee(), old.tx.max_fee()) || !raised(tx.max_tip(), old.tx.max_tip()) {
@@ -119,7 +119,7 @@ impl Mempool {
         Ok(())
     }
 
-    /// Puts a transaction in without asking: one that was accepted before.
+    /// Adds a transaction without checks, because it was accepted before.
     pub(crate) fn put(&mut self, tx: &Arc<Tx>) {
         self.arrivals += 1;
         let pooled = Pooled { tx: Arc::clone(tx), arrival: self.arrivals };
@@ -152,7 +152,7 @@ impl Mempool {
         Some(tx)
     }
 
-    /// Lets go of what can never be mined, the account's nonce having passed it.
+    /// Removes transactions whose nonce has passed, because they can never be mined.
     pub(crate) fn prune(&mut self, sender: &Address, nonce: u64) {
         let Some(queue) = self.senders.get_mut(sender) else { return };
         let live = queue.txs.split_off(&nonce);
@@ -165,14 +165,14 @@ impl Mempool {
         }
     }
 
-    /// The nonce after the sender's gapless run of waiting transactions.
+    /// Returns the nonce after the sender's pending transactions without gaps.
     pub(crate) fn next_nonce(&self, sender: &Address, account_nonce: u64) -> u64 {
         let Some(queue) = self.senders.get(sender) else { return account_nonce };
         let run = queue.txs.range(account_nonce..).zip(account_nonce..);
         account_nonce + run.take_while(|((nonce, _), expected)| *nonce == expected).count() as u64
     }
 
-    /// How many can be mined now, and how many wait for a nonce before them.
+    /// Returns the number of transactions that can be mined now, and of those that wait for an earlier nonce.
     pub(crate) fn counts(&self, nonce_of: impl Fn(&Address) -> u64) -> (u64, u64) {
         let ready = |sender: &Address| {
             let nonce = nonce_of(sender);
@@ -182,7 +182,7 @@ impl Mempool {
         (pending, self.hashes.len() as u64 - pending)
     }
 
-    /// What the next block could hold: each sender's gapless run that covers the base fee.
+    /// Returns the candidates for the next block: the transactions of each sender without gaps that cover the base fee.
     pub(crate) fn candidates(&self, base_fee: u64, nonce_of: impl Fn(&Address) -> u64) -> Candidates {
         let mut candidates = Candidates { base_fee, runs: Vec::new(), ready: BinaryHeap::new() };
         for (sender, queue) in &self.senders {
@@ -199,7 +199,7 @@ impl Mempool {
     }
 }
 
-/// Transactions in the order a block takes them: the highest tip first, then the oldest, each sender's by nonce.
+/// Transactions in block order: the highest tip first, then the oldest; those of one sender by nonce.
 pub(crate) struct Candidates {
     base_fee: u64,
     runs: Vec<std::vec::IntoIter<Pooled>>,
@@ -213,7 +213,8 @@ struct Ready {
 }
 
 impl Candidates {
-    /// The best one. `advance` with its run makes the sender's next one available; without it they are left out.
+    /// Returns the best transaction. `advance` with its run makes the next transaction of the sender available; without
+    /// it, the rest of the run is skipped.
     pub(crate) fn next(&mut self) -> Option<(Arc<Tx>, usize)> {
         self.ready.pop().map(|ready| (ready.pooled.tx, ready.run))
     }

@@ -1,4 +1,4 @@
-//! Opening a file: its records executed again, without recovering a signature.
+//! Opens a file: replays its records without recovering signatures.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -18,12 +18,12 @@ use crate::mempool::Mempool;
 use crate::store::{BlockRecord, MAGIC, Record, frame, unframe};
 use crate::tx::Tx;
 
-/// A chain as its file tells it.
+/// A chain restored from its file.
 pub(crate) struct Replayed {
     pub chain: Chain,
     pub pool: Mempool,
     pub clock: Clock,
-    /// Locked, and standing at its end; none in memory.
+    /// The locked file, positioned at its end; `None` in memory.
     pub file: Option<File>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<Replayed, OpenError> {
             let end = replay.run(&path, &bytes, MAGIC.len() + length)?;
             if end < bytes.len() {
                 let cut = bytes.len() - end;
-                tracing::warn!(path = %path.display(), bytes = cut, "devchain file ended in a torn record, cut off");
+                tracing::warn!(path = %path.display(), bytes = cut, "devchain file truncated: incomplete record");
                 file.set_len(end as u64).and_then(|()| file.sync_data()).map_err(io)?;
             }
             file.seek(SeekFrom::Start(end as u64)).map_err(io)?;
@@ -73,13 +73,13 @@ pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<Replayed, OpenError> {
     }
 }
 
-/// A file that never got its first record whole holds nothing.
+/// A file whose first record is incomplete contains nothing.
 fn first_record_is_torn(bytes: &[u8]) -> bool {
-    // Magic, frame, tag, fingerprint, timestamp.
+    // Magic, frame, tag, fingerprint, and timestamp.
     bytes.len() < MAGIC.len() + 8 + 1 + 32 + 8
 }
 
-/// Makes the new file's name durable too.
+/// Syncs the folder, so that the name of the new file is durable.
 fn sync_folder(path: &Path) -> std::io::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
@@ -91,7 +91,7 @@ struct Replay {
     chain: Chain,
     pool: Mempool,
     clock: Clock,
-    /// Accepted and not mined, those included that were replaced while their block was being sealed.
+    /// Accepted transactions that are not mined, including those that were replaced while their block was being sealed.
     known: B256Map<Arc<Tx>>,
 }
 
@@ -109,16 +109,16 @@ impl Replay {
         Replayed { chain: self.chain, pool: self.pool, clock: self.clock, file }
     }
 
-    /// Takes the records from `at` on and answers where the last whole one ends.
+    /// Applies the records from `at` on, and returns the end of the last complete one.
     fn run(&mut self, path: &Path, bytes: &[u8], mut at: usize) -> Result<usize, OpenError> {
         let mut place = 1;
         while at < bytes.len() {
             let Some((record, length)) = unframe(&bytes[at..]) else {
                 let diverged =
                     |reason: &str| OpenError::Diverged { path: path.into(), record: place, reason: reason.into() };
-                // Only the end can be torn; whole records behind a damaged one mean that the file was harmed.
+                // Only the end can be incomplete. Complete records after a damaged one mean that the file is damaged.
                 return if more_follows(&bytes[at..]) {
-                    Err(diverged("damaged, and whole records follow it"))
+                    Err(diverged("the record is damaged, and complete records follow it"))
                 } else {
                     Ok(at)
                 };
@@ -188,7 +188,7 @@ fn check(block: &Block, expected: B256) -> Result<(), String> {
     Err(format!("block {} executes to {}, not to {expected}", block.number, block.hash))
 }
 
-/// Takes out of the pool what a block mined, and what it made impossible.
+/// Removes mined transactions from the pool, and those that can no longer be mined.
 pub(crate) fn settle_pool(pool: &mut Mempool, chain: &Chain, mined: &[Arc<Tx>]) {
     for tx in mined {
         pool.remove(&tx.hash);
@@ -198,7 +198,7 @@ pub(crate) fn settle_pool(pool: &mut Mempool, chain: &Chain, mined: &[Arc<Tx>]) 
     }
 }
 
-/// Whether a whole record starts anywhere within the damaged one's length.
+/// Returns true if a complete record starts directly after the damaged one.
 fn more_follows(bytes: &[u8]) -> bool {
     let Some(length) = bytes.get(..4).and_then(|length| length.try_into().ok()).map(u32::from_le_bytes) else {
         return false;

@@ -1,7 +1,7 @@
-//! Accounts and storage at the head, and what it takes to go back.
+//! Accounts and storage at the head, and the data to undo blocks.
 //!
-//! [`State`] holds the head only. [`Overlay`] is where a block or a call executes: reads fall through to the state,
-//! writes stay in the overlay. Applying an overlay yields an [`Undo`]: the old values of all that it changed.
+//! [`State`] contains only the head. Blocks and calls execute in an [`Overlay`]: reads fall through to the state,
+//! writes stay in the overlay. Applying an overlay returns an [`Undo`] with the old values of everything that changed.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use revm::{Database, DatabaseCommit};
 
 use crate::config::GenesisAccount;
 
-/// Storage of one account; a slot that is zero is absent.
+/// Storage of one account. Slots with value zero are absent.
 pub(crate) type Slots = HashMap<U256, U256>;
 
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct State {
     accounts: AddressMap<Account>,
 }
 
-/// A change from outside the chain's transactions.
+/// A change that is not made by a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     Balance(Address, U256),
@@ -35,27 +35,27 @@ pub(crate) enum Control {
     Slot(Address, U256, U256),
 }
 
-/// What is known of an account besides its storage.
+/// Change of an account, except its storage.
 #[derive(Clone, Debug, Default)]
 enum Info {
-    /// As it is below.
+    /// Unchanged.
     #[default]
     Same,
-    /// There is no such account.
+    /// The account does not exist.
     Absent,
     Is(AccountInfo),
 }
 
-/// What an overlay holds of one account.
+/// Changes of one account in an overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     info: Info,
-    /// The account's storage before does not count any more.
+    /// The earlier storage of the account no longer counts.
     wiped: bool,
     slots: Slots,
 }
 
-/// The old values of what one block changed.
+/// Old values of the changes of one block.
 #[derive(Debug, Default)]
 pub(crate) struct Undo {
     accounts: AddressMap<AccountUndo>,
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Makes the changes and hands back the old values.
+    /// Applies changes and returns the old values.
     pub(crate) fn apply(&mut self, changes: AddressMap<Change>) -> Undo {
         let mut undo = Undo::default();
         for (address, change) in changes {
@@ -142,7 +142,7 @@ impl State {
         undo
     }
 
-    /// Goes back to before the block that left this.
+    /// Reverts the block that returned this undo.
     pub(crate) fn undo(&mut self, undo: Undo) {
         for (address, old) in undo.accounts {
             if matches!(old.info, Info::Absent) {
@@ -172,7 +172,7 @@ fn write_slot(slots: &mut Slots, slot: U256, value: U256) {
 pub(crate) struct Overlay<'a> {
     state: &'a State,
     changes: AddressMap<Change>,
-    /// Hashes of the up to 256 blocks before the one that executes.
+    /// Hashes of the up to 256 blocks before the executing block.
     hashes: &'a dyn Fn(u64) -> B256,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Overlay<'a> {
         Self { state, changes: AddressMap::default(), hashes }
     }
 
-    /// Goes further back: the state as it was before the block that left this. Called from the newest block down.
+    /// Reverts one more block. Must be called from the newest block downwards.
     pub(crate) fn rewind(&mut self, undo: &Undo) {
         for (address, old) in &undo.accounts {
             let change = self.changes.entry(*address).or_default();
@@ -224,7 +224,7 @@ impl Database for Overlay<'_> {
         Ok(self.info(&address).cloned())
     }
 
-    // Every account carries its code, so this is never needed.
+    // Never called, because every account contains its code.
     fn code_by_hash(&mut self, _code_hash: B256) -> Result<Bytecode, Infallible> {
         Ok(Bytecode::default())
     }
@@ -245,7 +245,7 @@ impl DatabaseCommit for Overlay<'_> {
                 continue;
             }
             let gone = account.is_selfdestructed() || account.is_empty();
-            // An account that was not there and still is not leaves no trace.
+            // An account that did not exist and still does not exist leaves no change.
             if gone && self.info(&address).is_none() {
                 continue;
             }

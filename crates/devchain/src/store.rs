@@ -1,7 +1,7 @@
 //! The append-only file: its records, and the thread that writes them.
 //!
-//! A record is `length: u32, crc32: u32, payload`, little-endian, after eight bytes that name the format. Records that
-//! arrive together share one fsync. A record that is cut short at the end of the file never happened.
+//! The file starts with eight bytes that identify the format. A record is `length: u32, crc32: u32, payload`,
+//! little-endian. Records that arrive together share one fsync. An incomplete record at the end of the file is ignored.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -18,10 +18,10 @@ use crate::state::Control;
 
 pub(crate) const MAGIC: &[u8; 8] = b"PFCHAIN1";
 
-/// Most records that share one fsync.
+/// Maximum number of jobs that share one fsync.
 const GROUP_MAX: usize = 8_192;
 
-/// Something that happened, in the order it happened.
+/// A change, in order of occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The first record.
@@ -42,7 +42,7 @@ pub(crate) enum Record {
     BaseFee { wei: u64 },
 }
 
-/// A block by what cannot be derived, and its hash to check the rest.
+/// A block: the fields that cannot be derived, and its hash to check the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRecord {
     pub number: u64,
@@ -55,7 +55,7 @@ pub(crate) struct BlockRecord {
     pub txs: Vec<B256>,
 }
 
-/// Tells when what was appended is on disk.
+/// Reports when appended records are on disk.
 pub(crate) struct Written(Option<oneshot::Receiver<Result<(), ChainError>>>);
 
 impl Written {
@@ -71,7 +71,7 @@ impl Written {
         }
     }
 
-    /// From a thread that may block.
+    /// For callers on a blocking thread.
     pub(crate) fn wait_blocking(self) -> Result<(), ChainError> {
         match self.0 {
             Some(receiver) => receiver.blocking_recv().unwrap_or(Err(ChainError::Closed)),
@@ -93,7 +93,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// `file` stands at its end and is locked for this process.
+    /// Starts the thread. `file` must be positioned at its end and locked by this process.
     pub(crate) fn start(file: File) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let thread =
@@ -108,13 +108,13 @@ impl Store {
         }
         let (done, receiver) = oneshot::channel();
         if let Some(jobs) = self.jobs.lock().as_ref() {
-            // A thread that is gone drops `done`, which reads as closed.
+            // If the thread has ended, `done` is dropped, which means closed.
             let _ = jobs.send(Job { bytes, done });
         }
         Written(Some(receiver))
     }
 
-    /// Writes what is queued and lets go of the file.
+    /// Writes the queue and closes the file.
     pub(crate) fn close(&self) {
         drop(self.jobs.lock().take());
         if let Some(thread) = self.thread.lock().take() {
@@ -132,7 +132,7 @@ fn write_all(mut file: File, queue: &mpsc::Receiver<Job>) {
         {
             group.push(job);
         }
-        // After a failed write the file's end is unknown: nothing may follow it.
+        // After a failed write the end of the file is unknown, so nothing more may be written.
         if failed.is_none() {
             let parts: Vec<&[u8]> = group.iter().map(|job| job.bytes.as_slice()).collect();
             let bytes = parts.concat();
@@ -159,7 +159,7 @@ pub(crate) fn frame(record: &Record, out: &mut Vec<u8>) {
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Takes one record off the front; none if it is cut short or damaged.
+/// Decodes the first record; `None` if it is incomplete or damaged.
 pub(crate) fn unframe(bytes: &[u8]) -> Option<(Record, usize)> {
     let length = usize::try_from(u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?)).ok()?;
     let crc = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_record_reads_back() {
+    fn every_record_round_trips() {
         let block = BlockRecord {
             number: 7,
             hash: B256::repeat_byte(1),

@@ -1,4 +1,4 @@
-//! The chain as an alloy transport, and what the wire does to a packet: shared with `http.rs`.
+//! The chain as an alloy transport, and the simulated connection, shared with `http.rs`.
 
 use std::borrow::Cow;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use crate::error::RpcError;
 use crate::faults::Faults;
 use crate::rpc;
 
-/// A tower service over alloy's request and response packets.
+/// A tower service for alloy's request and response packets.
 #[derive(Clone, Debug)]
 pub struct DevchainTransport {
     chain: Devchain,
@@ -71,8 +71,8 @@ impl Service<RequestPacket> for DevchainTransport {
     }
 }
 
-/// The answers of a batch. One after the other as geth does, but a batch of one method at once: many transactions then
-/// share an fsync.
+/// Handles the requests of a batch: one after the other like geth, but concurrently if all have the same method, so
+/// that many transactions share an fsync.
 pub(crate) async fn in_order<'m, A: Future>(
     mut methods: impl Iterator<Item = &'m str>,
     answers: impl Iterator<Item = A>,
@@ -88,14 +88,14 @@ pub(crate) async fn in_order<'m, A: Future>(
     done
 }
 
-/// One packet's way over a wire with faults.
+/// Handling of one packet on a connection with faults.
 pub(crate) struct Wire<'a> {
     chain: &'a Devchain,
     faults: std::sync::Arc<Faults>,
     hit: bool,
 }
 
-/// An HTTP status instead of an answer.
+/// An HTTP status instead of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WireFailure {
     RateLimited,
@@ -129,7 +129,7 @@ impl<'a> Wire<'a> {
         Self { chain, faults, hit }
     }
 
-    /// Latency, and failures without execution.
+    /// Applies latency, and failures without execution.
     pub(crate) async fn before(&self) -> Result<(), WireFailure> {
         if !self.hit {
             return Ok(());
@@ -163,7 +163,7 @@ impl<'a> Wire<'a> {
         rpc::answer(&self.chain.engine, method, params, &self.faults).await
     }
 
-    /// Failures after execution.
+    /// Applies failures after execution.
     pub(crate) fn after(&self) -> Result<(), WireFailure> {
         if self.hit && self.chain.engine.faults.happens(self.faults.lost_answer_rate) {
             return Err(WireFailure::Unavailable);

@@ -1,4 +1,4 @@
-//! A signed transaction with its hash and sender: decoded and recovered once, without any lock.
+//! A signed transaction with its hash and sender, decoded and recovered once, without a lock.
 
 use alloy::consensus::transaction::SignerRecoverable;
 use alloy::consensus::{Transaction, TxEnvelope, TxType};
@@ -9,7 +9,7 @@ use revm::context::either::Either;
 
 use crate::error::RpcError;
 
-/// Largest transaction geth takes into its pool, in bytes.
+/// Maximum size of a transaction in geth's pool, in bytes.
 const TX_BYTES_MAX: usize = 131_072;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Tx {
         Ok(Self { hash: *envelope.tx_hash(), sender, envelope })
     }
 
-    /// A transaction whose sender was recovered when it was accepted.
+    /// Creates a transaction whose sender was recovered at acceptance.
     pub(crate) fn recovered(raw: &[u8], sender: Address) -> Result<Self, &'static str> {
         let envelope = decode(raw)?;
         Ok(Self { hash: *envelope.tx_hash(), sender, envelope })
@@ -52,17 +52,17 @@ impl Tx {
         self.envelope.max_fee_per_gas()
     }
 
-    /// What the block's maker can get at most per gas; a legacy transaction offers its whole price.
+    /// Returns the maximum tip per gas. For a legacy transaction this is its whole price.
     pub(crate) fn max_tip(&self) -> u128 {
         self.envelope.max_priority_fee_per_gas().unwrap_or_else(|| self.max_fee())
     }
 
-    /// What the block's maker gets per gas at that base fee; none if it does not cover the base fee.
+    /// Returns the tip per gas at `base_fee`; `None` if the transaction does not cover the base fee.
     pub(crate) fn tip(&self, base_fee: u64) -> Option<u128> {
         self.max_fee().checked_sub(u128::from(base_fee)).map(|room| room.min(self.max_tip()))
     }
 
-    /// The most the sender can be charged.
+    /// Returns the maximum amount that the sender can be charged.
     pub(crate) fn cost(&self) -> U256 {
         (U256::from(self.gas_limit()) * U256::from(self.max_fee())).saturating_add(self.envelope.value())
     }

@@ -1,4 +1,5 @@
-//! A key for tests, the sandbox's payers and the load tester: derived from a name, so never for real money.
+//! A key for tests, the payers of the sandbox, and the load tester. It is derived from a name, so it must never hold
+//! real funds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 
-/// A key with its own nonce counter, which signs EIP-1559 transactions.
+/// A key with its own nonce counter that signs EIP-1559 transactions.
 #[derive(Debug)]
 pub struct Wallet {
     signer: PrivateKeySigner,
@@ -16,10 +17,10 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// The key that belongs to this seed: always the same one.
+    /// Returns the key of this seed. The result is always the same.
     pub fn from_seed(seed: &str) -> Self {
         let mut secret = keccak256(seed);
-        // A hash that is no key (one in 2^128) is hashed again.
+        // A hash that is not a valid key (one in 2^128) is hashed again.
         loop {
             if let Ok(signer) = PrivateKeySigner::from_bytes(&secret) {
                 return Self { signer, nonce: AtomicU64::new(0) };
@@ -28,27 +29,27 @@ impl Wallet {
         }
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> Address {
         self.signer.address()
     }
 
-    /// The signer itself, for an alloy wallet.
+    /// Returns the signer, for an alloy wallet.
     pub fn signer(&self) -> &PrivateKeySigner {
         &self.signer
     }
 
-    /// Takes the next nonce of the counter, which starts at 0.
+    /// Returns the next nonce and increments the counter, which starts at 0.
     pub fn next_nonce(&self) -> u64 {
         self.nonce.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sets the counter: the next nonce that will be taken.
+    /// Sets the counter, which is the next nonce.
     pub fn set_nonce(&self, nonce: u64) {
         self.nonce.store(nonce, Ordering::Relaxed);
     }
 
-    /// Signs a call without value; answers the raw transaction and its hash. Fees are in wei per gas.
+    /// Signs a call without value. Returns the raw transaction and its hash. Fees are in wei per gas.
     #[allow(clippy::too_many_arguments, reason = "the fields of a transaction")]
     pub fn sign_call(
         &self,
@@ -73,7 +74,7 @@ impl Wallet {
         })
     }
 
-    /// Signs any EIP-1559 transaction, deployments and values included; answers it raw and its hash.
+    /// Signs any EIP-1559 transaction, including deployments and values. Returns the raw transaction and its hash.
     pub fn sign(&self, tx: TxEip1559) -> (Bytes, B256) {
         #[allow(clippy::expect_used, reason = "a local key signs any 32 bytes")]
         let signature = self.signer.sign_hash_sync(&tx.signature_hash()).expect("a local key signs any hash");

@@ -1,4 +1,4 @@
-//! A successful answer before it goes out: its bytes are known, so that they can be kept.
+//! A successful answer as bytes, so that the idempotency store can keep it before it is sent.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::ApiError;
 
-/// The room that a body is begun with.
+/// Initial capacity of a body buffer.
 const BODY_USUAL_BYTES: usize = 1_024;
 
 /// A status and a JSON body.
@@ -18,17 +18,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// 200.
+    /// Answers 200.
     pub fn ok(body: &impl Serialize) -> Result<Self, ApiError> {
         Self::new(StatusCode::OK, body)
     }
 
-    /// 201: something was made.
+    /// Answers 201: an object was created.
     pub fn created(body: &impl Serialize) -> Result<Self, ApiError> {
         Self::new(StatusCode::CREATED, body)
     }
 
-    /// 202: something will be done.
+    /// Answers 202: the request was accepted and will be carried out later.
     pub fn accepted(body: &impl Serialize) -> Result<Self, ApiError> {
         Self::new(StatusCode::ACCEPTED, body)
     }
@@ -39,17 +39,17 @@ impl Answer {
         Ok(Self { status, body: bytes })
     }
 
-    /// An answer whose JSON is there already.
+    /// Wraps a body that is already serialised as JSON.
     pub(crate) fn of_bytes(status: StatusCode, body: Vec<u8>) -> Self {
         Self { status, body }
     }
 
-    /// The status.
+    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The JSON.
+    /// The JSON body.
     pub fn body(&self) -> &[u8] {
         &self.body
     }

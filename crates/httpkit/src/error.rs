@@ -1,7 +1,7 @@
-//! What goes wrong at the interface, and the only home of status codes.
+//! Errors of the interface. Only this module maps errors to status codes.
 //!
-//! An [`ApiError`] becomes an RFC 9457 problem document. The request's id is put in by `edge`, which sees every answer
-//! last. Deliberately absent from the documents: stacks, SQL, and whatever a caller sent.
+//! An [`ApiError`] becomes an RFC 9457 problem document. `edge` adds the request id. The documents never contain stack
+//! traces, SQL or what the caller sent.
 
 mod credentials;
 mod from;
@@ -18,23 +18,23 @@ use utoipa::ToSchema;
 
 pub use credentials::{KeyProblem, TokenProblem};
 
-/// Seconds after which a caller may try again when the database or a chain is away.
+/// Seconds after which a caller may try again when the database or a chain is unavailable.
 const RETRY_AWAY_SECS: u64 = 2;
-/// Seconds after which a caller may try again where the operator holds back what is new: people lift pauses.
+/// Seconds after which a caller may try again when the operator has paused new payments. Operators lift pauses by hand.
 const RETRY_PAUSED_SECS: u64 = 60;
-/// Seconds after which a caller may ask again for a request that still runs.
+/// Seconds after which a caller may repeat a request whose first attempt still runs.
 const RETRY_RUNNING_SECS: u64 = 1;
 
-/// One field that is not as it has to be.
+/// One invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
-    /// Where, such as `merchants[3].business_id`.
+    /// The field's path, such as `merchants[3].business_id`.
     #[schema(example = "merchants[3].business_id")]
     pub field: String,
-    /// What is wrong, for programs.
+    /// What is wrong, as a code for programs.
     #[schema(example = "required", value_type = String)]
     pub code: Cow<'static, str>,
-    /// What is wrong, for people.
+    /// What is wrong, as text for people.
     #[schema(example = "is required")]
     pub message: String,
 }
@@ -42,28 +42,28 @@ pub struct FieldError {
 /// A problem document (RFC 9457), the body of every answer that is not a success.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
-    /// A URI of this kind of problem.
+    /// A URI that identifies the type of the problem.
     #[serde(rename = "type")]
     #[schema(example = "urn:payferry:problem:validation_failed")]
     pub kind: String,
-    /// The kind of problem in words; the same for every one of its kind.
+    /// The type of the problem in words, the same for every problem of this type.
     pub title: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// What happened this time.
+    /// What happened in this request.
     pub detail: String,
-    /// The kind of problem, for programs.
+    /// The type of the problem, for programs.
     #[schema(example = "validation_failed", value_type = String)]
     pub code: Cow<'static, str>,
     /// The same as `detail`.
     pub message: String,
     /// The id of the request, as in the header `X-Request-Id`.
     pub request_id: String,
-    /// The fields that are at fault, all of them; empty for other problems.
+    /// Every invalid field; empty for other problems.
     pub errors: Vec<FieldError>,
 }
 
-/// Everything that a request can fail with.
+/// Every way in which a request can fail.
 #[derive(Debug, Clone)]
 pub enum ApiError {
     /// The body is not JSON, or not a JSON object.
@@ -74,29 +74,29 @@ pub enum ApiError {
     BadHeader(&'static str, &'static str),
     /// No valid key.
     Unauthorized(KeyProblem),
-    /// A provider's callback that is not the provider's, or not from now; why.
+    /// A provider's callback with a wrong signature or an old timestamp; why.
     ForgedCallback(&'static str),
-    /// A provider's callback that is not what the provider documents; why.
+    /// A provider's callback that does not have the documented format; why.
     UnreadableCallback(&'static str),
     /// No operator token, or a wrong one.
     NotOperator(TokenProblem),
-    /// A change asked for by another site's page, with the operator's session.
+    /// A change with the operator's session that comes from another site's page.
     ForeignOrigin,
     /// The key lacks a scope.
     MissingScope(&'static str),
-    /// There is no such object, or it is another PSP's: nobody can tell which.
+    /// There is no such object, or it belongs to another PSP. The answer does not reveal which.
     NotFound(&'static str),
-    /// A field names an object that is not there.
+    /// A field names an object that does not exist.
     FieldNotFound(&'static str, FieldError),
-    /// There is no such path; where those that there are stand.
+    /// There is no such path; the path of the list of routes.
     NoRoute(&'static str),
-    /// The path has other methods.
+    /// The path does not have this method; the allowed ones.
     MethodNotAllowed(Option<HeaderValue>),
-    /// The request does not fit what is there.
+    /// The request conflicts with the current state.
     Conflict(&'static str, String, Vec<FieldError>),
-    /// It was there once and is not kept any more; why.
+    /// The object existed and was deleted; why.
     Gone(&'static str, String),
-    /// The body is larger than the route takes, in bytes.
+    /// The body is larger than the route accepts; the limit in bytes.
     TooLarge(usize),
     /// The body is not declared as JSON.
     UnsupportedMediaType,
@@ -104,29 +104,29 @@ pub enum ApiError {
     NotMultipart,
     /// The body cannot be read as multipart/form-data.
     MalformedMultipart(&'static str),
-    /// Documents that are larger than they may be, and whatever else is wrong.
+    /// Documents that are too large, and every other fault of the form.
     DocumentTooLarge(Vec<FieldError>),
-    /// Fields that are not as they have to be: all of them.
+    /// Invalid fields, all of them.
     Validation(Vec<FieldError>),
-    /// Fields that cannot be right for this object, with a code of their own.
+    /// Fields that are not valid for this object, with their own code.
     Unprocessable(&'static str, String, Vec<FieldError>),
-    /// The token is off on the chain.
+    /// The token is disabled on the chain.
     TokenUnavailable(String),
-    /// The idempotency key came with another request before.
+    /// The idempotency key was used for another request.
     IdempotencyKeyReused,
     /// The first request with this idempotency key still runs.
     IdempotencyRunning,
     /// Too many requests; seconds to wait.
     RateLimited(u64),
-    /// It took too long.
+    /// The request exceeded its time limit.
     TimedOut,
-    /// What the service stands on is away; what, and for the log why.
+    /// A dependency is unavailable; which one, and for the log why.
     Unavailable(Away, Arc<str>),
-    /// A fault of the service; for the log only.
+    /// A fault of the service; the reason is only logged.
     Internal(Arc<str>),
 }
 
-/// Who answers: what a caller does about an answer that was lost is not the same everywhere.
+/// The listener that answers. Callers recover from a lost answer differently on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
     /// PSPs and payers: requests may have an `Idempotency-Key`.
@@ -135,30 +135,30 @@ pub enum Listener {
     Operator,
 }
 
-/// What is away.
+/// An unavailable dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Away {
     /// The database.
     Database,
     /// A chain, or all of them.
     Chain,
-    /// A chain, or all of them: the operator holds back what is new.
+    /// A chain, or all of them: the operator has paused new payments.
     ChainPaused,
-    /// The payment: it is given up until an operator looks at it.
+    /// The payment's actor: it has failed too often and waits for an operator.
     Payment,
-    /// The payout or withdrawal: as the payment.
+    /// The actor of the payout or withdrawal: as for a payment.
     Sending,
-    /// Nobody is configured to verify customers.
+    /// Customers cannot be verified because no identity provider is configured.
     IdentityProvider,
-    /// Whoever screens addresses.
+    /// The screening provider.
     Screening,
-    /// There is too much to do.
+    /// Capacity: the service is overloaded.
     Capacity,
     /// The document store.
     Documents,
 }
 
-/// What is the same for every problem of a kind.
+/// The fixed part of every problem of one type.
 struct Kind {
     status: StatusCode,
     code: Cow<'static, str>,
@@ -166,14 +166,14 @@ struct Kind {
 }
 
 impl ApiError {
-    /// One field is at fault.
+    /// One invalid field.
     pub fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
         Self::Validation(vec![FieldError { field: field.to_owned(), code: code.into(), message: message.into() }])
     }
 
-    /// The operator has paused the account: it starts no payments, and no money out.
+    /// The operator has paused the account: it can start no payments, payouts or withdrawals.
     pub fn psp_paused() -> Self {
-        let detail = "The operator has paused this account: no payments and no money out can be started.".to_owned();
+        let detail = "The operator has paused this account: it can start no payments and send no money.".to_owned();
         Self::Conflict("psp_paused", detail, Vec::new())
     }
 
@@ -198,7 +198,7 @@ impl ApiError {
                 (StatusCode::UNAUTHORIZED, problem.code(), "The operator token was not accepted")
             }
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign_origin", "The request comes from another site"),
-            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key may not do this"),
+            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key lacks a scope"),
             Self::NotFound(what) => {
                 let code = Cow::Owned(format!("{what}_not_found"));
                 return Kind { status: StatusCode::NOT_FOUND, code, title: "There is no such object" };
@@ -206,10 +206,10 @@ impl ApiError {
             Self::FieldNotFound(code, _) => (StatusCode::NOT_FOUND, *code, "There is no such object"),
             Self::NoRoute(_) => (StatusCode::NOT_FOUND, "route_not_found", "There is no such path"),
             Self::MethodNotAllowed(_) => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The path has other methods")
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not allowed")
             }
-            Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request does not fit what is there"),
-            Self::Gone(code, _) => (StatusCode::GONE, *code, "It is not kept any more"),
+            Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request conflicts with the current state"),
+            Self::Gone(code, _) => (StatusCode::GONE, *code, "It no longer exists"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large"),
             Self::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as JSON")
@@ -218,14 +218,14 @@ impl ApiError {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as a form")
             }
             Self::MalformedMultipart(_) => {
-                (StatusCode::BAD_REQUEST, "malformed_multipart", "The body is not a form with files")
+                (StatusCode::BAD_REQUEST, "malformed_multipart", "The body is not a valid form")
             }
             Self::DocumentTooLarge(_) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", "A document is too large")
             }
             Self::Validation(_) => (StatusCode::UNPROCESSABLE_ENTITY, "validation_failed", "Fields are not valid"),
             Self::Unprocessable(code, ..) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, *code, "Fields do not fit what is there")
+                (StatusCode::UNPROCESSABLE_ENTITY, *code, "Fields are not valid for this object")
             }
             Self::TokenUnavailable(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "token_unavailable", "The token is not available")
@@ -234,7 +234,7 @@ impl ApiError {
                 (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used before")
             }
             Self::IdempotencyRunning => {
-                (StatusCode::CONFLICT, "idempotency_request_running", "The first request still runs")
+                (StatusCode::CONFLICT, "idempotency_request_running", "The first request is still running")
             }
             Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
             Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "timed_out", "The request took too long"),
@@ -244,7 +244,7 @@ impl ApiError {
         Kind { status, code: code.into(), title }
     }
 
-    /// What happened this time, for the caller of this listener.
+    /// What happened in this request, for the caller of this listener.
     fn detail(&self, listener: Listener) -> String {
         match self {
             Self::MalformedJson(what) => format!("The body cannot be read as JSON: {what}."),
@@ -256,15 +256,15 @@ impl ApiError {
             Self::ForgedCallback(why) | Self::UnreadableCallback(why) => format!("The callback is refused: {why}."),
             Self::NotOperator(problem) => problem.detail(),
             Self::ForeignOrigin => {
-                "A change with the session's cookie needs the header `Origin` of this very site; programs send the \
+                "A change with the session cookie needs an `Origin` header of this site; programs should send the \
                  token as a bearer token instead."
                     .to_owned()
             }
             Self::MissingScope(scope) => format!("The API key lacks the scope `{scope}`."),
             Self::NotFound(what) => format!("There is no {what} with this id."),
             Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),
-            Self::NoRoute(list) => format!("There is nothing at this path; {list} lists what there is."),
-            Self::MethodNotAllowed(_) => "This path exists, but not with this method.".to_owned(),
+            Self::NoRoute(list) => format!("There is no route with this path; {list} lists all routes."),
+            Self::MethodNotAllowed(_) => "This path does not support this method.".to_owned(),
             Self::Conflict(_, detail, _)
             | Self::Unprocessable(_, detail, _)
             | Self::Gone(_, detail)
@@ -272,19 +272,19 @@ impl ApiError {
             Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
             Self::UnsupportedMediaType => "Send the body with `Content-Type: application/json`.".to_owned(),
             Self::IdempotencyKeyReused => {
-                "This Idempotency-Key came with another request in the last 24 hours.".to_owned()
+                "This Idempotency-Key was used for another request in the last 24 hours; use a new key.".to_owned()
             }
-            Self::IdempotencyRunning => "The first request with this Idempotency-Key has not ended.".to_owned(),
+            Self::IdempotencyRunning => "The first request with this Idempotency-Key is still running.".to_owned(),
             Self::RateLimited(secs) => format!("Try again in {secs} s."),
             Self::TimedOut => format!(
-                "The request was not answered in time; it may have been carried out. {}",
+                "The request timed out and may have been carried out. {}",
                 match listener {
-                    Listener::Public => "Look, or try again with its Idempotency-Key.",
-                    Listener::Operator => "Look at what it was about before you repeat it.",
+                    Listener::Public => "Check its result, or repeat it with the same Idempotency-Key.",
+                    Listener::Operator => "Check its result before you repeat it.",
                 }
             ),
             Self::Unavailable(away, _) => away.detail().to_owned(),
-            Self::Internal(_) => "Something failed here; the request_id finds it in our logs.".to_owned(),
+            Self::Internal(_) => "The service failed; the request_id identifies the error in its logs.".to_owned(),
         }
     }
 
@@ -293,7 +293,7 @@ impl ApiError {
         self.kind().status
     }
 
-    /// When to try again, if that may help.
+    /// Seconds after which to try again, if that may help.
     pub fn retry_after_secs(&self) -> Option<u64> {
         match self {
             Self::RateLimited(secs) | Self::NotOperator(TokenProblem::TooManyAttempts(secs)) => Some((*secs).max(1)),
@@ -305,7 +305,7 @@ impl ApiError {
         }
     }
 
-    /// Field errors, for the document.
+    /// Field errors for the document.
     fn errors(&self) -> Vec<FieldError> {
         match self {
             Self::BadParameters(errors)
@@ -318,21 +318,22 @@ impl ApiError {
         }
     }
 
-    /// What the log is told, if anything, and how loudly: faults of ours, never what the caller sent.
+    /// What to log, if anything, and at which level: only faults of the service, never what the caller sent.
     ///
-    /// A chain that is away is told of once where that is seen: each request that it costs is worth no alarm.
+    /// The chain's watcher logs an unavailable chain once. A log line for each affected request would add nothing.
     pub fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
             Self::Unavailable(Away::Database | Away::Payment | Away::Sending | Away::Documents, reason)
             | Self::Internal(reason) => Some((Level::ERROR, reason)),
-            Self::TimedOut => Some((Level::ERROR, "the request took too long")),
-            // Want of room, too: it is counted by status, and an alarm for each would be a part of the crowd.
+            Self::TimedOut => Some((Level::ERROR, "the request timed out")),
+            // Lack of capacity is not logged either: a metric counts it by status, and a log line for each request
+            // would add load.
             _ => None,
         }
     }
 
-    /// The document.
+    /// The problem document.
     pub(crate) fn problem(&self, request_id: &str, listener: Listener) -> Problem {
         let Kind { status, code, title } = self.kind();
         let detail = self.detail(listener);
@@ -348,7 +349,7 @@ impl ApiError {
         }
     }
 
-    /// The whole answer.
+    /// The complete answer.
     pub(crate) fn response(&self, request_id: &str, listener: Listener) -> Response {
         let problem = self.problem(request_id, listener);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -374,7 +375,7 @@ impl ApiError {
     }
 }
 
-/// The answer carries the error itself; `edge` writes the document, with the request's id.
+/// Attaches the error to the answer; `edge` writes the document with the request id.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
@@ -416,12 +417,12 @@ impl Away {
             Self::ChainPaused => {
                 "The chain takes no new payments at the moment: the operator has paused it. Use another chain."
             }
-            Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
-            Self::Sending => "The payout or withdrawal cannot be worked on at the moment; an operator has been told.",
-            Self::IdentityProvider => "No identity provider is configured here: customers cannot be verified.",
+            Self::Payment => "The payment cannot be processed at the moment; the operator was notified.",
+            Self::Sending => "The payout or withdrawal cannot be processed at the moment; the operator was notified.",
+            Self::IdentityProvider => "No identity provider is configured, so customers cannot be verified.",
             Self::Screening => "The wallet could not be screened in time; try again.",
-            Self::Capacity => "Too much is going on at the moment; try again.",
-            Self::Documents => "Documents cannot be kept or read at the moment; try again.",
+            Self::Capacity => "The service is overloaded at the moment; try again.",
+            Self::Documents => "Documents cannot be stored or read at the moment; try again.",
         }
     }
 }
@@ -431,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_fault_of_ours_alarms_nobody() {
+    fn only_faults_of_the_service_are_logged_as_errors() {
         let away = |away| ApiError::Unavailable(away, "why".into());
         assert_eq!(away(Away::Chain).for_log(), Some((Level::WARN, "why")));
         assert_eq!(away(Away::Capacity).for_log(), None);

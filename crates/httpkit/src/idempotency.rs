@@ -1,8 +1,8 @@
-//! `Idempotency-Key`: the first answer again, whatever happened to it on its way.
+//! `Idempotency-Key`: a repeated request gets the first answer again, even if that answer was lost.
 //!
-//! A key belongs to a PSP and a route. What is kept is the answer (encrypted) and a keyed hash of the request, in the
-//! commit of the change itself, so that one is never there without the other. Only successes are kept: what failed may
-//! be tried again with the same key.
+//! A key belongs to a PSP and a route. The answer (encrypted) and a keyed hash of the request are stored in the commit
+//! of the change itself, so that neither exists without the other. Only successes are stored: a failed request may be
+//! repeated with the same key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,8 +12,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dashmap::DashMap;
-use payferry_actors::clock::Clock;
-use payferry_actors::seal::Sealer;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, Transaction, idempotency_keys};
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
@@ -24,20 +24,20 @@ use crate::state::HttpState;
 
 /// The request's header.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The answer's header when it is the first answer again.
+/// The header of an answer that repeats the first one.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// How long an answer is kept, seconds.
+/// How long an answer is stored, seconds.
 pub const KEPT_SECS: i64 = 24 * 3_600;
-/// Characters of a key.
+/// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 255;
-/// How often answers past their time are deleted, milliseconds.
+/// Time between two deletions of expired answers, milliseconds.
 const PRUNE_EVERY_MS: i64 = 60_000;
 /// Answers that one statement deletes.
 const PRUNE_STEP: u64 = 500;
 
 type Place = (PspId, String, String);
 
-/// Whether a text is fit for a key.
+/// Returns true if a text is a valid idempotency key.
 pub fn is_key(text: &str) -> bool {
     (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -49,11 +49,11 @@ pub struct RunningKeys {
     pruned_at_ms: AtomicI64,
 }
 
-/// The idempotency of one request: nothing if it came without a key. Clones are the same request's.
+/// The idempotency of one request; `None` if it came without a key. Clones belong to the same request.
 #[derive(Clone)]
 pub struct Idempotency(Option<Arc<Kept>>);
 
-/// What is kept of a request. While it lives, a second request with the key is told that the first still runs.
+/// Key and hash of a running request. While it lives, a second request with the key gets "still runs".
 struct Kept {
     psp_id: PspId,
     route: String,
@@ -71,7 +71,7 @@ impl Drop for Kept {
 }
 
 impl Idempotency {
-    /// Begins a request: an answer that is kept for it is the error's other half.
+    /// Registers a request. The `Err` of the inner result is the stored answer, if there is one.
     pub async fn begin(
         app: &impl HttpState,
         psp_id: PspId,
@@ -109,10 +109,10 @@ impl Idempotency {
         }
     }
 
-    /// The row that keeps `answer`, if the request came with a key.
+    /// The row that stores `answer`, if the request came with a key.
     pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
         let kept = self.0.as_deref()?;
-        let now = kept.clock.now();
+        let now: Timestamp = kept.clock.now();
         Some(idempotency_keys::Model {
             psp_id: kept.psp_id.to_string(),
             route: kept.route.clone(),
@@ -134,13 +134,13 @@ impl Idempotency {
         self.0.as_ref()?;
         let this = self.clone();
         Some(Box::new(move |committed| {
-            let answer = answer(committed).expect("what an actor commits can be written as JSON");
-            this.row(&answer).expect("there is a key")
+            let answer = answer(committed).expect("a committed aggregate serialises as JSON");
+            this.row(&answer).expect("the request has an idempotency key")
         }))
     }
 
-    /// Commits the change and the answer to it as one. If another process was quicker with the same key, its answer is
-    /// given and nothing of this change is written.
+    /// Commits the change and its answer together. If another process has committed first with the same key, nothing of
+    /// this change is written and the answer is that of the other process.
     pub async fn commit(
         &self,
         app: &impl HttpState,
@@ -159,7 +159,7 @@ impl Idempotency {
         Ok(answer.into_response())
     }
 
-    /// The answer that another process has kept for this key.
+    /// The answer that another process has stored for this key.
     pub async fn first_answer(&self, app: &impl HttpState) -> Result<Response, ApiError> {
         self.find(app).await?.ok_or(ApiError::IdempotencyRunning)
     }
@@ -169,9 +169,9 @@ impl Idempotency {
         let id = (kept.psp_id.to_string(), kept.route.clone(), kept.key.clone());
         let row = idempotency_keys::Entity::find_by_id(id).one(app.database().reader()).await?;
         let Some(row) = row else { return Ok(None) };
-        let now = app.clock().now().as_millis();
+        let now = app.clock().now::<Timestamp>().as_millis();
         if row.expires_at <= now {
-            // Its place is needed for the new answer.
+            // The new answer needs the key's row.
             idempotency_keys::Entity::delete_many()
                 .filter(idempotency_keys::Column::PspId.eq(row.psp_id))
                 .filter(idempotency_keys::Column::Route.eq(row.route))
@@ -186,7 +186,7 @@ impl Idempotency {
         }
         let body = kept.sealer.open(&kept.seal_place(), &row.response_body).map_err(ApiError::internal)?;
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.ok_or_else(|| ApiError::internal("a kept answer has no HTTP status"))?;
+        let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
         let mut response = Answer::of_bytes(status, body).into_response();
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
         Ok(Some(response))
@@ -200,9 +200,9 @@ impl Kept {
 }
 
 impl RunningKeys {
-    /// Deletes answers past their time, about once a minute and beside the request.
+    /// Deletes expired answers, at most once a minute, in a task of its own.
     fn prune(&self, app: &impl HttpState) {
-        let now = app.clock().now();
+        let now: Timestamp = app.clock().now();
         let last = self.pruned_at_ms.load(Ordering::Relaxed);
         let due = now.millis_since(Timestamp(last)) >= PRUNE_EVERY_MS;
         let swap = |last| self.pruned_at_ms.compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed);
@@ -213,14 +213,14 @@ impl RunningKeys {
         tokio::spawn(async move {
             match prune(&database, now).await {
                 Ok(0) => {}
-                Ok(rows) => tracing::debug!(rows, "deleted {rows} idempotent answers past their time"),
-                Err(error) => tracing::warn!(%error, "idempotent answers past their time could not be deleted"),
+                Ok(rows) => tracing::debug!(rows, "deleted {rows} expired idempotent answers"),
+                Err(error) => tracing::warn!(%error, "expired idempotent answers could not be deleted"),
             }
         });
     }
 }
 
-/// Deletes the answers whose time is over, and answers how many.
+/// Deletes expired answers and returns how many.
 pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::DbErr> {
     let sql = "DELETE FROM idempotency_keys WHERE (psp_id, route, key) IN \
                (SELECT psp_id, route, key FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2)";
@@ -228,7 +228,7 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
     let mut deleted = 0;
     loop {
         let statement = Statement::from_sql_and_values(database.backend(), sql, step.clone());
-        // Step by step, so that payments are written in between.
+        // Deletes in small statements, so that writes of payments are not delayed.
         let rows = database.patient().execute_raw(statement).await?.rows_affected();
         deleted += rows;
         if rows < PRUNE_STEP {
@@ -237,14 +237,14 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
     }
 }
 
-/// The method and the path's template, the same for both spellings of a path.
+/// The method and the path's template, the same with and without the prefix.
 fn route_of(parts: &Parts) -> Result<String, ApiError> {
     let template = parts.extensions.get::<MatchedPath>();
-    let template = template.ok_or_else(|| ApiError::internal("a handler without a route"))?;
+    let template = template.ok_or_else(|| ApiError::internal("a handler has no route"))?;
     Ok(format!("{} {}", parts.method, bare(template.as_str())))
 }
 
-/// `path` without the prefix under which the same routes stand again.
+/// Returns `path` without the prefix `/api/v1`.
 pub(crate) fn bare(path: &str) -> &str {
     path.strip_prefix(crate::PREFIX).filter(|rest| rest.starts_with('/')).unwrap_or(path)
 }

@@ -1,6 +1,6 @@
-//! How often a key may ask, and how often an address may open a public page.
+//! Rate limits: requests of a key, and public pages and callbacks of an address.
 //!
-//! Counted per process. The sandbox has no limit for keys.
+//! Each process counts for itself. The sandbox has no limit for keys.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -18,54 +18,54 @@ use payferry_domain::KeyId;
 use crate::error::ApiError;
 use crate::live::{STREAMS_AT_ONCE, STREAMS_PER_ADDRESS};
 
-/// Requests a second that a key may make in the long run.
+/// Sustained requests of a key, per second.
 pub const KEY_REQUESTS_PER_SEC: u32 = 500;
-/// Requests that a key may make at once.
+/// Burst of a key's requests.
 pub const KEY_REQUESTS_BURST: u32 = 1_000;
-/// Public pages a minute for one address.
+/// Public pages of one address, per minute.
 pub const PAGES_PER_MINUTE: u32 = 50;
-/// Callbacks of identity providers a minute for one address; providers repeat those that are refused.
+/// Callbacks of identity providers from one address, per minute. Providers repeat refused callbacks.
 pub const CALLBACKS_PER_MINUTE: u32 = 600;
 /// Requests of one PSP that wait for events at once.
 pub const WAITS_PER_PSP: usize = 8;
-/// Requests under way at once, of all callers together; more are told to come again.
+/// Concurrent requests of all callers together; further requests are refused with 503.
 pub const REQUESTS_AT_ONCE: usize = 1_024;
-/// Requests a minute that one address may make with keys that do not exist; from then on, keys from there that were never
-/// seen are refused unread.
+/// Requests with unknown keys from one address, per minute. Above that, keys from this address that were never seen
+/// before are refused without a lookup.
 pub const UNKNOWN_KEYS_PER_MINUTE: u32 = 60;
-/// How long a request may take, its body included.
+/// How long a request may take, including its body.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often keys and addresses that have not asked for a while are forgotten.
+/// Time between two removals of idle keys and addresses.
 const FORGET_EVERY_SECS: i64 = 60;
 /// Addresses whose unknown keys are counted.
 const STRANGERS_MAX: u64 = 10_000;
-/// How long an address is remembered for them.
+/// Window in which unknown keys of an address are counted.
 const STRANGERS_WINDOW: Duration = Duration::from_mins(1);
-/// The bits of an IPv6 address that name one household.
+/// Prefix length of an IPv6 address that identifies one household.
 const IPV6_HOUSEHOLD_BITS: u32 = 64;
 
-/// How much may be asked for; `None` is no limit.
+/// The limits; `None` is no limit.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Per key: requests a second, and at once.
+    /// Per key: sustained requests per second, and the burst.
     pub key: Option<(NonZeroU32, NonZeroU32)>,
-    /// Public pages a minute per address.
+    /// Public pages per minute and address.
     pub pages_per_minute: Option<NonZeroU32>,
-    /// Callbacks a minute per address.
+    /// Callbacks per minute and address.
     pub callbacks_per_minute: Option<NonZeroU32>,
-    /// Requests under way at once.
+    /// Concurrent requests.
     pub requests_at_once: usize,
-    /// Unknown keys a minute per address.
+    /// Unknown keys per minute and address.
     pub unknown_keys_per_minute: u32,
-    /// Whether a proxy in front tells the payer's address as the last entry of `X-Forwarded-For`.
+    /// True if a proxy in front appends the payer's address to `X-Forwarded-For`.
     pub behind_proxy: bool,
-    /// How long a request may take, its body included.
+    /// How long a request may take, including its body.
     pub request_timeout: Duration,
     /// Streams open at once.
     pub streams_at_once: usize,
     /// Streams open at once for one address.
     pub streams_per_address: usize,
-    /// Requests of one PSP that wait for events at once.
+    /// Concurrent requests of one PSP that wait for events.
     pub waits_per_psp: usize,
 }
 
@@ -131,19 +131,19 @@ impl Limiters {
         check(self.keys.as_ref(), &key)
     }
 
-    /// Counts a public page for the address that asks.
+    /// Counts a public page for the requesting address.
     pub fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
         check(self.pages.as_ref(), &household(self.address(parts)))
     }
 
-    /// Counts a callback for the address that sends it.
+    /// Counts a callback for the sending address.
     pub fn callback(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
         check(self.callbacks.as_ref(), &household(self.address(parts)))
     }
 
-    /// Whether a key that was never seen may be looked up for the address that presents it.
+    /// Refuses a key that was never seen if its address has tried too many unknown keys.
     pub fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
         let tried = self.strangers.get(&household(self.address(parts)));
         if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
@@ -158,7 +158,7 @@ impl Limiters {
         tried.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The household that asks.
+    /// The household of the requesting address.
     pub fn household(&self, parts: &Parts) -> IpAddr {
         household(self.address(parts))
     }
@@ -173,7 +173,7 @@ impl Limiters {
         told.or_else(peer).unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
     }
 
-    /// Forgets addresses whose count is full again, so that strangers cannot fill the memory.
+    /// Removes idle addresses, so that unknown callers cannot fill the memory.
     fn forget_idle(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
@@ -198,7 +198,7 @@ fn check<K: Clone + Eq + std::hash::Hash>(
     })
 }
 
-/// Whoever has an IPv6 address has 2^64 of them.
+/// An IPv6 customer usually has a /64 network, so that prefix is counted as one address.
 pub fn household(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! What the interface counts. Labels are methods, route templates and statuses, never ids.
+//! Metrics of the interface. Labels are methods, route templates and statuses, never ids.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ const REQUESTS: &str = "payferry_http_requests_total";
 const SECONDS: &str = "payferry_http_request_duration_seconds";
 const STREAMS: &str = "payferry_http_streams_open";
 
-/// The handles of one route, which are looked up once; there are as many as there are routes.
+/// Metric handles of one route and method, looked up once. Their number is bounded by the routes.
 struct Handles {
     seconds: Histogram,
-    /// By status, of which a route answers few.
+    /// By status. A route answers few of them.
     requests: Vec<(u16, Counter)>,
 }
 
@@ -23,22 +23,22 @@ type ByRoute = HashMap<String, Vec<(&'static str, Handles)>>;
 
 static HANDLES: LazyLock<RwLock<ByRoute>> = LazyLock::new(RwLock::default);
 
-/// Says what the metrics mean.
+/// Registers the descriptions of the metrics.
 pub fn describe() {
     describe_counter!(REQUESTS, "Requests answered, by method, route template and status.");
-    describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time from the request's head to its answer's.");
-    describe_gauge!(STREAMS, "Streams of payments that are open: payers' pages, and those of PSPs.");
-    // Those looked up before somebody listened would stay deaf.
+    describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time from the request head to the response head.");
+    describe_gauge!(STREAMS, "Open payment streams of payers' pages and PSPs.");
+    // Handles from before the recorder was installed would record nothing.
     HANDLES.write().clear();
 }
 
-/// A stream was opened; it is counted until the answer is dropped.
+/// Counts an open stream until the returned value is dropped.
 pub fn stream_opened() -> OpenStream {
     gauge!(STREAMS).increment(1.0);
     OpenStream
 }
 
-/// A stream that is open.
+/// An open stream.
 pub struct OpenStream;
 
 impl Drop for OpenStream {
@@ -47,7 +47,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// One request was answered.
+/// Records one answered request.
 pub(crate) fn request(method: &Method, route: &str, status: u16, took: Duration) {
     let method = method_label(method);
     if !record(&HANDLES.read(), method, route, status, took) {
@@ -57,7 +57,7 @@ pub(crate) fn request(method: &Method, route: &str, status: u16, took: Duration)
     }
 }
 
-/// Records with handles that are there; answers whether they were.
+/// Records with existing handles; returns false if there are none yet.
 fn record(routes: &ByRoute, method: &'static str, route: &str, status: u16, took: Duration) -> bool {
     let of_route = routes.get(route).into_iter().flatten();
     let Some((_, handles)) = of_route.into_iter().find(|(of, _)| *of == method) else { return false };
@@ -67,7 +67,7 @@ fn record(routes: &ByRoute, method: &'static str, route: &str, status: u16, took
     true
 }
 
-/// Looks handles up.
+/// Looks the handles up.
 fn prepare(routes: &mut ByRoute, method: &'static str, route: &str, status: u16) {
     let methods = routes.entry(route.to_owned()).or_default();
     let place = methods.iter().position(|(of, _)| *of == method).unwrap_or_else(|| {
@@ -82,7 +82,7 @@ fn prepare(routes: &mut ByRoute, method: &'static str, route: &str, status: u16)
     }
 }
 
-/// A stranger's method is no label: there are endlessly many.
+/// Maps unknown methods to one label: callers can invent any number of them.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,4 +1,4 @@
-//! Accepts connections until it is told to stop, then lets running requests end.
+//! Accepts connections until shutdown, then lets running requests end.
 
 use std::future::Future;
 use std::io;
@@ -15,18 +15,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
-/// How long a connection may be idle, and the head of a request may take to arrive. Longer than the clients' pools keep
-/// theirs in most places: a request on a connection that we are just closing would be lost.
+/// How long a connection may be idle, and the head of a request may take to arrive. It is longer than the idle timeout
+/// of common client pools: a request on a connection that the server is just closing would be lost.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Connections open at once on a listener; more wait to be accepted.
+/// Connections open at once on a listener. Further connections wait to be accepted.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// How long running requests may take to end after the stop.
+/// How long running requests may take after shutdown begins.
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
-/// Pause after an accept that failed for want of something (file descriptors, mostly).
+/// Pause after an accept that failed for lack of a resource, usually file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves `router` on `listener` until `shutdown` resolves: from then on nothing new is accepted, idle connections are
-/// closed, and running requests are answered within [`DRAIN_MAX`].
+/// Serves `router` on `listener` until `shutdown` resolves. Then it accepts nothing new, closes idle connections and
+/// answers running requests within [`DRAIN_MAX`].
 pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()> + Send) {
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -50,13 +50,13 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<
     }
     drop(listener);
     if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests were still running at the end and were cut off");
+        tracing::warn!("some requests were still running at shutdown and were aborted");
     }
 }
 
 fn connect(stream: TcpStream, place: Option<OwnedSemaphorePermit>, router: &Router, graceful: &GracefulShutdown) {
     let Ok(peer) = stream.peer_addr() else { return };
-    // Answers are small and complete; waiting to fill a packet only delays them.
+    // Answers are small and complete, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let service = router.clone().map_request(move |mut request: axum::http::Request<_>| {
         request.extensions_mut().insert(ConnectInfo(peer));
@@ -74,7 +74,7 @@ fn connect(stream: TcpStream, place: Option<OwnedSemaphorePermit>, router: &Rout
     });
 }
 
-/// Whether the connection went away before it was accepted, rather than that we cannot accept.
+/// Returns true if the client closed the connection before it was accepted, false if accepting itself failed.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

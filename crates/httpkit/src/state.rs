@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use axum::http::request::Parts;
-use payferry_actors::clock::Clock;
-use payferry_actors::seal::Sealer;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId};
 use payferry_entities::Database;
 

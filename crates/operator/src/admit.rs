@@ -1,8 +1,8 @@
-//! Who is let in: whoever shows the operator token, or the session that the login form gave for it.
+//! Authentication: the operator token, or a session that the login form issued for it.
 //!
-//! Owned here: the comparing of tokens, what a session is, and how often an address may guess. Sessions are not kept: the
-//! cookie holds when it ends and a keyed hash of that, under a key that follows from the token. So a restart of the service
-//! ends none, another token ends all, and logging out takes the cookie away from that browser only.
+//! Owned here: the comparison of tokens, the session format, and the limit of failed attempts per address. Sessions are
+//! not stored: the cookie holds its end time and a MAC of it, under a key derived from the token. A restart of the
+//! service ends no session, a new token ends all, and a logout only removes the cookie from that browser.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,7 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hmac::{Hmac, KeyInit, Mac};
 use moka::sync::Cache;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::{ApiError, TokenProblem};
 use payferry_httpkit::limits::household;
@@ -28,27 +28,28 @@ use subtle::ConstantTimeEq;
 
 use crate::{Operator, login};
 
-/// How long a session lasts.
+/// Lifetime of a session.
 pub const SESSION_SECS: i64 = 12 * 3_600;
-/// Wrong tokens that an address may show within a minute; then none is looked at until that is over.
+/// Wrong tokens that an address may send within a minute. After that, its tokens are not checked until the minute is
+/// over.
 pub const FAILED_ATTEMPTS_PER_MINUTE_MAX: u32 = 30;
-/// Counted from the first wrong token on.
+/// Starts with the first wrong token.
 const ATTEMPTS_WINDOW: Duration = Duration::from_mins(1);
-/// Addresses whose wrong tokens are counted at once.
+/// Addresses whose wrong tokens are counted at the same time.
 const ADDRESSES_MAX: u64 = 10_000;
-/// The session's cookie.
+/// Cookie of the session.
 const COOKIE_NAME: &str = "payferry_operator";
 
-/// Decides who is let in.
+/// Authenticates the operator.
 pub struct Admission {
-    /// Comparing digests tells nothing of the length.
+    /// A digest, so that a comparison reveals nothing about the length of the token.
     token: [u8; 32],
     session_key: [u8; 32],
     clock: Clock,
     failures: Cache<IpAddr, Arc<AtomicU32>>,
 }
 
-/// How somebody was let in.
+/// Credential of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Token,
@@ -56,7 +57,7 @@ enum Shown {
 }
 
 impl Admission {
-    /// For whoever knows `token`.
+    /// Authentication with this token.
     pub(super) fn new(token: &str, clock: Clock) -> Self {
         Self {
             token: Sha256::digest(token).into(),
@@ -66,15 +67,15 @@ impl Admission {
         }
     }
 
-    /// Whether what `from` shows as a token is the token. Wrong ones are counted.
+    /// Compares the token that `from` sent. Wrong tokens are counted.
     pub(super) fn token(&self, shown: &str, from: IpAddr) -> Result<(), TokenProblem> {
         let digest: [u8; 32] = Sha256::digest(shown).into();
         self.attempt(from, || bool::from(digest.ct_eq(&self.token)))
     }
 
-    /// A session from now on, as the cookie to set. `secure`: only over TLS.
+    /// Cookie of a new session. `secure`: send it over TLS only.
     pub(super) fn session(&self, secure: bool) -> HeaderValue {
-        let ends_at = self.clock.real_now().plus_secs(SESSION_SECS).as_millis();
+        let ends_at = self.clock.real_now::<Timestamp>().plus_secs(SESSION_SECS).as_millis();
         let session = format!("{ends_at}.{}", hex::encode(self.seal(ends_at)));
         cookie(&session, SESSION_SECS, secure)
     }
@@ -91,7 +92,7 @@ impl Admission {
         let session = session_of(headers).ok_or(TokenProblem::Missing)?;
         let (ends_at, seal) = session.split_once('.').ok_or(TokenProblem::Wrong)?;
         let ends_at: i64 = ends_at.parse().map_err(|_| TokenProblem::Wrong)?;
-        // A forged seal is a guess of the token as well.
+        // A forged seal counts as a wrong token.
         let given = hex::decode(seal).map_err(|_| TokenProblem::Wrong)?;
         self.attempt(from, || bool::from(given.ct_eq(&self.seal(ends_at))))?;
         if Timestamp(ends_at) <= self.clock.real_now() { Err(TokenProblem::SessionOver) } else { Ok(Shown::Session) }
@@ -101,7 +102,7 @@ impl Admission {
         mac(&self.session_key, &ends_at.to_be_bytes())
     }
 
-    /// Looks at one attempt, unless too many before it failed.
+    /// Checks one attempt, unless too many failed before.
     fn attempt(&self, from: IpAddr, is_right: impl FnOnce() -> bool) -> Result<(), TokenProblem> {
         let address = household(from);
         let failed = self.failures.get(&address).map_or(0, |count| count.load(Ordering::Relaxed));
@@ -113,13 +114,13 @@ impl Admission {
         }
         let count = self.failures.get_with(address, Arc::default);
         if count.fetch_add(1, Ordering::Relaxed) + 1 == FAILED_ATTEMPTS_PER_MINUTE_MAX {
-            tracing::warn!("too many wrong operator tokens came from {address}: none is looked at for a minute");
+            tracing::warn!("too many wrong operator tokens from {address}: its tokens are not checked for a minute");
         }
         Err(TokenProblem::Wrong)
     }
 }
 
-/// Lets in or refuses: the layer around every route that wants the token.
+/// Middleware around every route that needs the token.
 pub(super) async fn admit(
     State(operator): State<Operator>,
     Peer(from): Peer,
@@ -139,26 +140,26 @@ pub(super) async fn admit(
     }
 }
 
-/// The cookie that ends a session in the browser that gets it.
+/// Cookie that removes the session from the browser.
 pub(super) fn no_session() -> HeaderValue {
     cookie("", 0, false)
 }
 
-/// Whether the caller would rather read a page.
+/// Returns true if the client prefers HTML.
 pub(super) fn wants_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
 }
 
-/// Whether the request was made by a page of this site. Only such may change something with a session: a browser shows
-/// the cookie to whoever makes it ask.
+/// Returns true if a page of this site sent the request. Only such a request may change anything with a session,
+/// because a browser also adds the cookie to requests that other sites cause.
 pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
     matches!((origin, text(HOST)), (Some((_, site)), Some(host)) if site.eq_ignore_ascii_case(host))
 }
 
-/// Whether a browser speaks TLS to this site, as far as its `Origin` says.
+/// Returns true if the browser uses TLS for this site, according to its `Origin`.
 pub(super) fn is_behind_tls(headers: &HeaderMap) -> bool {
     headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
@@ -176,16 +177,16 @@ fn session_of(headers: &HeaderMap) -> Option<&str> {
 fn cookie(session: &str, age_secs: i64, secure: bool) -> HeaderValue {
     let secure = if secure { "; Secure" } else { "" };
     let text = format!("{COOKIE_NAME}={session}; Path=/ops; Max-Age={age_secs}; HttpOnly; SameSite=Strict{secure}");
-    HeaderValue::from_str(&text).expect("digits and hexadecimal digits are fit for a header")
+    HeaderValue::from_str(&text).expect("digits and hexadecimal digits are valid in a header")
 }
 
 fn mac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts a key of any length");
     mac.update(message);
     mac.finalize().into_bytes().into()
 }
 
-/// Who is at the other end of the connection.
+/// Address of the connection's peer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_or_its_session_opens_and_nothing_else() {
+    fn accepts_only_the_token_or_its_session() {
         let admission = Admission::new("correct horse battery", Clock::default());
         let look = |pairs: &[(&'static str, &str)]| admission.look(&headers(pairs), HERE);
         assert_eq!(look(&[("authorization", "Bearer correct horse battery")]), Ok(Shown::Token));
@@ -225,16 +226,16 @@ mod tests {
         let good = session(&admission);
         assert_eq!(look(&[("cookie", &format!("theme=dark; {good}"))]), Ok(Shown::Session));
         let longer = good.replacen("payferry_operator=1", "payferry_operator=2", 1);
-        assert_eq!(look(&[("cookie", &longer)]), Err(TokenProblem::Wrong), "its end cannot be moved");
+        assert_eq!(look(&[("cookie", &longer)]), Err(TokenProblem::Wrong), "a session cannot be extended");
         let other = Admission::new("another token", Clock::default());
         assert_eq!(look(&[("cookie", &session(&other))]), Err(TokenProblem::Wrong));
-        let over = admission.clock.real_now().as_millis() - 1;
+        let over = admission.clock.real_now::<Timestamp>().as_millis() - 1;
         let over = format!("payferry_operator={over}.{}", hex::encode(admission.seal(over)));
         assert_eq!(look(&[("cookie", &over)]), Err(TokenProblem::SessionOver));
     }
 
     #[test]
-    fn guessing_is_slow_and_locks_out_nobody_else() {
+    fn limits_wrong_tokens_per_address() {
         let admission = Admission::new("correct horse battery", Clock::default());
         for _ in 0..FAILED_ATTEMPTS_PER_MINUTE_MAX {
             assert_eq!(admission.token("wrong", HERE), Err(TokenProblem::Wrong));
@@ -242,7 +243,7 @@ mod tests {
         let refused = admission.token("correct horse battery", HERE);
         assert!(
             matches!(refused, Err(TokenProblem::TooManyAttempts(_))),
-            "a guess that hits does not show: {refused:?}"
+            "a correct guess is not revealed: {refused:?}"
         );
         assert!(matches!(
             admission.look(&headers(&[("cookie", &session(&admission))]), HERE),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_this_site_is_told_from_others() {
+    fn accepts_only_the_origin_of_this_site() {
         for (pairs, same) in [
             (vec![("host", "ops.example:8081"), ("origin", "http://ops.example:8081")], true),
             (vec![("host", "ops.example"), ("origin", "https://OPS.example")], true),

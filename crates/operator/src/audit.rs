@@ -1,4 +1,4 @@
-//! `/ops/audit`: who did what.
+//! `/ops/audit`: audit log.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -10,8 +10,8 @@ use payferry_httpkit::extract::{Fault, QueryFields};
 
 use crate::Operator;
 
-/// Entries, the oldest first: `?subject=` (or `?customer_id=`), `?psp_id=`, `?actor_kind=`, `?action=`, `?from=`, `?to=`,
-/// `?after=`, `?limit=`.
+/// Returns the entries, oldest first. Filters: `?subject=` (or `?customer_id=`), `?psp_id=`, `?actor_kind=`,
+/// `?action=`, `?from=`, `?to=`, `?after=`, `?limit=`.
 pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let customer = query.optional("customer_id", word);

@@ -1,9 +1,9 @@
-//! `/ops/events`: what happens, as it happens: server-sent events.
+//! `/ops/events`: server-sent events of the running service.
 //!
-//! `incident` is a line of the supervision log; its number, with the moment of the service's start before it, is the event's
-//! id, so that a browser that comes back hears of what it missed, as far as the log still has it, and of everything if the
-//! service was started anew meanwhile and counts from one again. `tick` is the state of things once a second, made once for
-//! all who listen. `hello` is the first.
+//! `hello` is the first event. `incident` is an entry of the supervision log. Its event id is its number, prefixed with
+//! the start time of the service. A browser that reconnects gets the entries that it missed, as far as the log still
+//! has them, or all entries if the service was restarted and numbers from one again. `tick` is the state of the service
+//! once a second, computed once for all listeners.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -30,43 +30,43 @@ use crate::chains::{self, ChainHealth};
 use crate::overview::{self, JournalLine};
 use crate::webhooks::{self, Backlog};
 
-/// Listeners at once.
+/// Maximum number of listeners.
 pub const EVENT_LISTENERS_MAX: usize = 64;
-/// Between two ticks.
+/// Interval of ticks.
 const TICK_EVERY: Duration = Duration::from_secs(1);
-/// Between two comments on a quiet stream.
+/// Interval of comments on an idle stream.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
-/// How soon a browser comes back.
+/// Reconnection delay of a browser.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long a tick waits for the database; one without its figures is better than none.
+/// Time that a tick waits for the database. After that it is sent without the database's figures.
 const BACKLOG_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The state of things, once a second.
+/// State of the service, once a second.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tick {
-    /// By the wall clock.
+    /// Wall clock time.
     pub at: Moment,
-    /// Whether every shard has read its live payments.
+    /// True if every shard has read its live payments.
     pub ready: bool,
-    /// Live payment actors.
+    /// Number of live payment actors.
     pub payments_live: usize,
-    /// Restarts of any actor so far.
+    /// Restarts of all actors since the start.
     pub restarts: u64,
-    /// Payments, payouts and withdrawals given up until somebody looks at them.
+    /// Number of quarantined payments, payouts and withdrawals.
     pub quarantined: usize,
-    /// Payments by status and chain, of which there are some; nothing until they were counted after the start.
+    /// Payments by status and chain. `None` until the count after the start is complete.
     pub payments: Option<Vec<Tallied>>,
-    /// Each chain.
+    /// State of each chain.
     pub chains: Vec<ChainHealth>,
-    /// What was not delivered; nothing if the database does not answer at once.
+    /// Undelivered events. `None` if the database does not answer at once.
     pub webhooks: Option<Backlog>,
-    /// The group-commit writer.
+    /// The journal.
     pub journal: JournalLine,
 }
 
-/// Makes the ticks, while somebody listens.
+/// Produces the ticks while there are listeners.
 pub(super) struct Pulse {
-    /// When the service was started: numbers of incidents are of this run.
+    /// Start time of the service. Numbers of incidents are valid for this run only.
     started: Timestamp,
     latest: watch::Sender<Option<Arc<Tick>>>,
     beating: AtomicBool,
@@ -74,7 +74,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Of a service that was started then, by the wall clock.
+    /// For a service that started at this wall clock time.
     pub(super) fn new(started: Timestamp) -> Self {
         Self {
             started,
@@ -84,41 +84,42 @@ impl Pulse {
         }
     }
 
-    /// The id of the event about an incident.
+    /// Event id of an incident.
     fn id_of(&self, incident: u64) -> String {
         format!("{}-{incident}", self.started.as_millis())
     }
 
-    /// Which incident has that id; none if it is of another run, or no id.
+    /// Number of the incident with this event id. `None` if the id is malformed or of another run.
     fn incident_of(&self, id: &str) -> Option<u64> {
         let (started, incident) = id.split_once('-')?;
         (started.parse() == Ok(self.started.as_millis())).then(|| incident.parse().ok()).flatten()
     }
 }
 
-/// One that listens.
+/// One listener.
 struct Listener {
     operator: Operator,
     incidents: watch::Receiver<u64>,
     ticks: watch::Receiver<Option<Arc<Tick>>>,
-    /// The newest incident that was told.
+    /// Number of the newest incident that was sent.
     told: u64,
     waiting: VecDeque<Event>,
     _room: OwnedSemaphorePermit,
 }
 
-/// Begins a stream; `Last-Event-ID` says which incident was heard last.
+/// Starts a stream. `Last-Event-ID` names the last incident that the client received.
 pub(super) async fn listen(
     State(operator): State<Operator>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let room = operator.pulse.room.clone().try_acquire_owned();
-    let room = room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listen to events".into()))?;
+    let room =
+        room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
     let incidents = operator.system.watch_incidents();
     let newest = *incidents.borrow();
     let pulse = &operator.pulse;
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
-    // Whoever heard the service before this one knows nothing of what is known now.
+    // A client of an earlier run of the service gets all entries.
     let told = heard.map_or(newest, |id| pulse.incident_of(id).map_or(0, |heard| heard.min(newest)));
     let hello = Event::default().event("hello").retry(RETRY_AFTER).id(pulse.id_of(told));
     let ticks = operator.pulse.latest.subscribe();
@@ -132,7 +133,7 @@ pub(super) async fn listen(
 }
 
 impl Listener {
-    /// The next event; none once the listener of the whole service ends.
+    /// Returns the next event, or `None` once the listener shuts down.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -164,7 +165,7 @@ impl Listener {
 }
 
 impl Operator {
-    /// Has ticks made, unless they are already.
+    /// Starts the task that produces ticks, unless it runs.
     fn beat(&self) {
         if !self.pulse.beating.swap(true, Ordering::AcqRel) {
             tokio::spawn(beat(self.clone()));
@@ -183,7 +184,7 @@ async fn beat(operator: Operator) {
         }
         if pulse.latest.receiver_count() == 0 {
             pulse.beating.store(false, Ordering::Release);
-            // Somebody may have come in between, and have seen it beating.
+            // A listener may have subscribed since, and seen the task still running.
             if pulse.latest.receiver_count() == 0 || pulse.beating.swap(true, Ordering::AcqRel) {
                 return;
             }
@@ -192,7 +193,7 @@ async fn beat(operator: Operator) {
     }
 }
 
-/// The state of things now.
+/// Returns the current state.
 async fn tick(system: &System) -> Tick {
     let view = system.observe();
     let backlog = tokio::time::timeout(BACKLOG_TIMEOUT, webhooks::backlog(system)).await;
@@ -201,7 +202,7 @@ async fn tick(system: &System) -> Tick {
         payments.retain(|line| line.count > 0);
     }
     Tick {
-        at: system.clock().real_now().into(),
+        at: system.clock().real_now::<Timestamp>().into(),
         ready: view.ready,
         payments_live: view.payments_live,
         restarts: view.restarts.values().sum(),

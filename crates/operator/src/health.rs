@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`: for machines, without the token.
+//! `/healthz`, `/readyz` and `/metrics`: for machines, without a token.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,61 +12,62 @@ use crate::Operator;
 use crate::chains::{self, ChainHealth, ChainState};
 use crate::query::answers;
 
-/// Whether payments can be taken, and every part that this depends on.
+/// Readiness for payments, with every component that it depends on.
 #[derive(Debug, Clone, Serialize)]
 pub struct Readiness {
-    /// All of what follows is well.
+    /// All components below are ok.
     pub ready: bool,
-    /// The database.
+    /// Database.
     pub database: DatabaseReadiness,
-    /// The payments.
+    /// Payments.
     pub payments: PaymentsReadiness,
-    /// The chains.
+    /// Chains.
     pub chains: ChainsReadiness,
 }
 
-/// Whether the database does its work.
+/// Readiness of the database.
 #[derive(Debug, Clone, Serialize)]
 pub struct DatabaseReadiness {
-    /// Both of these.
+    /// Reads and writes work.
     pub ok: bool,
-    /// It answers.
+    /// The database answers.
     pub reads: bool,
-    /// It takes what is written, as far as is known.
+    /// The last known writes succeeded.
     pub writes: bool,
 }
 
-/// Whether live payments were taken up.
+/// Readiness of the live payments.
 #[derive(Debug, Clone, Serialize)]
 pub struct PaymentsReadiness {
     /// Every shard runs and has read its live payments.
     pub ok: bool,
 }
 
-/// Whether there is a chain to be paid on.
+/// Readiness of the chains.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChainsReadiness {
-    /// At least one is usable: `best` finds it, and the others are refused by name until they are back.
+    /// At least one chain is usable: `best` selects it, and requests that name another chain are refused until it
+    /// recovers.
     pub ok: bool,
-    /// Chains that are read and not stale.
+    /// Number of chains that are read and not stale.
     pub usable: usize,
-    /// Each.
+    /// State of each chain.
     pub each: Vec<ChainHealth>,
 }
 
-/// The process runs.
+/// Liveness: the process runs.
 pub(super) async fn healthz() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// It can take payments; if not, what is in the way.
+/// Readiness: the service can take payments, or the reasons why it cannot.
 pub(super) async fn readyz(State(operator): State<Operator>) -> (StatusCode, Json<Readiness>) {
     let readiness = readiness(&operator.system).await;
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness))
 }
 
-/// Whether payments can be taken.
+/// Returns the readiness for payments.
 pub async fn readiness(system: &System) -> Readiness {
     let reads = answers(system).await.is_ok();
     let writes = system.is_writing();
@@ -78,7 +79,7 @@ pub async fn readiness(system: &System) -> Readiness {
     Readiness { ready: database.ok && payments.ok && chains.ok, database, payments, chains }
 }
 
-/// All metrics of the process, in Prometheus' text format.
+/// Returns all metrics of the process in Prometheus' text format.
 pub(super) async fn metrics(State(operator): State<Operator>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.metrics)())
 }

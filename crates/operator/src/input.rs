@@ -1,5 +1,5 @@
-//! Administration: PSPs with their policies, and their API keys. What a change does is in `crate::tenants`, which the
-//! command line calls as well.
+//! Administration: PSPs with their policies, and their API keys. The changes themselves are in `crate::tenants`, which
+//! the command line uses too.
 
 use std::str::FromStr;
 
@@ -18,7 +18,7 @@ pub fn tenant_failure(error: TenantError) -> ApiError {
     }
 }
 
-/// An id in the path: one that is none is the caller's mistake.
+/// Parses an id in the path. A malformed id is a client error.
 pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|_| {
         let message = "is not an id of this kind".to_owned();
@@ -26,7 +26,7 @@ pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
     })
 }
 
-/// A payment's id in the path, or that of the transfer that it carries.
+/// Parses a payment id in the path, or the id of the transfer that the payment carries.
 pub(super) fn payment_id_of(text: &str) -> Result<PaymentId, ApiError> {
     PaymentId::of_public(text).map_or_else(|| id_of("payment_id", text), Ok)
 }
@@ -46,9 +46,12 @@ pub(crate) fn name(value: &serde_json::Value) -> Result<Name, Fault> {
     })
 }
 
-/// Refuses fields that are not there: a change that silently does nothing is worse than none.
+/// Refuses unknown fields, so that a misspelt field does not make a change without effect.
 pub(super) fn only(fields: &Fields<'_>, known: &[&str]) {
     for unknown in fields.names().filter(|name| !known.contains(name)) {
-        fields.fault(unknown, Fault::new("unknown_field", format!("is no field here; there are {}", known.join(", "))));
+        fields.fault(
+            unknown,
+            Fault::new("unknown_field", format!("is not a known field; known fields are {}", known.join(", "))),
+        );
     }
 }

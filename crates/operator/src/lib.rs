@@ -1,8 +1,7 @@
-//! The operator's listener: health, metrics, and a view of everything that runs.
+//! The operator's listener: health, metrics, and the state of the whole service.
 //!
-//! `table` is the table of routes; each says whether it wants the operator token, and there is no other way to add one.
-//! `read` holds what is shown, for programs and for people alike. Deliberately absent: everything that PSPs and payers
-//! reach.
+//! `table` lists the routes with their access; routes are added only there. `read` holds the data for programs and for
+//! pages. Deliberately absent: everything that PSPs and payers use.
 
 mod actors;
 mod admit;
@@ -47,50 +46,50 @@ pub use events::{EVENT_LISTENERS_MAX, Tick};
 pub use input::tenant_failure;
 pub use routes::{Access, Route, table};
 
-/// Requests under way at once; streams of events are counted by themselves.
+/// Maximum number of concurrent requests. Event streams are counted separately.
 pub const REQUESTS_AT_ONCE: usize = 256;
-/// Bytes of a request's body.
+/// Maximum size of a request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What the operator's listener is started with.
+/// Configuration of the operator's listener.
 pub struct OperatorConfig {
-    /// Opens it.
+    /// Operator token.
     pub token: String,
-    /// What sort of API keys are made here.
+    /// Mode of the API keys that are created here.
     pub key_mode: KeyMode,
-    /// Where customers' documents are kept.
+    /// Storage of the customers' documents.
     pub documents: DocumentStore,
     /// Renders the metrics of the process in Prometheus' text format.
     pub metrics: fn() -> String,
-    /// Cancelled when the listener is to end: what would otherwise run on ends then.
+    /// Cancelled when the listener shuts down, to end long-running responses.
     pub closing: CancellationToken,
 }
 
-/// What the operator's handlers share. Clones are the same.
+/// State shared by the operator's handlers. Clones share it.
 #[derive(Clone)]
 pub struct Operator(Arc<Shared>);
 
-/// The one instance behind all clones of an [`Operator`].
+/// State behind all clones of an [`Operator`].
 pub struct Shared {
-    /// The supervision tree.
+    /// Supervision tree.
     pub system: System,
-    /// What sort of API keys are made here.
+    /// Mode of the API keys that are created here.
     pub key_mode: KeyMode,
-    /// Where customers' documents are kept.
+    /// Storage of the customers' documents.
     pub documents: DocumentStore,
-    /// Cancelled when the listener is to end.
+    /// Cancelled when the listener shuts down.
     pub closing: CancellationToken,
     metrics: fn() -> String,
     admission: Admission,
-    /// Room for requests.
+    /// Limits concurrent requests.
     door: Arc<Semaphore>,
-    /// Held by whoever releases something from quarantine.
+    /// Serialises releases from quarantine.
     releasing: Mutex<()>,
     pulse: Pulse,
 }
 
 impl Operator {
-    /// Over a running tree.
+    /// State over a running tree.
     pub fn new(system: System, config: OperatorConfig) -> Self {
         let OperatorConfig { token, key_mode, documents, metrics, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
@@ -108,7 +107,7 @@ impl Deref for Operator {
     }
 }
 
-/// Everything that the operator reaches.
+/// Router of all operator routes.
 pub fn router(operator: Operator) -> Router {
     let mut open = Router::new();
     let mut closed = Router::new();
@@ -120,8 +119,8 @@ pub fn router(operator: Operator) -> Router {
     }
     let edge = Edge { listener: Listener::Operator, door: operator.door.clone(), request_timeout: REQUEST_TIMEOUT };
     let router = closed
-        // Who may not come in is not told either what there is.
-        .fallback(async || ApiError::NoRoute("docs/operation.md"))
+        // Unknown paths also need the token, so that an unauthenticated client does not learn which routes exist.
+        .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));

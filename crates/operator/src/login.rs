@@ -1,4 +1,4 @@
-//! `/ops/login` and `/ops/logout`: a session for a person with a browser.
+//! `/ops/login` and `/ops/logout`: browser sessions.
 
 use axum::Form;
 use axum::extract::State;
@@ -13,22 +13,22 @@ use serde::Deserialize;
 use crate::admit::{self, Peer};
 use crate::{BODY_BYTES_MAX, Operator, page};
 
-/// Where a login leads if nothing else was asked for.
+/// Target of a login without another target.
 const HOME: &str = "/ops";
 
-/// What the form sends. No `Debug`: it holds the token.
+/// Data of the form. No `Debug`, because it holds the token.
 #[derive(Deserialize)]
 pub(super) struct Login {
     token: String,
     next: Option<String>,
 }
 
-/// The form.
+/// Returns the login form.
 pub(super) async fn form() -> Response {
     ask(StatusCode::OK, None, HOME)
 }
 
-/// Gives a session for the token.
+/// Exchanges the token for a session.
 pub(super) async fn enter(
     State(operator): State<Operator>,
     Peer(from): Peer,
@@ -44,18 +44,18 @@ pub(super) async fn enter(
     }
 }
 
-/// Takes the session away from this browser.
+/// Removes the session from this browser.
 pub(super) async fn leave() -> Response {
     go("/ops/login", admit::no_session())
 }
 
-/// The form instead of what was asked for. `back`: where to go once the token is shown.
+/// Login form in place of the requested page. `back`: where to go after the login.
 pub(super) fn refused(problem: TokenProblem, back: Option<&str>) -> Response {
     let mut response = ask(StatusCode::UNAUTHORIZED, Some(problem), back.filter(|path| is_own(path)).unwrap_or(HOME));
     let headers = response.headers_mut();
     headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry operator\""));
     match problem {
-        // A browser that goes on showing it would use up its address's attempts.
+        // If the browser kept sending the cookie, it would use up the attempts of its address.
         TokenProblem::Wrong | TokenProblem::SessionOver => {
             headers.insert(SET_COOKIE, admit::no_session());
         }
@@ -75,7 +75,7 @@ fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Respons
             @if let Some(said) = said { p.notice.bad role="alert" { (said) } }
             form.stack method="post" action="/ops/login" {
                 label for="token" { "Operator token" }
-                // Nobody has a name here; keepers of passwords ask for one.
+                // The form has no user name, but password managers expect one.
                 input type="text" name="username" value="operator" autocomplete="username" hidden;
                 input #token type="password" name="token" autocomplete="current-password" required autofocus;
                 input type="hidden" name="next" value=(next);
@@ -86,7 +86,7 @@ fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Respons
     page::outside(status, "Log in", body)
 }
 
-/// Whether a path leads to a page of the operator's, and nowhere else.
+/// Returns true if a path leads to an operator page of this site.
 fn is_own(path: &str) -> bool {
     let rest = path.strip_prefix(HOME);
     let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -113,7 +113,7 @@ mod tests {
     use super::is_own;
 
     #[test]
-    fn a_login_leads_to_no_other_site() {
+    fn a_login_redirects_only_to_operator_pages() {
         for good in ["/ops", "/ops/actors/pay_1", "/ops?tab=chains"] {
             assert!(is_own(good), "{good}");
         }

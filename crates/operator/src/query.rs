@@ -1,8 +1,8 @@
-//! What the operator is shown, for programs (as JSON) and for people (on the live pages) alike.
+//! Data for the operator, as JSON for programs and for the live pages.
 //!
-//! Every function here is cheap however many payments are live: what is counted is counted in bounds or kept by the
-//! actors, and what is listed is a bounded page. What the service knows by itself is shown also while the database is
-//! away, and soon: that is when somebody looks. Deliberately absent: changes.
+//! Every function is cheap for any number of live payments: counts have a limit or are kept by the actors, and lists
+//! are bounded pages. Data that the service has in memory is also available, without delay, while the database is down,
+//! because that is when it is needed. Deliberately absent: changes.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,59 +12,58 @@ use sea_orm::{ConnectionTrait, DbErr, RuntimeErr};
 use serde::Serialize;
 use tokio::time::Instant;
 
-/// How long the database may take to answer at all.
+/// Time limit of the check that the database answers.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may take over everything that is shown at once. Together they are less than a page waits to be brought to
-/// the present (`live.js`).
+/// Time limit of all queries of one page. Both limits together are shorter than the script's timeout (`live.js`).
 const READING_PATIENCE: Duration = Duration::from_secs(4);
 
-/// Whether the database answers; if not, why.
+/// Checks that the database answers.
 pub(crate) async fn answers(system: &System) -> Result<(), DbErr> {
     let asked = system.database().reader().execute_unprepared("SELECT 1");
     by(Instant::now() + ANSWER_PATIENCE, asked).await.map(|_| ())
 }
 
-/// By when everything has to be read that is shown at once.
+/// Deadline of all queries of one page.
 pub(crate) fn soon() -> Instant {
     Instant::now() + READING_PATIENCE
 }
 
-/// What is read by then, or why it is not.
+/// Result of a query, or an error if it is not complete by the deadline.
 pub(crate) async fn by<T>(deadline: Instant, reading: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
-    let late = || DbErr::Conn(RuntimeErr::Internal("it did not answer in time".to_owned()));
+    let late = || DbErr::Conn(RuntimeErr::Internal("no answer in time".to_owned()));
     tokio::time::timeout_at(deadline, reading).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// What is read by then, or nothing, and the log says why.
+/// Result of a query, or `None` with a log line if it failed or is not complete by the deadline.
 pub(crate) async fn if_by<T>(
     deadline: Instant,
     what: &str,
     reading: impl Future<Output = Result<T, DbErr>>,
 ) -> Option<T> {
     let read = by(deadline, reading).await;
-    read.inspect_err(|error| tracing::warn!(%error, "{what} could not be read for the operator: {error}")).ok()
+    read.inspect_err(|error| tracing::warn!(%error, "reading {what} for the operator failed: {error}")).ok()
 }
 
-/// Rows that are counted at most; more are shown as "more than so many".
+/// Maximum number of rows that are counted. More are shown as "more than" this number.
 pub const COUNTED_MAX: u64 = 10_000;
 
-/// A count in bounds.
+/// Count with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Count {
-    /// How many; of one count at most [`COUNTED_MAX`].
+    /// Number of rows, at most [`COUNTED_MAX`] for a single count.
     pub counted: u64,
-    /// Whether there are more than were counted.
+    /// True if there are more rows than were counted.
     pub more: bool,
 }
 
 impl Count {
-    /// Of rows that were counted up to one more than [`COUNTED_MAX`].
+    /// Count of a query that was limited to one more than [`COUNTED_MAX`].
     pub fn of(counted: i64) -> Self {
         let counted = u64::try_from(counted).unwrap_or(0);
         Self { counted: counted.min(COUNTED_MAX), more: counted > COUNTED_MAX }
     }
 
-    /// Both together.
+    /// Sum of two counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { counted: self.counted + other.counted, more: self.more || other.more }

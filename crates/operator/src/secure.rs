@@ -8,10 +8,10 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// The policy of what is no page.
+/// Content security policy of responses that are not pages.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Puts in the headers that an answer does not have yet.
+/// Adds the headers that a response does not have yet.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -20,7 +20,7 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
         (X_FRAME_OPTIONS, "DENY"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CACHE_CONTROL, "no-store"),
-        // With `no-referrer` browsers would send `Origin: null` with the site's own forms.
+        // With `no-referrer`, browsers would send `Origin: null` with the forms of this site.
         (REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),

@@ -1,10 +1,11 @@
-//! A sandbox's chains, for a command that looks at them beside it: over its JSON-RPC while it runs, else straight from its folder.
+//! A sandbox's chains, for a command that inspects them: over JSON-RPC while the sandbox runs, otherwise from its
+//! folder.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use payferry_actors::chain::{ChainClient, ChainSpec};
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_domain::Chain;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -13,32 +14,32 @@ use super::chain::known_spec;
 use super::folder::{Folder, read_json, write_json};
 use super::world::World;
 
-/// The time between blocks of chains that are only looked at: they make none.
+/// Block time of chains that are only inspected: long enough that they mine no block.
 const BLOCK_TIME: Duration = Duration::from_hours(24);
-/// Where a running sandbox is, in its folder.
+/// File in the data folder with the address of a running sandbox.
 const ADDRESS_FILE: &str = "address.json";
 
-/// Where a running sandbox is. Stays in the folder of one that was killed.
+/// Address of a running sandbox. Remains in the folder of a sandbox that was killed.
 #[derive(Debug, Serialize, Deserialize)]
 struct Address {
     api_url: String,
 }
 
-/// Writes down where the sandbox of this folder answers.
+/// Writes the API address of this folder's sandbox to the folder.
 pub fn announce(folder: &Folder, api_url: &str) -> anyhow::Result<()> {
     write_json(&folder.path().join(ADDRESS_FILE), &Address { api_url: api_url.to_owned() })
 }
 
 /// The chains of a sandbox.
 pub struct ChainsBeside {
-    /// What is known of each, and a way to it.
+    /// Specification and client of each chain.
     pub chains: Vec<(ChainSpec, ChainClient)>,
-    /// What it is read from while no sandbox runs; nobody can start one meanwhile.
+    /// Opened chains of a stopped sandbox; the folder's lock prevents a start meanwhile.
     closed: Option<(World, Folder)>,
 }
 
 impl ChainsBeside {
-    /// Of the sandbox with this data folder.
+    /// Opens the chains of the sandbox with this data folder.
     pub async fn open(data_folder: &Path) -> anyhow::Result<Self> {
         if let Some(folder) = Folder::open_unused(data_folder)? {
             let world = World::open(&folder, BLOCK_TIME).await?;
@@ -46,7 +47,8 @@ impl ChainsBeside {
             return Ok(Self { chains, closed: Some((world, folder)) });
         }
         let address: Option<Address> = read_json(&data_folder.join(ADDRESS_FILE))?;
-        let address = address.context("--data-dir: another process has the folder, and it is no running sandbox")?;
+        let address =
+            address.context("--data-dir: another process locks the folder, and it is not a running sandbox")?;
         let side = |chain: Chain| {
             let url = Url::parse(&format!("{}/sandbox/rpc/{chain}", address.api_url))?;
             anyhow::Ok((known_spec(chain), ChainClient::http(url)?))
@@ -54,7 +56,7 @@ impl ChainsBeside {
         Ok(Self { chains: Chain::ALL.into_iter().map(side).collect::<anyhow::Result<_>>()?, closed: None })
     }
 
-    /// Lets go of the chains.
+    /// Closes the chains and releases the folder.
     pub async fn close(self) {
         if let Some((world, folder)) = self.closed {
             world.close().await;

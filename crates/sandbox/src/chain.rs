@@ -1,6 +1,6 @@
-//! One simulated chain: opened from its file, with contracts and tokens deployed and payers that have money.
+//! One simulated chain: opened from its file, with deployed contracts and tokens and funded payers.
 //!
-//! Deliberately absent: the service's view of the chain (it sees it through JSON-RPC, as it would a real one).
+//! Deliberately absent: the service's view of the chain (it uses JSON-RPC, as with a real chain).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
-use payferry_actors::chain::ChainSpec;
-use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
@@ -23,27 +23,27 @@ use tokio::sync::Mutex;
 
 use super::accounts::Accounts;
 
-/// Blocks that hold the contracts and the payers' money; no reorganisation goes below them.
+/// Blocks with the contracts and the payers' funds; reorgs never go below them.
 pub const FOUNDATION_BLOCKS: u64 = 8;
-/// What each payer gets of each token.
+/// Initial balance of each payer in each token.
 const PAYER_FUNDS: Amount = Amount::from_tokens(9_000_000_000_000);
-/// Most that one transfer of a payer moves.
+/// Maximum amount of one payer transfer.
 pub const TRANSFER_MAX: Amount = Amount::from_tokens(1_000_000_000);
-/// Gas that a token transfer surely fits in.
+/// Gas limit of a token transfer.
 const TRANSFER_GAS: u64 = 120_000;
-/// Gas of minting to all payers.
+/// Gas limit of minting to all payers.
 const MINT_GAS: u64 = 5_000_000;
-/// Wei per gas offered by the sandbox's own transactions.
+/// Maximum fee per gas of the sandbox's own transactions, in wei.
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
 
-/// Whose money is sent.
+/// Sender of a sandbox transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Payer {
-    /// Nothing is known against it.
+    /// An address without findings.
     #[default]
     Clean,
-    /// It is on the sandbox's sanctions list.
+    /// An address on the sandbox's sanctions list.
     Sanctioned,
 }
 
@@ -53,12 +53,12 @@ pub struct SandboxChain {
     devchain: Devchain,
     spec: ChainSpec,
     accounts: Arc<Accounts>,
-    /// One lock a payer: the nonce is read, used and on disk before the next transfer of the same payer.
+    /// One lock per payer: the nonce is read, used and stored before the next transfer of the same payer.
     turns: Vec<Mutex<()>>,
     next_payer: AtomicUsize,
 }
 
-/// What is deployed on a chain, at the same addresses in every sandbox.
+/// Contracts of a chain, at the same addresses in every sandbox.
 struct Deployed {
     contract: Address,
     payferry: Bytes,
@@ -84,13 +84,13 @@ impl Deployed {
     }
 }
 
-/// What the service is told of a chain of any sandbox.
+/// Chain specification, equal in every sandbox.
 pub fn known_spec(chain: Chain) -> ChainSpec {
     Deployed::on(chain, &Accounts::known()).spec
 }
 
 impl SandboxChain {
-    /// Opens the chain of `file` (in memory without one) and deploys what is not there yet.
+    /// Opens the chain stored in `file` (in memory without a file) and deploys missing contracts.
     pub async fn open(
         chain: Chain,
         file: Option<PathBuf>,
@@ -109,10 +109,10 @@ impl SandboxChain {
         let Deployed { contract, payferry, tokens, spec } = Deployed::on(chain, &accounts);
         let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
         let this = Self { devchain, spec, accounts, turns, next_payer: AtomicUsize::new(0) };
-        this.deploy(contract, B256::ZERO, &payferry).await.context("Payferry could not be deployed")?;
+        this.deploy(contract, B256::ZERO, &payferry).await.context("the settlement contract could not be deployed")?;
         for (token, address, salt, code) in tokens {
             this.deploy(address, salt, &code).await.with_context(|| format!("{token} could not be deployed"))?;
-            this.fund_payers(address).await.with_context(|| format!("payers could not be given {token}"))?;
+            this.fund_payers(address).await.with_context(|| format!("the payers could not be funded with {token}"))?;
         }
         let missing = FOUNDATION_BLOCKS.saturating_sub(this.devchain.head().number);
         if missing > 0 {
@@ -122,17 +122,17 @@ impl SandboxChain {
         Ok(this)
     }
 
-    /// The chain itself.
+    /// The underlying development chain.
     pub fn devchain(&self) -> &Devchain {
         &self.devchain
     }
 
-    /// What the service is told of the chain.
+    /// Chain specification for the service.
     pub fn spec(&self) -> &ChainSpec {
         &self.spec
     }
 
-    /// Sends a real, signed token transfer from a payer to `to`; it is on disk when this answers with its hash.
+    /// Sends a signed token transfer from a payer to `to`. Returns its hash once it is stored on disk.
     pub async fn transfer(
         &self,
         payer: Payer,
@@ -156,7 +156,7 @@ impl SandboxChain {
     }
 
     async fn send(&self, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
-        // Asked each time: a reorganisation that drops transactions gives their nonces back.
+        // Read for each transaction: a reorg that drops transactions makes their nonces available again.
         let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
         let nonce = quantity(&nonce)?;
         let id = self.devchain.chain_id();
@@ -171,7 +171,7 @@ impl SandboxChain {
         let input = create2_deploy_input(salt, init_code);
         self.send(&self.accounts.deployer, CREATE2_DEPLOYER, input, PAYFERRY_DEPLOY_GAS_MAX).await?;
         self.devchain.mine(1).await?;
-        ensure!(self.has_code(address).await?, "nothing is at {address} after the deployment");
+        ensure!(self.has_code(address).await?, "no code at {address} after the deployment");
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl SandboxChain {
 
     async fn fund_payers(&self, token: Address) -> anyhow::Result<()> {
         let to: Vec<Address> = self.accounts.all_payers().map(Wallet::address).collect();
-        // All are given money in one transaction, so the last one speaks for all.
+        // One transaction funds all payers, so checking the last one is enough.
         let Some(last) = to.last() else { bail!("there are no payers") };
         if !self.balance(token, *last).await?.is_zero() {
             return Ok(());
@@ -213,7 +213,7 @@ fn units(amount: Amount) -> U256 {
 
 fn quantity(value: &Value) -> anyhow::Result<u64> {
     let text =
-        value.as_str().and_then(|text| text.strip_prefix("0x")).ok_or_else(|| anyhow!("{value} is no quantity"))?;
+        value.as_str().and_then(|text| text.strip_prefix("0x")).ok_or_else(|| anyhow!("{value} is not a quantity"))?;
     Ok(u64::from_str_radix(text, 16)?)
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_chain_is_founded_once_and_pays_concurrently() {
+    async fn deploys_once_and_transfers_concurrently() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("base.chain");
         let chain = open(&file).await;
@@ -247,13 +247,13 @@ mod tests {
         drop(chain);
         let again = open(&file).await;
         assert_eq!((again.spec().contract, again.spec().tokens.clone()), specs);
-        assert_eq!(again.devchain().head().number, founded.number + 1, "nothing is deployed twice");
-        let client = payferry_actors::chain::ChainClient::new(again.devchain().transport());
+        assert_eq!(again.devchain().head().number, founded.number + 1, "the reopened chain deploys nothing");
+        let client = payferry_evm::ChainClient::new(again.devchain().transport());
         again.spec().check(&client).await.unwrap();
     }
 
     #[tokio::test]
-    async fn payers_go_on_after_a_reorganisation_dropped_their_transfers() {
+    async fn payers_continue_after_a_reorg_drops_their_transfers() {
         let temp = tempfile::tempdir().unwrap();
         let chain = open(&temp.path().join("base.chain")).await;
         let to = payferry_domain::Address([9; 20]);

@@ -1,6 +1,6 @@
-//! The data folder: where a sandbox keeps everything, one process at a time.
+//! The data folder: holds all data of a sandbox and is locked by one process at a time.
 //!
-//! Files that are not the sandbox's are left alone.
+//! Foreign files in the folder are left unchanged.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,10 +12,10 @@ use payferry_domain::Chain;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The folder where none is named.
+/// Default data folder.
 pub const DEFAULT_FOLDER: &str = "payferry-data";
 
-/// A locked data folder. An ephemeral one is removed when this is dropped.
+/// A locked data folder. An ephemeral folder is removed on drop.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -24,55 +24,57 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens or makes the folder and locks it. Fails while another process has it.
+    /// Opens or creates the folder and locks it. Fails while another process has locked it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("the data folder {} cannot be made", path.display()))?;
-        // Absolute, so that what is printed can be pasted elsewhere.
-        let path = path.canonicalize().with_context(|| format!("the data folder {}", path.display()))?;
+        fs::create_dir_all(path).with_context(|| format!("the data folder {} cannot be created", path.display()))?;
+        // Absolute, so that printed commands work in any folder.
+        let path =
+            path.canonicalize().with_context(|| format!("the data folder {} cannot be opened", path.display()))?;
         let lock = lock(&path)?.with_context(|| in_use(&path))?;
         Ok(Self { path, ephemeral: false, _lock: lock })
     }
 
-    /// Opens a folder that is there, unless another process has it.
+    /// Opens an existing folder; `None` while another process has locked it.
     pub fn open_unused(path: &Path) -> anyhow::Result<Option<Self>> {
-        let path = path.canonicalize().with_context(|| format!("the data folder {}", path.display()))?;
+        let path =
+            path.canonicalize().with_context(|| format!("the data folder {} cannot be opened", path.display()))?;
         let lock = lock(&path)?;
         Ok(lock.map(|lock| Self { path, ephemeral: false, _lock: lock }))
     }
 
-    /// A folder of its own below the system's temporary one, readable by nobody else.
+    /// Creates a folder below the system's temporary folder, readable by its owner only.
     pub fn ephemeral() -> anyhow::Result<Self> {
         let name = format!("payferry-{}-{:016x}", std::process::id(), rand::random::<u64>());
         let path = std::env::temp_dir().join(name);
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+        builder.create(&path).with_context(|| format!("{} cannot be created", path.display()))?;
         let lock = lock(&path)?.with_context(|| in_use(&path))?;
         Ok(Self { path, ephemeral: true, _lock: lock })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The embedded database.
+    /// Path of the embedded database.
     pub fn database(&self) -> PathBuf {
         database_file(&self.path)
     }
 
-    /// Secrets; only its owner may read it.
+    /// Path of the secrets; readable by the owner only.
     pub fn keys(&self) -> PathBuf {
         keys_file(&self.path)
     }
 
-    /// A chain's blocks.
+    /// Path of a chain's blocks.
     pub fn chain(&self, chain: Chain) -> PathBuf {
         self.path.join(format!("{chain}.chain"))
     }
 
-    /// How far the clock is ahead.
+    /// Path of the clock offset.
     pub fn clock(&self) -> PathBuf {
         self.path.join("clock.json")
     }
@@ -81,23 +83,23 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.ephemeral {
-            // What remains after a failure is in the system's temporary folder, which is cleaned in time.
+            // Files left after a failure are in the system's temporary folder, which the system cleans.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// The embedded database in a data folder.
+/// Path of the embedded database in a data folder.
 pub fn database_file(folder: &Path) -> PathBuf {
     folder.join("payferry.db")
 }
 
-/// Customers' documents in a data folder.
+/// Path of the customers' documents in a data folder.
 pub fn documents_folder(folder: &Path) -> PathBuf {
     folder.join("documents")
 }
 
-/// The file of secrets in a data folder.
+/// Path of the secrets in a data folder.
 pub fn keys_file(folder: &Path) -> PathBuf {
     folder.join("keys.json")
 }
@@ -106,11 +108,11 @@ fn in_use(path: &Path) -> String {
     format!("the data folder {} is in use by another process", path.display())
 }
 
-/// `None`: another process has it.
+/// Locks the folder; `None` if another process has locked it.
 fn lock(path: &Path) -> anyhow::Result<Option<File>> {
     let file = path.join("lock");
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
-    let lock = lock.with_context(|| format!("{} cannot be made", file.display()))?;
+    let lock = lock.with_context(|| format!("{} cannot be created", file.display()))?;
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
         Err(TryLockError::WouldBlock) => Ok(None),
@@ -118,19 +120,21 @@ fn lock(path: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
-/// Reads a JSON file; `None` if there is none.
+/// Reads a JSON file; `None` if it does not exist.
 pub fn read_json<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>> {
     let text = match fs::read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("{} cannot be read", file.display())),
     };
-    // The error's own text would quote the file, which may hold secrets.
+    // The parser's error would quote the file, which may contain secrets.
     let parsed = serde_json::from_slice(&text).ok();
-    parsed.map(Some).with_context(|| format!("{} is damaged: not the JSON that was written", file.display()))
+    parsed
+        .map(Some)
+        .with_context(|| format!("{} is damaged: it is not valid JSON of the expected form", file.display()))
 }
 
-/// Replaces a file by JSON, whole or not at all, readable by its owner only.
+/// Replaces a file atomically with JSON, readable by its owner only.
 pub fn write_json<T: Serialize>(file: &Path, value: &T) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_one_process_and_foreign_files_stay() {
+    fn locks_the_folder_and_keeps_foreign_files() {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("notes.txt"), "mine").unwrap();
         let folder = Folder::open(temp.path()).unwrap();
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ephemeral_folder_goes_away() {
+    fn removes_an_ephemeral_folder() {
         let folder = Folder::ephemeral().unwrap();
         let path = folder.path().to_owned();
         write_json(&folder.keys(), &"secret").unwrap();
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_named_and_not_quoted() {
+    fn error_names_a_damaged_file_without_quoting_it() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("keys.json");
         fs::write(&file, "{\"master_key\": \"hunter2").unwrap();

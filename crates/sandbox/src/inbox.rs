@@ -1,6 +1,6 @@
-//! A webhook receiver: verifies what it gets, keeps it, and misbehaves on request.
+//! A webhook receiver: verifies webhooks, stores them, and fails on request.
 //!
-//! It knows the signature by the Standard Webhooks specification alone and shares no code with the sender.
+//! It implements the signature from the Standard Webhooks specification and shares no code with the sender.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,15 +13,15 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::Sha256;
 
-/// Webhooks kept in one inbox, the oldest go first: enough for four webhooks of 10,000 payments.
+/// Maximum number of webhooks in one inbox; the oldest are dropped first. Enough for four webhooks of 10,000 payments.
 pub const ENTRIES_MAX: usize = 50_000;
-/// Bytes of webhooks kept in all inboxes together; an inbox that is written to gives up its oldest for the new one.
+/// Maximum total bytes in all inboxes; above it, an inbox drops its own oldest webhooks for a new one.
 pub const KEPT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Inboxes at once.
+/// Maximum number of inboxes.
 pub const INBOXES_MAX: usize = 64;
-/// Bytes of one webhook.
+/// Maximum size of one webhook in bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
-/// A signature is good for so long, either way: what the specification's verifiers allow.
+/// Accepted clock difference of a signature in seconds, as in the specification's reference verifiers.
 const TOLERANCE_SECS: i64 = 300;
 const SECRET_PREFIX: &str = "whsec_";
 
@@ -43,28 +43,28 @@ struct Inbox {
     entries: VecDeque<Entry>,
 }
 
-/// One webhook as it came.
+/// One received webhook.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// Its place among all that this inbox has received, from 1.
+    /// Sequence number within the inbox, from 1.
     pub number: u64,
-    /// When, by the wall clock.
+    /// Time of receipt (wall clock).
     pub received_at: String,
-    /// Whether a signature is by the endpoint's secret and its timestamp is now.
+    /// Whether the signature matches the endpoint's secret and the timestamp is within the tolerance.
     pub verified: bool,
-    /// Why not, if not.
+    /// Reason of a failed verification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// The header `webhook-id`.
     pub webhook_id: Option<String>,
-    /// What was answered.
+    /// HTTP status of the answer.
     pub answered: u16,
-    /// The body; text if it is not JSON.
+    /// The body; a string if it is not JSON.
     pub body: Value,
-    /// The body's length as it came.
+    /// Length of the body in bytes.
     #[serde(skip)]
     pub bytes: usize,
-    /// Whose it is: nobody else is shown it, and nobody at all if that is not known.
+    /// PSP that owns the webhook. Only this PSP can list it; without a known owner it is not listed.
     #[serde(skip)]
     pub owner: Option<String>,
 }
@@ -79,12 +79,12 @@ impl Entry {
     }
 }
 
-/// There are too many inboxes.
+/// The maximum number of inboxes is reached.
 #[derive(Debug)]
 pub struct Full;
 
 impl Inboxes {
-    /// Keeps a webhook; answers its number, which is also how often the inbox was called.
+    /// Stores a webhook. Returns its number, which is also the count of webhooks received.
     pub fn keep(&self, name: &str, entry: impl FnOnce(u64) -> Entry) -> Result<u64, Full> {
         let mut inner = self.inner.lock();
         let Inner { by_name, kept_bytes } = &mut *inner;
@@ -103,8 +103,9 @@ impl Inboxes {
         Ok(inbox.received)
     }
 
-    /// How many came so far, and up to `limit` entries with a number above `after`, oldest first: those of this PSP alone. What
-    /// is nobody's may be another's real event, sent just before its endpoint was pointed elsewhere: it is counted, no more.
+    /// Returns the count received so far, and up to `limit` of this PSP's entries with a number above `after`, oldest
+    /// first. An entry without a known owner is only counted: it may be a genuine event of another PSP, sent just
+    /// before that PSP changed its endpoint.
     pub fn list(&self, name: &str, psp_id: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
         let inner = self.inner.lock();
         let Some(inbox) = inner.by_name.get(name) else { return (0, Vec::new()) };
@@ -113,7 +114,7 @@ impl Inboxes {
         (inbox.received, own.take(limit).cloned().collect())
     }
 
-    /// Takes out all but what is another PSP's; an inbox with nothing in it is gone.
+    /// Removes all entries except other PSPs' entries; removes the inbox when it becomes empty.
     pub fn clear(&self, name: &str, psp_id: &str) {
         let mut inner = self.inner.lock();
         let Inner { by_name, kept_bytes } = &mut *inner;
@@ -142,18 +143,18 @@ pub struct Signed<'a> {
     pub signature: Option<&'a str>,
 }
 
-/// Checks a webhook against an endpoint's secrets (`whsec_...`, the current one and one that is being rotated out).
+/// Verifies a webhook with an endpoint's secrets (`whsec_...`, the current one and a previous one that is still valid).
 /// Standard Webhooks, version 1: base64 of HMAC-SHA256 over `id.timestamp.body`.
 pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestamp) -> Result<(), &'static str> {
     let (Some(id), Some(timestamp), Some(signature)) = (signed.id, signed.timestamp, signed.signature) else {
-        return Err("a header of the signature is missing");
+        return Err("a signature header is missing");
     };
     let sent: i64 = timestamp.parse().map_err(|_| "the timestamp is not a number")?;
     if (now.as_millis() / 1_000).saturating_sub(sent).saturating_abs() > TOLERANCE_SECS {
-        return Err("the timestamp is not now");
+        return Err("the timestamp is outside the tolerance");
     }
     if secrets.is_empty() {
-        return Err("no endpoint points here");
+        return Err("no endpoint uses this inbox");
     }
     let signatures: Vec<Vec<u8>> = signature
         .split(' ')
@@ -162,8 +163,8 @@ pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestam
         .collect();
     for secret in secrets {
         let key = secret.strip_prefix(SECRET_PREFIX).and_then(|key| BASE64.decode(key).ok());
-        let mut mac = Hmac::<Sha256>::new_from_slice(&key.ok_or("the secret is not one of ours")?)
-            .map_err(|_| "the secret is not one of ours")?;
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key.ok_or("the secret has the wrong format")?)
+            .map_err(|_| "the secret has the wrong format")?;
         mac.update(format!("{id}.{timestamp}.").as_bytes());
         mac.update(body);
         if signatures.iter().any(|signature| mac.clone().verify_slice(signature).is_ok()) {
@@ -178,9 +179,9 @@ pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestam
 mod tests {
     use super::*;
 
-    /// The example of the specification's own reference implementation.
+    /// The example of the specification's reference implementation.
     #[test]
-    fn the_reference_example_verifies_and_variations_do_not() {
+    fn verifies_the_reference_example_and_rejects_variations() {
         let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
         let body = br#"{"test": 2432232314}"#;
         let now = Timestamp::from_secs(1_614_265_330);
@@ -235,13 +236,13 @@ mod tests {
             inboxes.keep("one more", large).unwrap();
         }
         let kept = |name| inboxes.list(name, "psp_1", 0, usize::MAX).1.len();
-        assert_eq!((kept("one more"), kept("1")), (4, 1), "its own oldest went");
+        assert_eq!((kept("one more"), kept("1")), (4, 1), "the inbox dropped its own oldest entries");
         inboxes.clear("one more", "psp_1");
         assert_eq!(inboxes.inner.lock().kept_bytes, 0);
     }
 
     #[test]
-    fn what_is_nobodys_is_counted_and_shown_to_nobody() {
+    fn entries_without_an_owner_are_counted_but_not_listed() {
         let inboxes = Inboxes::default();
         for owner in [Some("psp_1"), None, Some("psp_2")] {
             let entry = |number| Entry {
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!((shown("psp_1"), shown("psp_2"), shown("psp_3")), ((3, vec![1]), (3, vec![3]), (3, vec![])));
         inboxes.clear("a", "psp_1");
         assert_eq!((shown("psp_1"), shown("psp_2")), ((3, vec![]), (3, vec![3])));
-        assert_eq!(inboxes.inner.lock().kept_bytes, 10, "what is nobody's went along");
+        assert_eq!(inboxes.inner.lock().kept_bytes, 10, "entries without an owner are cleared too");
         inboxes.clear("a", "psp_2");
         assert_eq!(shown("psp_2"), (0, vec![]));
     }

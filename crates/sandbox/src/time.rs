@@ -1,28 +1,28 @@
-//! The sandbox's clock: the service's and the chains' time, moved on together and kept over restarts.
+//! The sandbox's clock: advances the service and the chains together; the offset survives restarts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use futures::future::try_join_all;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::chain::SandboxChain;
 use super::folder::{read_json, write_json};
 
-/// Blocks of an advance are at most so far apart, so that it never looks like an outage.
+/// Maximum distance between the blocks of an advance, so that the chain never counts as down.
 const SPACING_SECS: u64 = 15;
 /// Longest advance in one step.
 pub const ADVANCE_SECS_MAX: u64 = 31 * 24 * 3600;
 
-/// The clock, with its file.
+/// The clock and the file of its offset.
 #[derive(Debug)]
 pub struct SandboxClock {
     clock: Clock,
     file: PathBuf,
-    /// One advance at a time.
+    /// Serialises advances.
     turn: Mutex<()>,
 }
 
@@ -32,7 +32,7 @@ struct Stored {
 }
 
 impl SandboxClock {
-    /// Reads the offset from `file` and brings chains that are behind it (a stop in between) up to it.
+    /// Reads the offset from `file` and advances chains that are behind it, for example after a stop during an advance.
     pub async fn open(file: PathBuf, chains: impl Iterator<Item = &Arc<SandboxChain>>) -> anyhow::Result<Self> {
         let Stored { offset_secs } = read_json(&file)?.unwrap_or_default();
         bring_up_to(offset_secs, chains).await?;
@@ -46,9 +46,10 @@ impl SandboxClock {
         &self.clock
     }
 
-    /// Moves everything on by `secs`, at most [`ADVANCE_SECS_MAX`]; answers how far it is ahead now, in seconds.
+    /// Advances the service and the chains by `secs`, at most [`ADVANCE_SECS_MAX`]. Returns the new offset in seconds.
     ///
-    /// First the intention, then the chains, then the service: it must never see a chain that seems to stand still.
+    /// The order is: store the offset, advance the chains, advance the service. The service therefore never sees a
+    /// chain that appears stalled.
     pub async fn advance(&self, secs: u64, chains: impl Iterator<Item = &Arc<SandboxChain>>) -> anyhow::Result<u64> {
         let _turn = self.turn.lock().await;
         let secs = secs.min(ADVANCE_SECS_MAX);

@@ -1,4 +1,4 @@
-//! The simulated world of one sandbox: its chains, its clock, its inboxes.
+//! The simulated environment of one sandbox: chains, clock and inboxes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use payferry_actors::ChainSetup;
-use payferry_actors::chain::{ChainClient, NoCheckpoint, wake_on_change};
+use payferry_evm::ChainClient;
+use payferry_actors::chain::{NoCheckpoint, wake_on_change};
 use payferry_actors::compliance::ListScreener;
-use payferry_actors::wallet::{OperatorSigner, domain_address};
+use payferry_evm::wallet::{OperatorSigner, domain_address};
 use payferry_domain::Chain;
 
 use super::accounts::Accounts;
@@ -17,10 +18,10 @@ use super::folder::Folder;
 use super::inbox::Inboxes;
 use super::time::SandboxClock;
 
-/// Name and version of the sandbox's sanctions list, as they stand in verdicts.
+/// Name and version of the sandbox's sanctions list in verdicts.
 const SANCTIONS_LIST: (&str, &str) = ("sandbox", "1");
 
-/// Everything simulated.
+/// The simulated environment.
 #[derive(Debug)]
 pub struct World {
     chains: BTreeMap<Chain, Arc<SandboxChain>>,
@@ -30,7 +31,7 @@ pub struct World {
 }
 
 impl World {
-    /// Opens the world kept in `folder`, or makes it.
+    /// Opens the environment stored in `folder`, or creates it.
     pub async fn open(folder: &Folder, block_time: Duration) -> anyhow::Result<Self> {
         let accounts = Arc::new(Accounts::known());
         let chains = try_join_all(Chain::ALL.map(|chain| {
@@ -45,9 +46,9 @@ impl World {
         Ok(Self { chains, clock, inboxes: Inboxes::default(), accounts })
     }
 
-    /// A chain.
+    /// Returns a chain.
     pub fn chain(&self, chain: Chain) -> &Arc<SandboxChain> {
-        // Every one is opened.
+        // Every chain is opened.
         &self.chains[&chain]
     }
 
@@ -61,17 +62,17 @@ impl World {
         &self.clock
     }
 
-    /// The webhook receivers.
+    /// The webhook inboxes.
     pub fn inboxes(&self) -> &Inboxes {
         &self.inboxes
     }
 
-    /// Moves the service's and the chains' time on; answers how far ahead it is, in seconds.
+    /// Advances the service and the chains. Returns the new offset in seconds.
     pub async fn advance(&self, secs: u64) -> anyhow::Result<u64> {
         self.clock.advance(secs, self.chains.values()).await
     }
 
-    /// The chains as the service is started with them: over their JSON-RPC, faults and all.
+    /// Chain setups for the service, over the chains' JSON-RPC including its injected faults.
     pub fn setups(&self) -> anyhow::Result<Vec<ChainSetup>> {
         let key = self.accounts.operator.signer().to_bytes();
         let setup = |chain: &Arc<SandboxChain>| {
@@ -86,14 +87,14 @@ impl World {
         self.chains.values().map(setup).collect()
     }
 
-    /// The sandbox's KYT provider: it blocks the sanctioned payer and allows the rest.
+    /// The sandbox's KYT provider: blocks the sanctioned payer and allows all others.
     pub fn screener(&self) -> ListScreener {
         let (name, version) = SANCTIONS_LIST;
         let listed = domain_address(self.accounts.sanctioned.address());
         ListScreener::new(name, version, [listed], self.clock.clock().clone())
     }
 
-    /// Finishes what the chains have under way and lets go of their files.
+    /// Completes pending work of the chains and closes their files.
     pub async fn close(&self) {
         join_all(self.chains.values().map(|chain| chain.devchain().close())).await;
     }

@@ -1,45 +1,46 @@
-//! What happens to a customer, as wishes and as facts.
+//! Commands to a customer: requests of people and facts from providers.
 
 use super::words::{Documents, Verdict};
 use crate::ids::CheckId;
 
-/// A wish of a person, or a fact from a provider. Ids of new checks come in as data: a decision rolls no dice.
+/// A request of a person, or a fact from a provider. Ids of new checks are part of the command, because decisions are
+/// pure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// The customer accepts the terms of service.
     AcceptTerms,
-    /// These documents were stored.
+    /// Documents were stored.
     AddDocuments(Documents),
     /// The PSP asks for identity verification.
     RequestCheck {
-        /// The id of the check, if a new one is made.
+        /// Id for the check, if the command creates one.
         check: CheckId,
     },
-    /// A check has ended with a verdict.
+    /// A check ended with a verdict.
     ConcludeCheck {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
-        /// How.
+        /// Verdict.
         verdict: Verdict,
     },
-    /// A check ended without a verdict: the customer gave up, or its time was over.
+    /// A check ended without a verdict: the customer abandoned it, or it timed out.
     LapseCheck {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
     },
-    /// The phone number is another now.
+    /// The phone number changed.
     ChangePhone {
-        /// The id of the screening.
+        /// Id for the screening.
         check: CheckId,
     },
-    /// Payment details were set; the wallet, if there is one, is the first or the same.
+    /// Payment details were set. The wallet, if any, is the first one or unchanged.
     SetDetails,
-    /// Payment details were set, and their wallet replaces another.
+    /// Payment details were set and their wallet replaces another one.
     ReplaceWallet {
-        /// The id of the screening.
+        /// Id for the screening.
         check: CheckId,
     },
-    /// The operator decides by hand.
+    /// The operator decides manually.
     Decide(Verdict),
     /// The PSP deactivates the customer.
     Deactivate,

@@ -1,7 +1,7 @@
-//! What follows from a command.
+//! Decides the events that follow from a command.
 //!
-//! Facts that are old or known decide to nothing: a result counts only for the check that is asked for at the moment.
-//! People's commands are rejected when they do not fit.
+//! A fact that is outdated or already known leads to no events: a result counts only for the current check. A command
+//! of a person is rejected if it does not fit the state.
 
 use super::command::Command;
 use super::event::Event;
@@ -11,7 +11,7 @@ use super::words::{CheckPurpose, Documents, KycStatus, Missing, Verdict};
 use crate::ids::CheckId;
 use crate::time::Timestamp;
 
-/// What keeps identity verification from being started, the terms first; empty if nothing does.
+/// Returns the items that are missing before identity verification can start, the terms first.
 pub fn missing(customer: &Customer) -> Vec<Missing> {
     let terms = customer.tos_accepted_at.is_none().then_some(Missing::TermsOfService);
     terms.into_iter().chain(missing_documents(customer)).collect()
@@ -22,10 +22,10 @@ fn missing_documents(customer: &Customer) -> impl Iterator<Item = Missing> {
     required.filter(|kind| !customer.documents.contains(*kind)).map(Missing::from)
 }
 
-/// The events that follow from `command` at `now`; empty if it is old or known.
+/// Returns the events that follow from `command` at `now`; empty if the command is outdated or already known.
 pub fn decide(customer: &Customer, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     match command {
-        // Facts of providers about a customer that is gone are old.
+        // Facts from providers about a deactivated customer are outdated.
         Command::ConcludeCheck { check, verdict } => Ok(conclude(customer, *check, verdict)),
         Command::LapseCheck { check } => Ok(lapse(customer, *check)),
         Command::Deactivate => Ok(deactivate(customer)),
@@ -49,7 +49,7 @@ fn added(documents: Documents) -> Vec<Event> {
     if documents.is_empty() { Vec::new() } else { vec![Event::DocumentsAdded { documents }] }
 }
 
-/// Asked again while a check is under way, that one goes on: a repeated request makes no second verification.
+/// Requests identity verification. While a check is running, a repeated request does not start a second one.
 fn request(customer: &Customer, check: CheckId) -> Result<Vec<Event>, Rejection> {
     if customer.tos_accepted_at.is_none() {
         return Err(Rejection::TermsNotAccepted);
@@ -71,7 +71,7 @@ fn queued(customer: &Customer, check: CheckId, purpose: CheckPurpose) -> Event {
     Event::CheckQueued { check, purpose, revision: customer.revision }
 }
 
-/// What is screened has changed. The check under way was asked about what was there before, so it no longer counts.
+/// Handles a change of screened data. The current check used the old data, so it is superseded.
 fn update(customer: &Customer, what: Event, check: CheckId) -> Vec<Event> {
     let mut events = vec![what];
     events.extend(superseded(customer));
@@ -90,7 +90,7 @@ fn conclude(customer: &Customer, id: CheckId, verdict: &Verdict) -> Vec<Event> {
         return Vec::new();
     };
     match (verdict, check.purpose) {
-        // No path clears a customer that has not accepted the terms.
+        // A customer is never cleared before it accepts the terms.
         (Verdict::Approved, CheckPurpose::Identity) if customer.tos_accepted_at.is_none() => Vec::new(),
         (Verdict::Approved, CheckPurpose::Identity) => vec![Event::CheckPassed { check: id }, Event::Approved],
         (Verdict::Approved, CheckPurpose::Rescreen) => {
@@ -103,7 +103,8 @@ fn conclude(customer: &Customer, id: CheckId, verdict: &Verdict) -> Vec<Event> {
     }
 }
 
-/// A verification that the customer gave up may be started anew. A screening has nobody to give it up: it is asked again.
+/// Handles a check that ended without a verdict. A verification can be started again. A screening does not involve the
+/// customer; it is requested again.
 fn lapse(customer: &Customer, id: CheckId) -> Vec<Event> {
     match customer.check {
         Some(check) if check.id == id && check.purpose == CheckPurpose::Identity => {

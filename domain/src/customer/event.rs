@@ -1,4 +1,4 @@
-//! What has happened to a customer.
+//! Events of a customer.
 
 use serde::Serialize;
 
@@ -6,77 +6,77 @@ use super::words::{CheckPurpose, Documents, KycStatus};
 use crate::ids::CheckId;
 use crate::time::Timestamp;
 
-/// One happening. Holds no personal data: it stands in the audit log as it is.
+/// One event. Contains no personal data, because the audit log stores it unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The terms of service were accepted.
     TermsAccepted {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
     /// Documents were stored.
     DocumentsAdded {
-        /// Which.
+        /// Stored documents.
         documents: Documents,
     },
-    /// A check is to be made; the one before it no longer counts.
+    /// A check is queued. It supersedes the check before it.
     CheckQueued {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
-        /// What for.
+        /// Purpose.
         purpose: CheckPurpose,
-        /// The revision that it is asked for.
+        /// Revision of the customer data that is checked.
         revision: u32,
     },
-    /// A check no longer counts.
+    /// A check was superseded.
     CheckSuperseded {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
     },
     /// A check ended without a verdict.
     CheckLapsed {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
     },
-    /// A check ended: nothing speaks against the customer.
+    /// A check passed.
     CheckPassed {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
     },
-    /// A check ended: something speaks against the customer.
+    /// A check failed.
     CheckFailed {
-        /// Which.
+        /// Id of the check.
         check: CheckId,
     },
-    /// Verification begins anew after a rejection.
+    /// Verification was restarted after a rejection.
     Reopened,
-    /// The customer is cleared, or as it was before the update.
+    /// An update passed screening, and the status before the update was restored.
     Restored {
-        /// The status from now on.
+        /// New status.
         kyc_status: KycStatus,
     },
-    /// The customer is cleared.
+    /// The customer was cleared.
     Approved,
-    /// The customer is not accepted.
+    /// The customer was rejected.
     Rejected {
-        /// Why.
+        /// Reason.
         reasons: Vec<String>,
     },
-    /// The phone number is another.
+    /// The phone number changed.
     PhoneChanged,
-    /// The wallet is another.
+    /// The wallet changed.
     WalletReplaced,
     /// Payment details were set.
     DetailsSet,
-    /// What is screened has changed: the status waits for the screening.
+    /// Screened data changed. The status depends on the result of the screening.
     UpdateBegun,
     /// The customer was deactivated.
     Deactivated,
 }
 
 impl Event {
-    /// Its name, as it is serialised.
+    /// Name, as serialised.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::TermsAccepted { .. } => "terms_accepted",

@@ -1,10 +1,10 @@
-//! A customer after an event.
+//! Applies events to a customer.
 
 use super::event::Event;
 use super::state::{Check, Customer};
 use super::words::KycStatus;
 
-/// The customer after `event`. Total: every event of every version can be applied.
+/// Returns the customer after `event`. It never fails: it accepts every event in every state.
 #[must_use]
 pub fn evolve(mut customer: Customer, event: &Event) -> Customer {
     match event {

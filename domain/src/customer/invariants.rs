@@ -1,44 +1,44 @@
-//! What holds of every customer, whatever happened to it.
+//! Invariants of every customer.
 
 use super::decide::missing;
 use super::state::Customer;
 use super::words::{CheckPurpose, KycStatus};
 
-/// A broken invariant.
+/// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number, for ever.
+    /// Number of the invariant. Numbers never change.
     pub number: u8,
-    /// What should hold.
+    /// Condition that must hold.
     pub text: &'static str,
 }
 
-/// The invariants that do not hold; always empty.
+/// Returns the invariants that are violated. The result is always empty, unless the code has a defect.
 pub fn violations(customer: &Customer) -> Vec<Violation> {
     let status = customer.before_update.unwrap_or(customer.kyc_status);
     let rules = [
-        (1, "who is cleared has accepted the terms", !status.is_cleared() || customer.tos_accepted_at.is_some()),
+        (1, "a cleared customer has accepted the terms", !status.is_cleared() || customer.tos_accepted_at.is_some()),
         (
             2,
-            "an update is screened exactly while the status waits for it",
+            "an update is screened exactly while the status is pending_update",
             (customer.kyc_status == KycStatus::PendingUpdate) == customer.before_update.is_some(),
         ),
         (
             3,
-            "an active customer that waits for a screening has one, for what is there now",
+            "an active customer in pending_update has a screening of its current data",
             !customer.is_active
                 || customer.kyc_status != KycStatus::PendingUpdate
                 || customer.check.is_some_and(|check| {
                     check.purpose == CheckPurpose::Rescreen && check.revision == customer.revision
                 }),
         ),
-        (4, "nothing is checked about a deactivated customer", customer.is_active || customer.check.is_none()),
-        (5, "reasons stand exactly where something was rejected", {
+        (4, "a deactivated customer has no check", customer.is_active || customer.check.is_none()),
+        (5, "rejection reasons exist exactly while the customer is rejected", {
             (status == KycStatus::Rejected) != customer.rejection_reasons.is_empty()
         }),
         (
             6,
-            "an identity is checked only when nothing is missing and nothing decided",
+            "an identity check requires complete documents and no decision",
             customer.check.is_none_or(|check| {
                 check.purpose != CheckPurpose::Identity
                     || (missing(customer).is_empty() && customer.kyc_status == KycStatus::Pending)

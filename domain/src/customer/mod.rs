@@ -1,7 +1,8 @@
-//! A customer's compliance: what it has agreed to and handed in, whether it is cleared, and what is checked about it.
+//! Compliance of a customer: accepted terms, stored documents, clearance, and the current check.
 //!
-//! Like the payment's, it is pure: `decide` what a command brings about, `evolve` the state, `missing` for what is still
-//! owed. Deliberately absent: names, addresses, ids of people. Whoever stores those says here only that they changed.
+//! The module is pure, like the payment aggregate: `decide` returns the events of a command, `evolve` applies them,
+//! `missing` returns the items that are still required. Not here: names, addresses, and document numbers of people. The
+//! code that stores them reports only that they changed.
 
 mod command;
 mod decide;
@@ -25,16 +26,16 @@ pub use words::{CheckPurpose, CustomerKind, DocumentKind, Documents, KycStatus, 
 
 use crate::time::Timestamp;
 
-/// All that one command brings about; it belongs into one database commit.
+/// Result of one command. All of it belongs into one database commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
-    /// The customer afterwards, its version one higher.
+    /// Customer after the command, with the next version.
     pub customer: Customer,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
 }
 
-/// Decides a command and applies what follows from it. `Ok(None)`: an old or known fact, nothing changes.
+/// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
 pub fn transition(customer: &Customer, command: &Command, now: Timestamp) -> Result<Option<Transition>, Rejection> {
     let events = decide(customer, command, now)?;
     if events.is_empty() {

@@ -1,29 +1,29 @@
-//! Why a person's command does not fit. Knows no HTTP.
+//! Reasons to reject a command of a person. Independent of HTTP.
 
 use super::words::Missing;
 
-/// Why a command was refused; nothing changed.
+/// Reason for rejecting a command. The customer did not change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// Nothing of a deactivated customer changes any more.
-    #[error("the customer is deactivated")]
+    /// A deactivated customer cannot change.
+    #[error("the customer is deactivated and cannot change")]
     CustomerInactive,
-    /// Nobody is verified, or cleared, before it has accepted the terms.
+    /// Verification and clearance require accepted terms.
     #[error("the customer has not accepted the terms of service")]
     TermsNotAccepted,
-    /// Documents have to be there first.
+    /// Verification requires these documents.
     #[error("documents are missing: {}", names(.0))]
     DocumentsMissing(Vec<Missing>),
-    /// The customer is cleared: there is nothing to verify.
-    #[error("the customer is verified already")]
+    /// The customer is already cleared.
+    #[error("the customer is already verified")]
     AlreadyCleared,
-    /// A change is being screened; that ends by itself.
-    #[error("a change of this customer is being screened")]
+    /// A change is being screened. This ends without further action.
+    #[error("a change of this customer is being screened; try again when the screening is complete")]
     UpdateInProgress,
 }
 
 impl Rejection {
-    /// The stable name of the refusal.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::CustomerInactive => "customer_inactive",

@@ -1,4 +1,4 @@
-//! A customer as compliance sees it.
+//! Compliance state of a customer.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,48 +6,48 @@ use super::words::{CheckPurpose, CustomerKind, Documents, KycStatus};
 use crate::ids::{CheckId, CustomerId, PspId};
 use crate::time::Timestamp;
 
-/// The check that counts at the moment; another's result changes nothing.
+/// The current check. Results of other checks are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// Which.
+    /// Id of the check.
     pub id: CheckId,
-    /// What for.
+    /// Purpose.
     pub purpose: CheckPurpose,
-    /// The revision of the customer that it was asked for.
+    /// Revision of the customer data that is checked.
     pub revision: u32,
 }
 
-/// A customer's compliance.
+/// Compliance state of a customer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Customer {
-    /// Which.
+    /// Customer id.
     pub id: CustomerId,
-    /// Whose.
+    /// PSP that owns it.
     pub psp_id: PspId,
     /// Person or company.
     pub kind: CustomerKind,
-    /// How far verification has come.
+    /// Verification status.
     pub kyc_status: KycStatus,
-    /// While an update is screened: the status that it returns to if nothing speaks against it.
+    /// Status to restore when the screening of an update passes. Set only while an update is screened.
     pub before_update: Option<KycStatus>,
-    /// Whether it can be linked to anything new. Once false, false for ever.
+    /// False after deactivation, permanently. An inactive customer cannot be linked to anything new.
     pub is_active: bool,
-    /// When the terms of service were accepted.
+    /// Time at which the terms of service were accepted.
     pub tos_accepted_at: Option<Timestamp>,
-    /// What was handed in.
+    /// Stored documents.
     pub documents: Documents,
-    /// The check under way.
+    /// Current check.
     pub check: Option<Check>,
-    /// Why it was rejected, if it was.
+    /// Rejection reasons; empty unless the customer is rejected.
     pub rejection_reasons: Vec<String>,
-    /// Of the data that is screened: one more with each phone number or wallet.
+    /// Revision of the screened data. Incremented by each change of phone number or wallet.
     pub revision: u32,
-    /// Of the whole: one more with each change, for compare and swap.
+    /// Version of the customer. Incremented by each change, for compare-and-swap.
     pub version: i64,
 }
 
 impl Customer {
-    /// A customer that was just created, at version 1.
+    /// Creates a customer at version 1.
     pub fn new(id: CustomerId, psp_id: PspId, kind: CustomerKind) -> Self {
         Self {
             id,
@@ -65,7 +65,7 @@ impl Customer {
         }
     }
 
-    /// Whether it may transact.
+    /// Returns true if the customer may transact.
     pub fn is_cleared(&self) -> bool {
         self.is_active && self.kyc_status.is_cleared()
     }

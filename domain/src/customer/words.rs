@@ -1,4 +1,4 @@
-//! The names that the interface gives to a customer's facts.
+//! Names that the interface uses for the state of a customer.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,44 +15,44 @@ named! {
 }
 
 named! {
-    /// How far verification has come.
+    /// Verification status.
     KycStatus, "pending, pending_update, approved, success, rejected" {
-        /// Not verified yet.
+        /// Not yet verified.
         Pending = "pending",
-        /// A phone number or wallet changed and is being screened.
+        /// A changed phone number or wallet is being screened.
         PendingUpdate = "pending_update",
         /// Cleared.
         Approved = "approved",
-        /// Cleared; the other name that the interface gives it. Read, never written.
+        /// Cleared. Second name of the interface for `approved`; it is read, but never written.
         Success = "success",
-        /// Not accepted; verification may be started anew.
+        /// Rejected. Verification can be started again.
         Rejected = "rejected",
     }
 }
 
 impl KycStatus {
-    /// Whether the customer may transact.
+    /// Returns true if the customer may transact.
     pub const fn is_cleared(self) -> bool {
         matches!(self, Self::Approved | Self::Success)
     }
 }
 
 named! {
-    /// A document that a customer hands in; each name is also that of its field.
+    /// Kind of a document. The names are also the names of the request fields.
     DocumentKind, "proof_of_residential_address, incorporation_certificate, proof_of_business_address, verification_document" {
-        /// Where a person, or a company's primary contact, lives.
+        /// Proof of address of a person, or of the primary contact of a company.
         ProofOfResidentialAddress = "proof_of_residential_address",
-        /// That a company exists.
+        /// Proof that a company exists.
         IncorporationCertificate = "incorporation_certificate",
-        /// Where a company is.
+        /// Proof of the address of a company.
         ProofOfBusinessAddress = "proof_of_business_address",
-        /// A person's id card, passport or licence; the identity provider usually takes it itself.
+        /// Identity card, passport, or driving licence of a person. The identity provider usually collects it itself.
         VerificationDocument = "verification_document",
     }
 }
 
 impl CustomerKind {
-    /// What has to be handed in before verification.
+    /// Returns the documents that verification requires.
     pub const fn required_documents(self) -> &'static [DocumentKind] {
         use DocumentKind::{IncorporationCertificate, ProofOfBusinessAddress, ProofOfResidentialAddress};
         match self {
@@ -61,24 +61,24 @@ impl CustomerKind {
         }
     }
 
-    /// Whether a customer of this kind has such a document at all.
+    /// Returns true if a customer of this kind can have such a document.
     pub fn takes(self, document: DocumentKind) -> bool {
         document == DocumentKind::VerificationDocument || self.required_documents().contains(&document)
     }
 }
 
 named! {
-    /// What a check is for.
+    /// Purpose of a check.
     CheckPurpose, "identity, rescreen" {
-        /// Who the customer is, asked by the PSP.
+        /// Identity of the customer, requested by the PSP.
         Identity = "identity",
-        /// Whether a change of phone number or wallet changes anything, asked by the service itself.
+        /// Screening of a changed phone number or wallet, requested by the service.
         Rescreen = "rescreen",
     }
 }
 
 named! {
-    /// What keeps verification from being started.
+    /// Items that can be missing before verification starts.
     Missing, "terms_of_service, and names of documents" {
         /// The terms are not accepted.
         TermsOfService = "terms_of_service",
@@ -104,42 +104,42 @@ impl From<DocumentKind> for Missing {
     }
 }
 
-/// Which documents are there. Serialised as a list of names.
+/// Set of document kinds. Serialised as a list of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<DocumentKind>", into = "Vec<DocumentKind>")]
 pub struct Documents(u8);
 
 impl Documents {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
     const fn bit(kind: DocumentKind) -> u8 {
         1 << kind as u8
     }
 
-    /// Whether this one is there.
+    /// Returns true if the set contains `kind`.
     pub const fn contains(self, kind: DocumentKind) -> bool {
         self.0 & Self::bit(kind) != 0
     }
 
-    /// These and one more.
+    /// Returns the set with `kind` added.
     #[must_use]
     pub const fn with(self, kind: DocumentKind) -> Self {
         Self(self.0 | Self::bit(kind))
     }
 
-    /// All that are in either.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Them, in the order of declaration.
+    /// Iterates over the kinds in the order of declaration.
     pub fn iter(self) -> impl Iterator<Item = DocumentKind> {
         DocumentKind::ALL.iter().copied().filter(move |kind| self.contains(*kind))
     }
@@ -163,15 +163,15 @@ impl From<Documents> for Vec<DocumentKind> {
     }
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing speaks against the customer.
+    /// Passed.
     Approved,
-    /// Something does.
+    /// Failed.
     Rejected {
-        /// What, as the provider or the operator names it; at least one.
+        /// Reasons from the provider or the operator; at least one.
         reasons: Vec<String>,
     },
 }

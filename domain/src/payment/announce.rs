@@ -1,4 +1,4 @@
-//! The public names of what happens, and which of them an event announces.
+//! Names of public events, and the public events that each internal event announces.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,17 @@ use crate::named::named;
 use crate::time::Timestamp;
 
 named! {
-    /// The name of a public event.
+    /// Name of a public event.
     EventName, "the name of a webhook event" {
-        /// Funds arrived.
+        /// Funds were received.
         PaymentConfirmed = "payment.confirmed",
-        /// Settlement complete.
+        /// Settlement completed.
         PaymentSettled = "payment.settled",
-        /// Overpayment, underpayment, late, excess or wrong money.
+        /// Overpayment, underpayment, or late, excess, or misdirected funds.
         PaymentMismatched = "payment.mismatched",
-        /// Failure, block or expiry.
+        /// Failure, blocked funds, or expiry.
         PaymentFailed = "payment.failed",
-        /// The chain took back money or a settlement.
+        /// Funds or a settlement were orphaned.
         PaymentReorged = "payment.reorged",
         /// Pay-in detected and confirmed on-chain.
         PayinConfirmed = "payin.confirmed",
@@ -55,44 +55,44 @@ named! {
         TransferFailed = "transfer.failed",
         /// Transfer underpaid by the sender.
         TransferUnderpaid = "transfer.underpaid",
-        /// Surplus, late or wrong money for a transfer.
+        /// Surplus, late, or misdirected funds for a transfer.
         TransferMismatched = "transfer.mismatched",
-        /// The chain took back a transfer's money, or its delivery.
+        /// The funds or the delivery of a transfer were orphaned.
         TransferReorged = "transfer.reorged",
-        /// The endpoint's test.
+        /// Test event of an endpoint.
         WebhookTest = "webhook.test",
     }
 }
 
-/// One public event of a payment. Everything that was true at that step and may not be any more stands here.
+/// One public event of a payment. Stores the values of that time that may change later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// Its name.
+    /// Name.
     pub name: EventName,
-    /// Its place in the payment's feed: 1, 2, 3, ... without gaps.
+    /// Position in the event feed of the payment: 1, 2, 3, ... without gaps.
     pub sequence: u32,
     /// When it happened.
     pub at: Timestamp,
-    /// The payment's status then.
+    /// Status of the payment at that time.
     pub status: Status,
-    /// Why it had failed, if it had. Money that comes late takes the payment out of that again, maybe in the same commit.
+    /// Failure reason at that time. A late transfer can clear it again, even in the same commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
-    /// The transaction it is about.
+    /// Transaction of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
-    /// The refund it is about.
+    /// Refund of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund_id: Option<RefundId>,
 }
 
-/// The public names that an event announces, in the order in which they are sent. `payment.*` and `payin.*` are two
-/// names of one happening, and both are announced.
+/// Returns the public events that `event` announces, in the order of delivery. `payment.*` and `payin.*` are two names
+/// for the same event; both are announced.
 pub fn announced(after: &Payment, event: &Event) -> &'static [EventName] {
     if after.terms.purpose.is_pay_in() { of_payment(after, event) } else { of_transfer(after, event) }
 }
 
-/// Those of a transfer to a customer: what failed for good is told once, even if the money is refunded later.
+/// Public events of a transfer to a customer. A final failure is announced once, even if the funds are refunded later.
 fn of_transfer(after: &Payment, event: &Event) -> &'static [EventName] {
     use EventName as Name;
     match event {
@@ -117,7 +117,7 @@ fn of_transfer(after: &Payment, event: &Event) -> &'static [EventName] {
     }
 }
 
-/// Whether a transfer has failed with its last step, and had not before.
+/// Returns true if the last step made the transfer fail and it had not failed before.
 fn fails(after: &Payment) -> bool {
     let before = after.public_history().take(after.history.len().saturating_sub(1)).last();
     after.public_status() == "failed" && before.is_none_or(|(_, status)| status != "failed")
@@ -127,8 +127,8 @@ fn of_payment(after: &Payment, event: &Event) -> &'static [EventName] {
     use EventName as Name;
     const MISMATCHED: &[EventName] = &[Name::PaymentMismatched, Name::PayinMismatched];
     match event {
-        // A policy takes it as paid; that it was too much is told all the same, since nobody was asked. Money that somebody
-        // accepts was told as mismatched when it came, and is confirmed for another reason.
+        // The overpayment policy accepted the surplus without asking the PSP, so the mismatch is announced too. If the
+        // PSP accepts a surplus, the mismatch was announced earlier and the payment is confirmed for another reason.
         Event::Confirmed { reason: Reason::Overpaid, .. } => {
             &[Name::PaymentMismatched, Name::PayinMismatched, Name::PaymentConfirmed, Name::PayinConfirmed]
         }
@@ -154,7 +154,7 @@ fn of_payment(after: &Payment, event: &Event) -> &'static [EventName] {
     }
 }
 
-/// The announcements of an event; `after` is the payment right after it.
+/// Returns the announcements of an event. `after` is the payment directly after the event.
 pub(crate) fn announcements(after: &Payment, event: &Event, at: Timestamp) -> Vec<Announcement> {
     let names = announced(after, event);
     let last = after.sequence;
@@ -178,8 +178,8 @@ pub(crate) fn announcements(after: &Payment, event: &Event, at: Timestamp) -> Ve
         .collect()
 }
 
-/// The transaction that an announcement names: the settlement's, the sending's, that of the transfer it is about, or of the
-/// last transfer that counted.
+/// Returns the transaction of an announcement: the settlement, the outbound transfer, the transfer that the event is
+/// about, or the last counted transfer.
 fn transaction(after: &Payment, event: &Event) -> Option<Hash32> {
     match event {
         Event::Confirmed { .. } | Event::Mismatched { .. } => after.last_counted().map(|transfer| transfer.key.tx_hash),

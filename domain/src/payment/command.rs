@@ -1,4 +1,4 @@
-//! What can be asked of a payment, and what can be told it. Facts never fail; people's wishes can (`Rejection`).
+//! Commands to a payment: facts and requests. Facts never fail; requests of people can be rejected (`Rejection`).
 
 use serde::{Deserialize, Serialize};
 
@@ -17,128 +17,130 @@ pub struct OutageId(pub u64);
 
 /// A command to a payment.
 ///
-/// The facts (`ObserveTransfer` to `OrphanSettlement` save those marked below) may come repeatedly, late and in any
-/// order; what is old or known changes nothing.
+/// The facts (`ObserveTransfer` to `OrphanSettlement`, except those marked as requests) may arrive repeatedly, late,
+/// and in any order. An outdated or known fact changes nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// The chain watcher's row about a transfer: seen, re-mined or orphaned.
+    /// The chain watcher's row about a transfer: seen, mined again, or orphaned.
     ObserveTransfer(ObservedTransfer),
-    /// List money that was set aside for want of room. (A person's, the operator's.)
+    /// List transfers that were set aside because the list was full. (Request of the operator.)
     TakeIn {
-        /// The watcher's rows about it, each transfer once.
+        /// The watcher's rows about these transfers, each transfer once.
         observed: Vec<ObservedTransfer>,
     },
     /// The block that held `revision` has reached a finality.
     FinaliseTransfer {
-        /// Which transfer.
+        /// Key of the transfer.
         key: TransferKey,
-        /// Which state of it; ignored unless it is the current one.
+        /// Revision of the transfer; the command is ignored unless it is the current revision.
         revision: u32,
-        /// What was reached; ignored if it is less than the tier asks for.
+        /// Finality that was reached; the command is ignored if it is lower than the required finality.
         reached: Finality,
     },
-    /// A screening result, or (with `verdict.by_operator`) a person's decision on a review.
+    /// A screening result, or (with `verdict.by_operator`) the decision of a person on a review.
     ScreenTransfer {
-        /// Which transfer.
+        /// Key of the transfer.
         key: TransferKey,
-        /// The revision that was screened (as `Effect::Screen` gave it, or the current one for a person).
+        /// Revision that was screened (from `Effect::Screen`), or the current revision for a decision of a person.
         revision: u32,
-        /// What it says.
+        /// Verdict.
         verdict: Verdict,
     },
-    /// The watcher has read a block of the payment's chain with this timestamp. Only ever of the payment's own chain.
+    /// The watcher has read a block of the payment's chain with this timestamp. Blocks of other chains are never
+    /// reported.
     PassDeadline {
-        /// The block's timestamp.
+        /// Timestamp of the block.
         chain_time: Timestamp,
     },
-    /// The payment's chain stood still.
+    /// The payment's chain had an outage.
     MoveDeadline {
-        /// Which outage; applied once. The same outage with a later `to` replaces the earlier one.
+        /// Id of the outage. An outage is applied once; the same outage with a later `to` replaces the earlier one.
         outage: OutageId,
-        /// From the last block before it.
+        /// Time of the last block before the outage.
         from: Timestamp,
-        /// To the first block after it.
+        /// Time of the first block after the outage.
         to: Timestamp,
     },
-    /// The PSP does not want it any more. (A person's.)
+    /// Cancel the payment. (Request of the PSP.)
     Cancel,
-    /// The PSP takes what is there. (A person's.)
+    /// Accept the funds that were received. (Request of the PSP.)
     Accept {
-        /// What the PSP believes was received; refused if it has moved.
+        /// Amount that the PSP believes was received; the command is rejected if the amount differs.
         expected_received: Option<Amount>,
     },
-    /// Send money back. (A person's.)
+    /// Refund the payment. (Request of a person.)
     RequestRefund {
-        /// The new refund's id.
+        /// Id for the new refund.
         refund_id: RefundId,
-        /// How much; all that can be refunded if absent.
+        /// Amount; if absent, everything that can be refunded.
         amount: Option<Amount>,
-        /// To whom; the sender if absent and allowed.
+        /// Recipient address; if absent, the sender, if the PSP allows it.
         to: Option<Address>,
-        /// Out of which money; `Blocked` is the operator's alone.
+        /// Funds to refund. Only the operator may use `Blocked`.
         funds: Funds,
-        /// In which token on which chain: of misdirected money, and of no other.
+        /// Token and chain. Set only for misdirected funds.
         asset: Option<Asset>,
-        /// Who asks.
+        /// Requester.
         by: Requester,
     },
-    /// A screening result about the address of a refund, or (with `verdict.by_operator`) a person's decision on a review.
+    /// A screening result for the address of a refund, or (with `verdict.by_operator`) the decision of a person on a
+    /// review.
     ScreenRefund {
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
-        /// What it says.
+        /// Verdict.
         verdict: Verdict,
     },
-    /// A refund's sending is final.
+    /// The outbound transfer of a refund is final.
     CompleteRefund {
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
         /// As in `CompleteSettlement`.
         revision: u32,
         /// The transaction.
         tx_hash: Hash32,
     },
-    /// A refund will definitely not be sent, also one that was final before the chain took it back.
+    /// A refund will definitely not be sent. Includes refunds that were final before they were orphaned.
     FailRefund {
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
         /// As in `CompleteSettlement`.
         revision: u32,
-        /// Why, for people.
+        /// Reason, as text.
         reason: String,
     },
-    /// Try a failed settlement again. (A person's, unless `by` is the schedule.)
+    /// Retry a failed settlement. (Request of a person, unless `by` is the schedule.)
     RetrySettlement {
-        /// Who asks.
+        /// Requester.
         by: Requester,
     },
-    /// The settlement is mined and final by the tier.
+    /// The settlement is mined and has the required finality.
     CompleteSettlement {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
-        /// Grows with every outcome that the settler's row records (completed, failed, orphaned, completed again); a
-        /// fact that is not newer than the one applied changes nothing. Begins at 1.
+        /// Incremented with every outcome that the settler's row records (completed, failed, orphaned, completed
+        /// again). A fact that is not newer than the last applied revision changes nothing. Starts at 1.
         revision: u32,
-        /// What it moved, by the chain's own word: an older transaction may have carried what was settled before a
-        /// reorganisation.
+        /// Amount that the chain reports as settled. It can differ from the amount queued last: an older transaction
+        /// may have carried an amount from before a reorganisation.
         amount: Amount,
         /// The transaction.
         tx_hash: Hash32,
-        /// The time of its block.
+        /// Time of the block.
         block_time: Timestamp,
     },
-    /// The settlement reverted for a lasting reason.
+    /// The settlement reverted for a permanent reason.
     FailSettlement {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
         /// As in `CompleteSettlement`.
         revision: u32,
-        /// Why, for operators.
+        /// Reason, for operators.
         reason: String,
     },
-    /// A settlement that was final is in the chain no more; the settler broadcasts it again.
+    /// A final settlement is no longer in the chain; the settler broadcasts it again.
     OrphanSettlement {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
         /// As in `CompleteSettlement`.
         revision: u32,

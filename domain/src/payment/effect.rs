@@ -1,4 +1,5 @@
-//! What is to be done after the commit, in the imperative. Losing one costs time, never money: `resume` owes it again.
+//! Effects to run after the commit, in the imperative. A lost effect costs time, never money: `resume` returns it
+//! again.
 
 use serde::Serialize;
 
@@ -8,139 +9,141 @@ use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;
 use crate::time::Timestamp;
 
-/// Something to do after the commit. Every effect is idempotent.
+/// An effect to run after the commit. Every effect is idempotent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "effect")]
 pub enum Effect {
-    /// Send `FinaliseTransfer` once the block has reached this finality; replaces an earlier wait for the same key.
+    /// Send `FinaliseTransfer` when the block has reached this finality. Replaces an earlier wait for the same key.
     AwaitFinality {
-        /// Which transfer (its chain is in the key).
+        /// Key of the transfer, which contains the chain.
         key: TransferKey,
-        /// Which state of it.
+        /// Revision of the transfer.
         revision: u32,
-        /// The number of the block.
+        /// Block number.
         block_number: u64,
-        /// What has to be reached.
+        /// Required finality.
         finality: Finality,
     },
-    /// Have a transfer screened and send `ScreenTransfer`.
+    /// Screen a transfer and send `ScreenTransfer`.
     Screen {
-        /// Which transfer (chain, transaction and log index are in the key; the token is the payment's).
+        /// Key of the transfer (chain, transaction, and log index). The token is the payment's.
         key: TransferKey,
-        /// To be given back in `ScreenTransfer`.
+        /// Revision to return in `ScreenTransfer`.
         revision: u32,
-        /// The sender.
+        /// Sender.
         from: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
     },
-    /// Have the address of a refund screened and send `ScreenRefund`.
+    /// Screen the address of a refund and send `ScreenRefund`.
     ScreenRefund {
-        /// Which refund.
+        /// Id of the refund.
         refund_id: RefundId,
         /// The address.
         to: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
-        /// On which chain.
+        /// Chain.
         chain: Chain,
     },
-    /// The address of a refund is in review: screen it again at intervals, and raise an alarm if it still is by then.
+    /// The address of a refund is in review: screen it again at intervals, and raise an alarm if it is still in review
+    /// at `alarm_at`.
     AwaitRefundReview {
-        /// Which refund.
+        /// Id of the refund.
         refund_id: RefundId,
         /// The address.
         to: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
-        /// On which chain.
+        /// Chain.
         chain: Chain,
-        /// When an alarm is due.
+        /// Time of the alarm.
         alarm_at: Timestamp,
     },
-    /// A transfer is in review: screen it again at intervals, and raise an alarm if it still is by then.
+    /// A transfer is in review: screen it again at intervals, and raise an alarm if it is still in review at
+    /// `alarm_at`.
     AwaitReview {
-        /// Which transfer.
+        /// Key of the transfer.
         key: TransferKey,
-        /// To be given back in `ScreenTransfer`.
+        /// Revision to return in `ScreenTransfer`.
         revision: u32,
-        /// When an alarm is due.
+        /// Time of the alarm.
         alarm_at: Timestamp,
     },
-    /// Send `PassDeadline` once the watcher has read a block of this time or later; replaces an earlier wait.
+    /// Send `PassDeadline` when the watcher has read a block of this time or later. Replaces an earlier wait.
     AwaitDeadline {
         /// The payment's chain.
         chain: Chain,
-        /// The moment.
+        /// Time to wait for.
         at: Timestamp,
     },
-    /// Tell the settler that the settlement's row waits.
+    /// Notify the settler that the row of the settlement is queued.
     Settle {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
-        /// Whose.
+        /// Chain of the operation.
         chain: Chain,
     },
-    /// Tell the settler that the settlement's row is to be held back.
+    /// Notify the settler that the row of the settlement must be held back.
     CancelSettlement {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
-        /// Whose.
+        /// Chain of the operation.
         chain: Chain,
     },
-    /// Send `RetrySettlement` by the schedule at this moment.
+    /// Send `RetrySettlement` at this time, requested by the schedule.
     AwaitRetry {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// Tell the settler that a sending's row waits.
+    /// Notify the settler that the row of an outbound transfer is queued.
     Send {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
         /// For which refund.
         refund_id: RefundId,
-        /// Whose.
+        /// Chain of the operation.
         chain: Chain,
     },
-    /// Tell the webhook sender that rows wait.
+    /// Notify the webhook sender that rows are queued.
     DeliverWebhooks,
-    /// The actor is needed no more; it may leave once it is drained.
+    /// The payment no longer needs an actor; the actor may stop when its mailbox is drained.
     Passivate,
-    /// Tell the operator.
+    /// Notify the operator.
     Alarm(Alarm),
 }
 
-/// What an operator must know.
+/// An alarm for the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "alarm")]
 pub enum Alarm {
-    /// Money that counted was taken back after confirmation.
+    /// Counted funds were orphaned after confirmation.
     ReceivedMoneyOrphaned {
-        /// Which transfer.
+        /// Key of the transfer.
         key: TransferKey,
     },
-    /// A settlement that was final was taken back.
+    /// A final settlement was orphaned.
     SettlementOrphaned {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
     },
-    /// A settlement failed for a lasting reason.
+    /// A settlement failed for a permanent reason.
     SettlementFailed {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
-        /// How often so far.
+        /// Number of failures so far.
         failures: u32,
     },
-    /// Money was blocked by screening.
+    /// Screening blocked funds.
     FundsBlocked {
-        /// Which transfer.
+        /// Key of the transfer.
         key: TransferKey,
     },
-    /// More was sent back than is left of what was received (a reorganisation after a refund).
+    /// More was refunded than is left of the amount received (a reorganisation after a refund).
     Overdrawn {
-        /// By how much.
+        /// Missing amount.
         amount: Amount,
     },
 }

@@ -1,4 +1,4 @@
-//! What has happened to a payment, in the past tense. The events of one command are one commit and one version.
+//! Events of a payment, in the past tense. The events of one command are one commit and one version.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,193 +13,193 @@ use crate::ids::RefundId;
 use crate::money::Amount;
 use crate::time::Timestamp;
 
-/// Something that happened to a payment. Serialised as `{"type": "confirmed", ...}`.
+/// An event of a payment. Serialised as `{"type": "confirmed", ...}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum Event {
-    /// The payment was made.
+    /// The payment was created.
     Initiated {
-        /// What was agreed.
+        /// Terms of the payment.
         terms: Box<Terms>,
-        /// Until when it can be paid.
+        /// Payment deadline.
         expires_at: Timestamp,
     },
-    /// A transfer was seen for the first time, re-mined or orphaned: its entry from now on.
+    /// A transfer was seen for the first time, mined again, or orphaned.
     TransferRecorded {
-        /// The whole entry; one with the same key is replaced.
+        /// Complete new entry; replaces the entry with the same key.
         transfer: Box<Transfer>,
-        /// How long an in-time transfer that was orphaned is waited for, if this fact begins such a wait.
+        /// Time until which the payment waits for an orphaned in-time transfer, if this event starts such a wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remine_until: Option<Timestamp>,
     },
-    /// A transfer is final by its tier.
+    /// A transfer reached the required finality.
     TransferFinalised {
-        /// Which.
+        /// Key of the transfer.
         key: TransferKey,
     },
     /// A transfer was screened.
     TransferScreened {
-        /// Which.
+        /// Key of the transfer.
         key: TransferKey,
-        /// What was said.
+        /// Verdict.
         verdict: Box<Verdict>,
     },
-    /// A transfer became part of what was received.
+    /// A transfer was added to the amount received.
     TransferCounted {
-        /// Which.
+        /// Key of the transfer.
         key: TransferKey,
-        /// Whether the settled amount had been frozen before.
+        /// True if the settled amount was already frozen.
         excess: bool,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// Money that counted was taken back by the chain.
+    /// Counted funds were orphaned.
     Reorged {
-        /// Which transfer.
+        /// Key of the transfer.
         key: TransferKey,
-        /// Whether the payment goes back to pending.
+        /// True if the payment returns to pending.
         reopened: bool,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// The deadline is past, by the chain's time.
+    /// The deadline has passed, by chain time.
     DeadlinePassed {
-        /// The timestamp of the block that showed it.
+        /// Timestamp of the block that showed it.
         chain_time: Timestamp,
     },
-    /// The deadline moved on by the length of an outage.
+    /// The deadline was extended by the length of an outage.
     DeadlineMoved {
-        /// Which outage.
+        /// Id of the outage.
         outage: OutageId,
-        /// From.
+        /// Start.
         from: Timestamp,
-        /// To.
+        /// End.
         to: Timestamp,
-        /// The new deadline.
+        /// New deadline.
         expires_at: Timestamp,
-        /// When it was decided.
+        /// Time of the decision.
         at: Timestamp,
     },
-    /// The payment is confirmed and its settled amount frozen.
+    /// The payment is confirmed, and its settled amount is frozen.
     Confirmed {
-        /// What is settled.
+        /// Amount to settle.
         amount: Amount,
         /// The PSP's share.
         psp_amount: Amount,
         /// The treasury's share.
         treasury_fee: Amount,
-        /// The labels that are not derived from the rest, from now on.
+        /// New values of the labels that are not derived.
         labels: Labels,
-        /// Why.
+        /// Reason.
         reason: Reason,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// The payment is, or stays, mismatched.
+    /// The payment is, or remains, mismatched.
     Mismatched {
-        /// The labels that are not derived from the rest, from now on.
+        /// New values of the labels that are not derived.
         labels: Labels,
-        /// Why.
+        /// Reason.
         reason: Reason,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
     /// The payment failed: expired, cancelled, blocked, or refunded after a failed settlement.
     Failed {
-        /// Why.
+        /// Reason.
         reason: super::status::FailureReason,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// The settlement's transaction is final.
+    /// The transaction of the settlement is final.
     SettlementCompleted {
-        /// The settler's revision.
+        /// Revision of the settler's row.
         revision: u32,
-        /// What it moved, where that is not what was frozen last.
+        /// Amount that was moved, if it differs from the amount frozen last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         amount: Option<Amount>,
         /// The transaction.
         tx_hash: Hash32,
-        /// The time of its block.
+        /// Time of the block.
         block_time: Timestamp,
     },
-    /// The payment is settled (a confirmed payment whose settlement is complete).
+    /// The payment is settled: it was confirmed and its settlement is complete.
     Settled {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// The settlement failed for a lasting reason.
+    /// The settlement failed for a permanent reason.
     SettlementFailed {
-        /// The settler's revision.
+        /// Revision of the settler's row.
         revision: u32,
-        /// Why, for operators.
+        /// Reason, for operators.
         reason: String,
-        /// When it is tried again by itself.
+        /// Time of the next automatic retry.
         retry_at: Timestamp,
-        /// Whether the PSP is told (the first time, and when it had asked for the attempt).
+        /// True if the PSP is notified: the first time, and when a person requested the attempt.
         announced: bool,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
-    /// The settlement is to be tried again.
+    /// The settlement is queued for a retry.
     SettlementRetried {
-        /// Who asked.
+        /// Requester.
         by: Requester,
     },
-    /// The settlement is in the chain no more and is broadcast again.
+    /// The settlement is no longer in the chain and is broadcast again.
     SettlementOrphaned {
-        /// The settler's revision.
+        /// Revision of the settler's row.
         revision: u32,
-        /// Whether it was known to be final (else only the revision is noted).
+        /// True if the settlement was known to be final. Otherwise only the revision is recorded.
         was_settled: bool,
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
     /// A refund was accepted and its amount reserved.
     RefundRequested {
         /// The refund.
         refund: Box<Refund>,
-        /// Whether it takes all that was to be settled, so that the settlement is withdrawn.
+        /// True if it takes everything that was to be settled, so that the settlement is withdrawn.
         withdraws_settlement: bool,
     },
     /// The address of a refund was screened.
     RefundScreened {
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
-        /// What was said.
+        /// Verdict.
         verdict: Box<Verdict>,
     },
-    /// A refund's sending is final.
+    /// The outbound transfer of a refund is final.
     RefundSent {
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
-        /// The settler's revision.
+        /// Revision of the settler's row.
         #[serde(default)]
         revision: u32,
         /// The transaction.
         tx_hash: Hash32,
-        /// When it was recorded.
+        /// Time of recording.
         at: Timestamp,
     },
-    /// A refund will not be sent, or was taken back by the chain for good; its amount is free again.
+    /// A refund will not be sent, or was permanently orphaned. Its amount is available again.
     RefundFailed {
-        /// Which.
+        /// Id of the refund.
         refund_id: RefundId,
-        /// The settler's revision, if the failure is its word.
+        /// Revision of the settler's row, if the settler reported the failure.
         #[serde(default)]
         revision: u32,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// When the settlement that it had withdrawn is tried again.
+        /// Time of the retry of the settlement that the refund had withdrawn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
-        /// When it was recorded.
+        /// Time of recording.
         at: Timestamp,
     },
 }
 
 impl Event {
-    /// The name as stored, for indexes and logs.
+    /// Name as stored, for indexes and logs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Initiated { .. } => "initiated",

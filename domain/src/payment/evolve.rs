@@ -1,5 +1,5 @@
-//! Applying events: each to the letter, without a decision of its own. What can be derived (some labels, the
-//! sequence) is derived here after every event, so that a replay ends where the original did.
+//! Applies events literally, without any decision. Derived values (some labels, the sequence) are computed here after
+//! every event, so that a replay ends in the same state.
 
 use super::announce::announced;
 use super::event::Event;
@@ -12,7 +12,7 @@ use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;
 use crate::time::Timestamp;
 
-/// The payment after the events of one commit, made at `at`: one version more.
+/// Returns the payment after the events of one commit at time `at`, with the next version.
 pub fn commit(payment: Payment, events: &[Event], at: Timestamp) -> Payment {
     let mut payment = events.iter().fold(payment, evolve);
     payment.version += 1;
@@ -20,8 +20,7 @@ pub fn commit(payment: Payment, events: &[Event], at: Timestamp) -> Payment {
     payment
 }
 
-/// The payment that these commits, in order from the first, have led to. `None` unless the first one begins with
-/// `Initiated`.
+/// Replays commits, in order from the first. Returns `None` unless the first commit starts with `Initiated`.
 pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -> Option<Payment> {
     let mut commits = commits.into_iter();
     let (first, at) = commits.next()?;
@@ -30,7 +29,7 @@ pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -
     Some(commits.fold(fresh, |payment, (events, at)| commit(payment, events, at)))
 }
 
-/// The payment after one event. The version belongs to the commit, not to the event.
+/// Returns the payment after one event. The version changes per commit, not per event.
 #[must_use]
 pub fn evolve(mut payment: Payment, event: &Event) -> Payment {
     apply(&mut payment, event);
@@ -46,7 +45,7 @@ fn apply(payment: &mut Payment, event: &Event) {
             *payment = Payment { version: payment.version, ..Payment::new((**terms).clone(), *expires_at) };
         }
         Event::TransferRecorded { transfer, remine_until } => {
-            // Before it counted there is nothing to undo, and it is said all the same.
+            // The label is set even if the transfer had not counted, when there is nothing else to undo.
             if transfer.status == TransferStatus::Orphaned && transfer.is_right() && !payment.is_dust(transfer) {
                 payment.labels = payment.labels.with(Label::Reorged);
             }
@@ -153,11 +152,11 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
             settlement.retry_at = Some(*retry_at);
             settlement.retry_demanded = false;
             (settlement.tx_hash, settlement.settled_at) = (None, None);
-            // It had been carried out after all, its money had been promised back before, and now it is undone: the promise stands.
+            // The settlement was orphaned after its funds had been promised as a refund. The refund keeps them.
             if settleable < settlement.amount && is_promised {
                 withdraw(settlement);
             } else if settleable < settlement.amount && !settleable.is_zero() {
-                // An older transaction had moved more than there is now: the next attempt moves what there is.
+                // An older transaction moved more than is left now. The next attempt moves what is left.
                 settlement.carry(settleable, fee_bps);
             }
             enter(payment, Status::Confirmed, Reason::SettlementFailed, *at);
@@ -185,7 +184,7 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
     }
 }
 
-/// Keeps one entry per key, and one first block time per transaction, whatever log index it was seen under.
+/// Keeps one entry per key, and one first block time per transaction, independent of the log index.
 fn record(payment: &mut Payment, transfer: &Transfer) {
     match payment.transfers.iter_mut().find(|known| known.key == transfer.key) {
         Some(known) => *known = transfer.clone(),
@@ -204,8 +203,8 @@ fn change_transfer(payment: &mut Payment, key: TransferKey, change: impl FnOnce(
     }
 }
 
-/// Reopened: the frozen amount dissolves, only in-time money counts again, and the settlement is held back unless
-/// the chain is known to have carried it out.
+/// Applies a reorganisation. If the payment is reopened, the frozen amount is released, only in-time transfers count,
+/// and the settlement is withdrawn unless the chain has already executed it.
 fn reorganise(payment: &mut Payment, reopened: bool, at: Timestamp) {
     payment.labels = payment.labels.with(Label::Reorged);
     if !reopened {
@@ -237,7 +236,8 @@ fn withdraw(settlement: &mut Settlement) {
     settlement.retry_at = None;
 }
 
-/// One operation for ever: a settlement that exists is queued again, and one that the chain carried out stands.
+/// Confirms with the one settlement operation: an existing settlement is queued again; one that the chain executed
+/// stays settled.
 fn confirm(payment: &mut Payment, amount: Amount, psp_amount: Amount, treasury_fee: Amount) {
     let operation = OperationId::settlement_of(payment.id());
     let settlement = payment.settlement.get_or_insert_with(|| {
@@ -297,7 +297,7 @@ fn history_reason(reason: FailureReason) -> Reason {
     }
 }
 
-/// The labels that follow from the rest of the payment, beside those of `labels` that do not.
+/// Returns `labels` with the derived labels recomputed.
 pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
     let any = |test: &dyn Fn(&Transfer) -> bool| payment.transfers.iter().any(test);
     let chain = payment.terms.chain;
@@ -313,7 +313,7 @@ pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
         .set(Label::SettlementFailed, failing)
 }
 
-/// Whether a transfer, or the address of a refund, waits for the operator's decision.
+/// Returns true if a transfer, or the address of a refund, waits for a decision of the operator.
 fn in_review(payment: &Payment) -> bool {
     let review = Some(Decision::Review);
     payment.transfers.iter().any(|transfer| transfer.is_present() && transfer.decision() == review)
@@ -324,7 +324,7 @@ fn is_held(transfer: &Transfer) -> bool {
     transfer.status == TransferStatus::Final
 }
 
-/// On another chain the same token under another address is the right one on the wrong chain.
+/// On another chain, the same token has another address. It is the right token on the wrong chain.
 fn is_wrong_token(payment: &Payment, transfer: &Transfer) -> bool {
     use super::transfer::TransferToken::{LookAlike, Other, Right};
     match transfer.token {

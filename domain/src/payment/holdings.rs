@@ -1,6 +1,7 @@
-//! What the ledger must say of a payment, by its state alone: to hold the postings of its life against.
+//! Balances that the ledger must have for a payment, computed only from its state. The ledger check compares them with
+//! the postings.
 //!
-//! Deliberately absent: the postings themselves (`postings`), which this knows nothing of.
+//! This module does not use the postings themselves (`postings`).
 
 use super::money_out::{RefundState, SettlementState, Vault};
 use super::state::Payment;
@@ -10,7 +11,7 @@ use crate::ledger::{Account, Holdings};
 use crate::money::Amount;
 
 impl Payment {
-    /// What stands on each account for this payment, in each token that it has met.
+    /// Returns the balance of each account for this payment, in each token that it received.
     pub fn holdings(&self) -> Holdings {
         let mut holdings = Holdings::default();
         for transfer in &self.transfers {
@@ -19,7 +20,7 @@ impl Payment {
                 TransferStatus::Ignored => Account::Suspense,
                 TransferStatus::Seen | TransferStatus::Orphaned => continue,
             };
-            // One of nothing is never posted.
+            // A zero amount is never posted.
             let amount = transfer.amount.max(Amount::ZERO);
             holdings.moved(self.asset_of(transfer), Account::External, account, amount);
         }

@@ -1,4 +1,4 @@
-//! Labels: the finer facts beside the status, as a set.
+//! Labels: details beside the status, as a set.
 
 use std::fmt;
 
@@ -8,74 +8,74 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::named::named;
 
 named! {
-    /// One finer fact about a payment.
+    /// One label of a payment.
     Label, "a label in upper case" {
-        /// Less than what was due arrived.
+        /// Less than the amount due was received.
         Underpaid = "UNDERPAID",
-        /// More than what was due arrived.
+        /// More than the amount due was received.
         Overpaid = "OVERPAID",
-        /// Money arrived after the payment's time.
+        /// Funds arrived after the deadline.
         Late = "LATE",
         /// More than one transfer counts.
         Multiple = "MULTIPLE",
-        /// Money arrived after confirmation.
+        /// Funds arrived after confirmation.
         Excess = "EXCESS",
-        /// The chain took back money or a settlement at least once.
+        /// Funds or a settlement were orphaned at least once.
         Reorged = "REORGED",
-        /// Money of another token arrived, whatever became of it.
+        /// Funds in another token arrived, even if they were refunded later.
         WrongToken = "WRONG_TOKEN",
-        /// Money arrived on another chain, whatever became of it.
+        /// Funds on another chain arrived, even if they were refunded later.
         WrongChain = "WRONG_CHAIN",
-        /// A transfer waits for the operator's decision.
+        /// A transfer waits for a decision of the operator.
         InReview = "IN_REVIEW",
-        /// Screening blocked money that arrived, whatever became of it.
+        /// Screening blocked received funds, even if they were refunded later.
         FundsBlocked = "FUNDS_BLOCKED",
-        /// The settlement failed for a lasting reason and has not succeeded since.
+        /// The settlement failed for a permanent reason and has not succeeded since.
         SettlementFailed = "SETTLEMENT_FAILED",
     }
 }
 
-/// A set of labels in two bytes; serialised as a list of names. Names that this version does not know are skipped.
+/// A set of labels in two bytes, serialised as a list of names. Unknown names are skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Labels(u16);
 
 impl Labels {
-    /// No labels.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
     const fn bit(label: Label) -> u16 {
         1 << label as u16
     }
 
-    /// Whether `label` is in the set.
+    /// Returns true if `label` is in the set.
     pub const fn contains(self, label: Label) -> bool {
         self.0 & Self::bit(label) != 0
     }
 
-    /// The set with `label`.
+    /// Returns the set with `label`.
     #[must_use]
     pub const fn with(self, label: Label) -> Self {
         Self(self.0 | Self::bit(label))
     }
 
-    /// The set without `label`.
+    /// Returns the set without `label`.
     #[must_use]
     pub const fn without(self, label: Label) -> Self {
         Self(self.0 & !Self::bit(label))
     }
 
-    /// The set with or without `label`.
+    /// Returns the set with or without `label`.
     #[must_use]
     pub const fn set(self, label: Label, present: bool) -> Self {
         if present { self.with(label) } else { self.without(label) }
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The labels in the order of the interface.
+    /// Iterates over the labels in the order of the interface.
     pub fn iter(self) -> impl Iterator<Item = Label> {
         Label::ALL.iter().copied().filter(move |label| self.contains(*label))
     }

@@ -1,27 +1,30 @@
-//! How many transfers a payment lists.
+//! Limits on the transfers that a payment lists.
 //!
-//! Anybody can send any number of transfers to a wallet, and every transition writes all that the payment lists: without
-//! an end to that, one payer would hold up the writing for everybody. What has no room changes nothing about the payment, is
-//! not posted, and stays in the watcher's rows alone. Less worth has less room, so that it crowds out nothing of more worth.
-//! What a person has looked at is listed beyond that, up to an end of its own.
+//! Anyone can send any number of transfers to a wallet, and every transition writes the whole list. Without limits, one
+//! payer could slow down all writes. A transfer beyond the limit does not change the payment, is not posted, and exists
+//! only in the watcher's rows.
+//!
+//! Transfers of lower value have lower limits, so that they cannot displace transfers of higher value. A person can
+//! have more transfers listed, up to a separate limit.
 
 use super::state::Payment;
 use super::transfer::{ObservedTransfer, Transfer, TransferStatus};
 use crate::money::Amount;
 
-/// Dust that is listed: enough to see what is going on.
+/// Limit on listed dust. Enough to diagnose the payment.
 pub const DUST_LISTED_MAX: usize = 20;
-/// Transfers of other tokens, or on other chains, that are listed.
+/// Limit on listed transfers of other tokens or on other chains.
 pub const MISDIRECTED_LISTED_MAX: usize = 100;
-/// Transfers of the due token that are listed, each of less than pays the payment.
+/// Limit on listed transfers of the due token that are too small to pay the payment alone.
 pub const PARTS_LISTED_MAX: usize = 500;
-/// Transfers that are listed and pay the payment on their own: no number of small ones keeps out the one that is due.
+/// Limit on listed transfers that pay the payment alone. It is separate, so that small transfers cannot displace the
+/// one that pays.
 pub const WHOLES_LISTED_MAX: usize = 100;
 
-/// Transfers in the list up to which the operator may take in more.
+/// Limit on the length of the list up to which the operator can have more transfers listed.
 pub const LISTED_MAX: usize = 2_000;
 
-/// What a transfer is worth to the payment.
+/// Value class of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worth {
     Dust,
@@ -53,8 +56,8 @@ impl Worth {
     }
 }
 
-/// Whether a transfer that is not listed yet may be. What the chain took back makes room for what it has instead, perhaps
-/// under another log index, and for nothing else.
+/// Returns true if a new transfer fits into the list. An orphaned transfer makes room only for the transfer that
+/// replaces it, possibly under another log index.
 pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
     let worth = Worth::of(payment, transfer);
     let is_gone = |t: &Transfer| t.status == TransferStatus::Orphaned;
@@ -63,25 +66,26 @@ pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
     if taking.count() < worth.listed_max() {
         return true;
     }
-    // A person may have had more listed. Of one transaction as many come back as were taken back, however many others there are.
+    // The list may exceed the limit if a person had more transfers listed. For each transaction, as many transfers
+    // return as were orphaned, independent of the number of other transfers.
     let of_same = |t: &&Transfer| t.key.chain == transfer.key.chain && t.key.tx_hash == transfer.key.tx_hash;
     let (gone, present): (Vec<_>, Vec<_>) = alike().filter(of_same).partition(|t| is_gone(t));
     !is_gone(transfer) && present.len() < gone.len()
 }
 
-/// How many more a person may have listed.
+/// Returns how many more transfers a person can have listed.
 pub(super) fn room_for_more(payment: &Payment) -> usize {
     LISTED_MAX.saturating_sub(payment.transfers.len())
 }
 
 impl Payment {
-    /// Whether this transfer, which was decided upon, is money that is not listed for want of room: a person has to know of
-    /// it.
+    /// Returns true if this transfer, which was already evaluated, is not listed because the list is full and is more
+    /// than dust. An operator must be informed about it.
     pub fn sets_aside(&self, observed: &ObservedTransfer) -> bool {
         self.transfer(observed.key).is_none() && !self.is_dust_amount(observed.amount)
     }
 
-    /// Whether so little is ignored.
+    /// Returns true if an amount is small enough to be ignored.
     pub(crate) fn is_dust_amount(&self, amount: Amount) -> bool {
         let floor = self.terms.dust_floor.min(self.terms.amount);
         amount.units() <= 0 || amount < floor

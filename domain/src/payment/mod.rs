@@ -1,7 +1,12 @@
-//! The payment aggregate: `decide` says what happens, `evolve` applies it, `react` says what to do then, `resume`
-//! what is still owed after a restart, and `transition` is all of them for one command.
+//! The payment aggregate.
 //!
-//! Deliberately absent: rows, messages and clocks. A command's events are one commit and one version.
+//! - `decide` returns the events of a command.
+//! - `evolve` applies an event.
+//! - `react` returns the effects to run after the commit.
+//! - `resume` returns the effects that are still due after a restart.
+//! - `transition` runs all of them for one command.
+//!
+//! The events of a command are one commit and one version. Not here: rows, messages, clocks.
 
 mod announce;
 mod command;
@@ -53,26 +58,26 @@ use crate::invariants::{self, Violation};
 use crate::ledger::Posting;
 use crate::time::Timestamp;
 
-/// All that one command brings about; everything but `effects` belongs into one database commit.
+/// Result of one command. Everything except `effects` belongs into one database commit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
-    /// The payment afterwards, its version one higher.
+    /// Payment after the command, with the next version.
     pub payment: Payment,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
-    /// The public events, in order.
+    /// Public events, in order.
     pub announcements: Vec<Announcement>,
-    /// What to do after the commit.
+    /// Effects to run after the commit.
     pub effects: Vec<Effect>,
-    /// Changes of the operation queue.
+    /// Changes to the operation queue.
     pub operations: Vec<NewOperation>,
-    /// What the ledger notes.
+    /// Ledger postings.
     pub postings: Vec<Posting>,
-    /// Broken invariants, to be counted and alarmed; always empty in debug builds, which panic.
+    /// Violated invariants, to be counted and to raise an alarm. Always empty in debug builds, which panic instead.
     pub violations: Vec<Violation>,
 }
 
-/// Makes a payment: pending, version 1.
+/// Creates a payment: pending, version 1.
 pub fn initiate(terms: Terms, expires_at: Timestamp) -> Transition {
     let at = terms.created_at;
     let fresh = Payment::new(terms.clone(), expires_at);
@@ -80,8 +85,8 @@ pub fn initiate(terms: Terms, expires_at: Timestamp) -> Transition {
     carry_out(fresh, events, at)
 }
 
-/// What these commits, in order from the first, have posted: by the version that each made. For payments from before there was
-/// a ledger. Empty unless the first one begins with `Initiated`.
+/// Returns the postings of these commits, which are in order from the first, with the version and time of each commit.
+/// For payments that are older than the ledger. Returns nothing unless the first commit starts with `Initiated`.
 pub fn replay_postings<'a>(
     commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>,
 ) -> Vec<(u32, Timestamp, Vec<Posting>)> {
@@ -106,7 +111,7 @@ pub fn replay_postings<'a>(
     posted
 }
 
-/// Decides a command and applies what follows from it. `Ok(None)`: an old or known fact, nothing changes.
+/// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
 pub fn transition(payment: &Payment, command: &Command, now: Timestamp) -> Result<Option<Transition>, Rejection> {
     let events = decide(payment, command, now)?;
     Ok((!events.is_empty()).then(|| carry_out(payment.clone(), events, now)))

@@ -1,4 +1,4 @@
-//! What leaves the payment's wallet: its one settlement and its refunds, and the operations that carry them.
+//! Funds that leave the payment's wallet: the settlement, the refunds, and the operations that execute them.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,57 +12,57 @@ use crate::time::Timestamp;
 use super::transfer::{Decision, Verdict};
 
 named! {
-    /// How far the settlement has come.
+    /// State of the settlement.
     SettlementState, "queued, settled, failed, withdrawn" {
-        /// The settler has it, or is to have it again.
+        /// Queued, or queued again, for the settler.
         Queued = "queued",
-        /// Mined and final by the tier.
+        /// Mined, with the required finality.
         Settled = "settled",
-        /// Reverted for a lasting reason; retried with back-off and on demand.
+        /// Reverted for a permanent reason. Retried with back-off and on request.
         Failed = "failed",
-        /// Not to be carried out: the money went away again, or the PSP refunds it.
+        /// Not to be executed: the funds were orphaned, or the PSP refunds them.
         Withdrawn = "withdrawn",
     }
 }
 
-/// The payment's one settlement. `psp_amount + treasury_fee == amount`, always.
+/// The settlement of a payment. `psp_amount + treasury_fee == amount` always holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// The operation, the same for ever.
+    /// Id of the operation. It never changes.
     pub operation: OperationId,
-    /// What is settled, frozen at confirmation.
+    /// Amount, frozen at confirmation.
     pub amount: Amount,
     /// The PSP's share.
     pub psp_amount: Amount,
     /// The treasury's share.
     pub treasury_fee: Amount,
-    /// How far it has come.
+    /// Current state.
     pub state: SettlementState,
-    /// The newest revision of the settler's row that was applied.
+    /// Newest applied revision of the settler's row.
     #[serde(default)]
     pub revision: u32,
-    /// The transaction that carried it, once final.
+    /// Final transaction of the settlement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
-    /// The time of that transaction's block.
+    /// Block time of that transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Timestamp>,
-    /// Lasting failures so far.
+    /// Number of permanent failures so far.
     #[serde(default)]
     pub failures: u32,
-    /// Why it failed last, for operators.
+    /// Reason of the last failure, for operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// When it is to be tried again by itself; only while failed.
+    /// Time of the next automatic retry. Set only while failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// Whether a person asked for the attempt that is under way: its failure is announced again.
+    /// True if a person requested the current attempt. In this case a failure is announced again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry_demanded: bool,
 }
 
 impl Settlement {
-    /// What it moves, in shares.
+    /// Sets the amount and its shares.
     pub(super) fn carry(&mut self, amount: Amount, fee: FeeBps) {
         let shares = split_fee(amount, fee);
         self.amount = amount;
@@ -71,31 +71,31 @@ impl Settlement {
 }
 
 named! {
-    /// How far a refund has come.
+    /// State of a refund.
     RefundState, "pending, sent, failed" {
         /// Accepted; its amount is reserved.
         Pending = "pending",
-        /// Final by the tier.
+        /// Sent, with the required finality.
         Sent = "sent",
-        /// It will not be sent; the reserve is free again.
+        /// Will not be sent; the reservation is released.
         Failed = "failed",
     }
 }
 
 named! {
-    /// Which money a refund is about.
+    /// Funds that a refund uses.
     Funds, "received, blocked, misdirected" {
-        /// What counts.
+        /// Funds that count.
         Received = "received",
-        /// What screening blocked; the operator's alone.
+        /// Funds blocked by screening. Only the operator may use them.
         Blocked = "blocked",
-        /// What came in another token or on another chain.
+        /// Funds in another token or on another chain.
         Misdirected = "misdirected",
     }
 }
 
 named! {
-    /// The vault that an operation takes from.
+    /// Vault that an operation debits.
     Vault, "payment, psp" {
         /// The payment's own wallet.
         Payment = "payment",
@@ -105,9 +105,9 @@ named! {
 }
 
 named! {
-    /// Who asks.
+    /// Requester of an action.
     Requester, "psp, operator, schedule" {
-        /// The PSP, by its key.
+        /// The PSP, by its API key.
         Psp = "psp",
         /// The operator of the service.
         Operator = "operator",
@@ -119,97 +119,97 @@ named! {
 /// A refund of the payment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refund {
-    /// The refund.
+    /// Refund id.
     pub id: RefundId,
-    /// The operation that sends it.
+    /// Operation that sends it.
     pub operation: OperationId,
-    /// How much.
+    /// Amount.
     pub amount: Amount,
-    /// To whom.
+    /// Recipient address.
     pub to: Address,
-    /// From which vault.
+    /// Source vault.
     pub source: Vault,
-    /// Out of which money.
+    /// Funds that it uses.
     pub funds: Funds,
-    /// In which token on which chain, if not the payment's own.
+    /// Token and chain, if they differ from the payment's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asset: Option<Asset>,
-    /// What screening says about the address, once it has spoken; nothing is sent before it says `allow`.
+    /// Screening verdict about the address, once known. Nothing is sent before it is `allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
-    /// Who asked; `schedule` for the excess policy.
+    /// Requester; `schedule` for the excess policy.
     pub requested_by: Requester,
-    /// How far it has come.
+    /// Current state.
     pub state: RefundState,
-    /// The newest revision of the settler's row that was applied.
+    /// Newest applied revision of the settler's row.
     #[serde(default)]
     pub revision: u32,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub requested_at: Timestamp,
-    /// When it was sent or failed.
+    /// Time at which the refund was sent or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// The transaction that carried it, once sent.
+    /// Transaction of the refund, once sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
-    /// Why it failed, for people.
+    /// Failure reason, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
 impl Refund {
-    /// What screening says about the address so far.
+    /// Returns the screening decision about the address, if known.
     pub fn decision(&self) -> Option<Decision> {
         self.verdict.as_ref().map(|verdict| verdict.decision)
     }
 
-    /// Whether screening still has to say `allow` or `block`.
+    /// Returns true if screening has not yet returned `allow` or `block`.
     pub fn awaits_screening(&self) -> bool {
         self.state == RefundState::Pending && matches!(self.decision(), None | Some(Decision::Review))
     }
 }
 
-/// What is to be done with an operation's row in the same commit.
+/// Change of an operation row, made in the same commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationAction {
-    /// A new row.
+    /// Insert a new row.
     Queue,
-    /// The row exists (failed, cancelled, or not yet done): it is to be done again, with these amounts.
+    /// The row exists (failed, cancelled, or not yet executed): queue it again with these amounts.
     Requeue,
-    /// The row is not to be carried out, if that can still be prevented.
+    /// Do not execute the row, if that can still be prevented.
     Cancel,
 }
 
-/// What an operation does on-chain.
+/// Effect of an operation on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum OperationBody {
-    /// Share out the payment vault's money between the PSP's vault and the treasury.
+    /// Split the funds of the payment vault between the PSP's vault and the treasury.
     Settle {
-        /// The sum of the two below.
+        /// Sum of the two shares.
         amount: Amount,
-        /// To the PSP's vault.
+        /// Share of the PSP's vault.
         psp_amount: Amount,
-        /// To the treasury.
+        /// Share of the treasury.
         treasury_fee: Amount,
     },
-    /// Send a transfer's money on to its recipient.
+    /// Forward the funds of a transfer to its recipient.
     Deliver {
-        /// To whom.
+        /// Recipient address.
         to: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
     },
     /// Send from a vault to an address.
     Send {
-        /// The refund that it carries.
+        /// Refund that the operation executes.
         refund_id: RefundId,
-        /// From which vault.
+        /// Source vault.
         source: Vault,
-        /// To whom.
+        /// Recipient address.
         to: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
     },
 }
@@ -217,16 +217,16 @@ pub enum OperationBody {
 /// A change of the operation queue, written in the same commit as the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewOperation {
-    /// Which operation.
+    /// Id of the operation.
     pub id: OperationId,
-    /// What is to be done with its row.
+    /// Change of the row.
     pub action: OperationAction,
-    /// On which chain.
+    /// Chain.
     pub chain: Chain,
-    /// The token's contract.
+    /// Token contract.
     pub token_address: Address,
-    /// The payment's wallet (the vault, for `Vault::Payment` and settlements).
+    /// Wallet of the payment. It is the vault for `Vault::Payment` and for settlements.
     pub wallet: Address,
-    /// What it does.
+    /// Effect on the chain.
     pub body: OperationBody,
 }

@@ -1,4 +1,4 @@
-//! The operation rows that an event writes in its own commit.
+//! Operation rows that an event writes in its own commit.
 
 use super::event::Event;
 use super::money_out::{NewOperation, OperationAction, OperationBody, Refund, Settlement, SettlementState};
@@ -8,7 +8,7 @@ use super::terms::Purpose;
 use super::transfer::Decision;
 use crate::ledger::Asset;
 
-/// The changes of the operation queue because of `event`; `after` is the payment right after it.
+/// Returns the changes of the operation queue for `event`. `after` is the payment directly after the event.
 pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
     let settlement = after.settlement.as_deref();
     let settle = |action| settlement.map(|settlement| settling(after, settlement, action));
@@ -23,7 +23,7 @@ pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
             Some(SettlementState::Queued) => settle(OperationAction::Requeue).into_iter().collect(),
             _ => settle(OperationAction::Cancel).into_iter().collect(),
         },
-        // One that was under way when its money went is cancelled as soon as the chain has refused it.
+        // A settlement in progress whose funds were orphaned is cancelled as soon as the chain rejects it.
         Event::Reorged { reopened: true, .. } | Event::SettlementFailed { .. }
             if state == Some(SettlementState::Withdrawn) =>
         {
@@ -40,7 +40,7 @@ pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
     }
 }
 
-/// How often the payment has been confirmed: from the second time on the operation's row exists.
+/// Returns the number of confirmations. From the second on, the row of the operation exists.
 fn confirmations(payment: &Payment) -> usize {
     let confirming = [Reason::Paid, Reason::Overpaid, Reason::Accepted];
     let confirmed = payment.history.iter().filter(|entry| entry.status == Status::Confirmed);

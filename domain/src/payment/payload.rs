@@ -1,6 +1,6 @@
-//! The flat body of a webhook, and the patterns that choose events.
+//! The flat body of a webhook, and the patterns that select events.
 //!
-//! Deliberately absent: signatures, headers, delivery.
+//! Not here: signatures, headers, delivery.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,26 +16,26 @@ use crate::chain::{Address, Chain, Hash32};
 use crate::ids::{CustomerId, EventId, MerchantId, RefundId};
 use crate::money::{Token, UnknownName};
 
-/// Which events an endpoint wants: everything (`*`), a family (`payment.*`), or one name.
+/// Events that an endpoint subscribes to: all (`*`), a family (`payment.*`), or one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventPattern {
     /// `*`
     All,
-    /// Every event of the family: the part before the dot, such as `payment`.
+    /// Every event of a family. The family is the part of the name before the dot, such as `payment`.
     Family(&'static str),
     /// One event.
     One(EventName),
 }
 
 impl EventName {
-    /// The part before the dot.
+    /// Returns the part of the name before the dot.
     pub fn family(self) -> &'static str {
         self.as_str().split_once('.').map_or("", |(family, _)| family)
     }
 }
 
 impl EventPattern {
-    /// Whether the pattern covers an event.
+    /// Returns true if the pattern covers an event.
     pub fn matches(self, name: EventName) -> bool {
         match self {
             Self::All => true,
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for EventPattern {
     }
 }
 
-/// The body of a payment's event: a flat object; what does not apply is left out. Amounts are decimal strings, times ISO 8601.
+/// Body of a payment event: a flat object without inapplicable fields. Amounts are decimal strings, times ISO 8601.
 #[derive(Serialize)]
 struct Body<'a> {
     event: &'static str,
@@ -124,10 +124,10 @@ struct Body<'a> {
     metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
 }
 
-/// The body of `announcement` as it is signed and sent; `payment` is as the commit leaves it.
+/// Returns the body of `announcement`, as it is signed and sent. `payment` is the state after the commit.
 pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId) -> Result<String, serde_json::Error> {
     let terms = &payment.terms;
-    // The shares are fixed from confirmation on; before it, and after it was taken back, they mean nothing.
+    // The shares are fixed from confirmation on. Before it, and after a reorganisation, they are undefined.
     let fixed = matches!(announcement.status, Status::Confirmed | Status::Settled) && terms.purpose.is_pay_in();
     let settlement = payment.settlement.as_deref().filter(|_| fixed);
     let refund = payment.refunds.iter().find(|refund| Some(refund.id) == announcement.refund_id);
@@ -159,7 +159,7 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
     })
 }
 
-/// The body of the endpoint's test event.
+/// Returns the body of the test event of an endpoint.
 pub fn test_payload(at: crate::time::Timestamp, event_id: EventId) -> Map<String, Value> {
     let fields = [
         ("event", EventName::WebhookTest.to_string()),
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_choose_events() {
+    fn patterns_match_events() {
         let covers = |pattern: &str, name: EventName| pattern.parse::<EventPattern>().unwrap().matches(name);
         assert!(covers("*", EventName::RefundSent));
         assert!(covers("payment.*", EventName::PaymentReorged) && !covers("payment.*", EventName::PayinSettled));

@@ -1,4 +1,4 @@
-//! What an event posts to the ledger, in its own commit.
+//! Ledger postings of an event, made in its own commit.
 
 use super::event::Event;
 use super::money_out::{Refund, RefundState, Settlement, SettlementState, Vault};
@@ -9,7 +9,7 @@ use crate::chain::Hash32;
 use crate::ledger::{Account, Asset, Posting, PostingKind};
 use crate::money::Amount;
 
-/// The postings of `event`; `before` is the payment right before it.
+/// Returns the postings of `event`. `before` is the payment directly before the event.
 pub(super) fn postings(before: &Payment, event: &Event) -> Vec<Posting> {
     match event {
         Event::TransferFinalised { key } => {
@@ -48,8 +48,8 @@ fn received(payment: &Payment, transfer: &Transfer) -> Posting {
     }
 }
 
-/// A transfer's new entry: what was posted of the old one and does not stand any more is taken back, and dust is noted,
-/// so that vaults and ledger stay equal.
+/// Posts a new entry of a transfer. Reverses the posting of the old entry if it no longer applies, and posts dust to
+/// `Suspense`, so that vaults and ledger agree.
 fn recorded(before: &Payment, new: &Transfer) -> Vec<Posting> {
     let old = before.transfer(new.key);
     let posted = |t: &&Transfer| matches!(t.status, TransferStatus::Final | TransferStatus::Ignored);
@@ -77,7 +77,7 @@ fn entered(payment: &Payment, transfer: &Transfer) -> Posting {
     }
 }
 
-/// A settlement that was not carried out yet, or was by another transaction that moved another amount.
+/// Posts a settlement that was not executed before, or that was executed by another transaction with another amount.
 fn completed(before: &Payment, amount: Option<Amount>, tx_hash: Hash32) -> Vec<Posting> {
     let Some(settlement) = before.settlement.as_deref() else { return Vec::new() };
     let Some(amount) = amount else {
@@ -89,14 +89,14 @@ fn completed(before: &Payment, amount: Option<Amount>, tx_hash: Hash32) -> Vec<P
     undone(before).into_iter().chain(settled(before, &carried, tx_hash)).collect()
 }
 
-/// What was posted of the settlement, if it was carried out, is taken back.
+/// Reverses the postings of the settlement, if it was executed.
 fn undone(before: &Payment) -> Vec<Posting> {
     let done = before.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
     let posted = done.and_then(|settlement| Some(settled(before, settlement, settlement.tx_hash?)));
     posted.into_iter().flatten().map(reversed).collect()
 }
 
-/// The shares of a settlement, or the delivery of a transfer.
+/// Posts the shares of a settlement, or the delivery of a transfer.
 fn settled(payment: &Payment, settlement: &Settlement, tx_hash: Hash32) -> Vec<Posting> {
     let share = |kind, credit, amount| Posting {
         kind,
@@ -129,7 +129,7 @@ fn reversed(posting: Posting) -> Posting {
     Posting { kind, debit: posting.credit, credit: posting.debit, ..posting }
 }
 
-/// Money has left. Out of the PSP's vault it was promised before, unless the refund had been given up.
+/// Posts a sent refund. The PSP's vault reserved the funds before, unless the refund had failed.
 fn sent(payment: &Payment, refund: &Refund) -> Posting {
     let from = match (refund.source, refund.state) {
         (Vault::Payment, _) => Account::Payment,
@@ -139,7 +139,7 @@ fn sent(payment: &Payment, refund: &Refund) -> Posting {
     of_refund(payment, refund, PostingKind::Sent, from, Account::External)
 }
 
-/// Money that will not leave after all, or has come back because the chain took its sending back.
+/// Posts a refund that will not be sent, or whose outbound transfer was orphaned.
 fn given_back(payment: &Payment, refund: &Refund) -> Option<Posting> {
     let (kind, debit, credit) = match (refund.state, refund.source) {
         (RefundState::Pending, Vault::Psp) => (PostingKind::Returned, Account::InFlight, Account::Psp),

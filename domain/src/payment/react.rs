@@ -1,4 +1,5 @@
-//! What to do after the commit because of an event. What outlives a crash is owed again by `resume`, from the state.
+//! Effects of an event, to run after the commit. After a crash, `resume` returns those that are still due, from the
+//! state.
 
 use super::effect::{Alarm, Effect};
 use super::event::Event;
@@ -9,11 +10,11 @@ use super::transfer::{Decision, Transfer, TransferStatus};
 use crate::chain::Chain;
 use crate::money::Amount;
 
-/// How long a review may wait before the operator is alarmed.
+/// Time a review may take before the operator is alarmed.
 pub const REVIEW_ALARM_SECS: i64 = 24 * 3_600;
 
-/// What to do because of `event`, given the payment as it is after the whole commit: an event that a later one of
-/// the same commit overtook asks for nothing.
+/// Returns the effects of `event`, given the payment after the whole commit. An event that a later event of the same
+/// commit superseded has no effects.
 pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
     match event {
         Event::Initiated { .. }
@@ -63,7 +64,7 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
     }
 }
 
-/// Another transfer may have changed the tier of all, and an orphaned one the deadline.
+/// A new transfer can change the required finality of all transfers; an orphaned one can change the deadline.
 fn recorded(after: &Payment, recorded: &Transfer) -> Vec<Effect> {
     if recorded.status == TransferStatus::Ignored {
         return Vec::new();
@@ -81,13 +82,13 @@ fn overdrawn(after: &Payment) -> Option<Effect> {
     (missing > 0).then_some(Effect::Alarm(Alarm::Overdrawn { amount: Amount(missing) }))
 }
 
-/// The wait for the deadline, while it still decides something.
+/// Waits for the deadline while it can still change the payment.
 pub(super) fn deadline(payment: &Payment) -> Option<Effect> {
     let at = payment.deadline();
     payment.awaits_deadline().then_some(Effect::AwaitDeadline { chain: payment.terms.chain, at })
 }
 
-/// The waits for finality of everything seen.
+/// Waits for the finality of all seen transfers.
 pub(super) fn finalities(payment: &Payment) -> Vec<Effect> {
     let finality = payment.required_finality();
     let seen = payment.transfers.iter().filter(|transfer| transfer.status == TransferStatus::Seen);
@@ -100,7 +101,7 @@ pub(super) fn finalities(payment: &Payment) -> Vec<Effect> {
     seen.map(wait).collect()
 }
 
-/// The screening of a transfer that has none.
+/// Screens a transfer that has no verdict.
 pub(super) fn screening(transfer: &Transfer) -> Option<Effect> {
     let unscreened = transfer.awaits_screening() && transfer.verdict.is_none();
     unscreened.then_some(Effect::Screen {
@@ -111,7 +112,7 @@ pub(super) fn screening(transfer: &Transfer) -> Option<Effect> {
     })
 }
 
-/// The wait of a transfer in review.
+/// Waits for the review of a transfer.
 pub(super) fn review(transfer: &Transfer) -> Option<Effect> {
     let verdict = transfer.verdict.as_deref()?;
     let waits = transfer.awaits_screening() && verdict.decision == Decision::Review;
@@ -119,7 +120,7 @@ pub(super) fn review(transfer: &Transfer) -> Option<Effect> {
     waits.then_some(Effect::AwaitReview { key: transfer.key, revision: transfer.revision, alarm_at })
 }
 
-/// What the settler is to know about the settlement now.
+/// Notifies the settler about the current state of the settlement.
 pub(super) fn settlement(payment: &Payment) -> Option<Effect> {
     let settlement = payment.settlement.as_deref()?;
     let (operation, chain) = (settlement.operation, payment.terms.chain);
@@ -133,7 +134,7 @@ pub(super) fn settlement(payment: &Payment) -> Option<Effect> {
     }
 }
 
-/// The screening that the addresses of refunds wait for.
+/// Screens the addresses of refunds.
 pub(super) fn refund_screenings(payment: &Payment) -> Vec<Effect> {
     let screening = |refund: &Refund| {
         let (refund_id, to, amount, chain) = (refund.id, refund.to, refund.amount, chain_of(payment, refund));
@@ -152,7 +153,7 @@ fn chain_of(payment: &Payment, refund: &Refund) -> Chain {
     refund.asset.map_or(payment.terms.chain, |asset| asset.chain)
 }
 
-/// The sendings that wait.
+/// Notifies the settler about queued refunds.
 pub(super) fn sendings(payment: &Payment) -> Vec<Effect> {
     let cleared = |refund: &&Refund| refund.state == RefundState::Pending && !refund.awaits_screening();
     let send = |refund: &Refund| Effect::Send {

@@ -1,105 +1,105 @@
-//! Why a person's command does not fit. Knows no HTTP.
+//! Reasons to reject a command of a person. Independent of HTTP.
 
 use super::status::Status;
 use crate::money::Amount;
 
-/// Why a command was refused; nothing changed.
+/// Reason for rejecting a command. The payment did not change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// Only a pending payment can be cancelled.
     #[error("the payment is {status}, not pending")]
     PaymentNotPending {
-        /// Where it stands.
+        /// Current status.
         status: Status,
     },
-    /// The payment has not come to a result yet.
-    #[error("the payment is still pending")]
+    /// The payment has no result yet.
+    #[error("the payment is still pending; wait until it is mismatched, confirmed or failed")]
     PaymentPending,
     /// Only a mismatched payment can be accepted.
     #[error("the payment is {status}, not mismatched")]
     PaymentNotMismatched {
-        /// Where it stands.
+        /// Current status.
         status: Status,
     },
-    /// Money is on its way or held: cancelling would lose sight of it.
-    #[error("a transfer to this payment has been recorded")]
+    /// A transfer is pending or held; a cancelled payment would hide it.
+    #[error("a transfer to this payment has been recorded, so it cannot be cancelled")]
     TransferRecorded,
-    /// More or less was received than the caller believes.
+    /// The amount received differs from the amount that the caller expects.
     #[error("the amount received is {received}, not {expected}")]
     ReceivedMoved {
-        /// What the caller believes.
+        /// Amount that the caller expects.
         expected: Amount,
-        /// What it is.
+        /// Actual amount.
         received: Amount,
     },
-    /// The settlement is under way.
-    #[error("a settlement of this payment is in progress")]
+    /// The settlement is in progress.
+    #[error("a settlement of this payment is in progress; try again when it is complete")]
     SettlementInProgress,
-    /// There is no failed settlement to try again.
+    /// There is no failed settlement to retry.
     #[error("no settlement of this payment has failed")]
     SettlementNotFailed,
-    /// The money is blocked; only the operator decides about it.
+    /// The funds are blocked; only the operator decides about them.
     #[error("the funds are blocked by screening")]
     FundsBlocked,
-    /// Only the operator sends blocked money.
+    /// Only the operator may send blocked funds.
     #[error("only the operator may do this")]
     OperatorOnly,
-    /// Nothing is left that could be accepted.
-    #[error("nothing is left to accept")]
+    /// There are no funds to accept.
+    #[error("there are no funds to accept")]
     NothingToAccept,
-    /// Nothing is left that could be refunded.
-    #[error("nothing is left to refund")]
+    /// There are no funds to refund.
+    #[error("there are no funds to refund")]
     NothingToRefund,
-    /// More than can be refunded, or not positive.
+    /// The amount exceeds the refundable amount, or is not positive.
     #[error("{asked} cannot be refunded: at most {refundable} can")]
     RefundTooLarge {
-        /// What was asked for.
+        /// Requested amount.
         asked: Amount,
-        /// What can be.
+        /// Refundable amount.
         refundable: Amount,
     },
-    /// The amount would have to come from the payment's wallet and the PSP's vault at once.
-    #[error("refund at most {in_wallet} from the payment's wallet first, the rest by another refund")]
+    /// The refund would need funds from both the payment's wallet and the PSP's vault.
+    #[error("refund at most {in_wallet} from the payment's wallet, then the rest in another refund")]
     RefundSpansVaults {
-        /// What the payment's wallet holds.
+        /// Funds in the payment's wallet.
         in_wallet: Amount,
     },
-    /// A payment whose settlement failed is refunded whole, or only its excess.
-    #[error("refund {all} (everything), or at most the excess of {excess}")]
+    /// After a failed settlement, a refund must be of everything, or of at most the excess.
+    #[error("the settlement failed: refund {all} (everything), or at most the excess of {excess}")]
     RefundMustBeAll {
         /// Everything.
         all: Amount,
-        /// What came after confirmation.
+        /// Amount received after confirmation.
         excess: Amount,
     },
     /// A refund needs an address.
-    #[error("an address is required: the PSP does not refund to senders, or no single plain account sent everything")]
+    #[error("an address is required: the PSP does not refund to senders, or there is no single plain sender")]
     RefundAddressRequired,
-    /// The wallet of the payment itself, or zero, is no address for a refund.
-    #[error("the address cannot receive a refund")]
+    /// The address is zero, the wallet of the payment, or a token contract.
+    #[error("this address cannot receive a refund; use a wallet of the recipient")]
     RefundAddressInvalid,
-    /// A refund with this id exists and is a different one.
-    #[error("a refund with this id exists")]
+    /// Another refund has the same id.
+    #[error("a different refund with this id exists")]
     RefundExists,
-    /// No money of the payment is set aside.
-    #[error("no money of this payment is set aside")]
+    /// No transfers of the payment are set aside.
+    #[error("no transfers of this payment are set aside")]
     NothingSetAside,
-    /// The payment lists as many transfers as it ever may.
+    /// The payment already lists the maximum number of transfers.
     #[error("the payment cannot list more than {listed_max} transfers")]
     ListFull {
-        /// So many.
+        /// Maximum number of listed transfers.
         listed_max: usize,
     },
-    /// There is no such transfer.
+    /// The payment has no such transfer.
     #[error("the payment has no such transfer")]
     UnknownTransfer,
-    /// Screening has been decided, and not for review.
+    /// The transfer is not in review.
     #[error("the transfer is not in review")]
     NotInReview,
 }
 
 impl Rejection {
-    /// The stable name of the refusal.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::PaymentNotPending { .. } => "payment_not_pending",

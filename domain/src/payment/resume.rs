@@ -1,11 +1,11 @@
-//! What is still owed after a restart, from the state alone: the same waits and nudges as `react` asked for.
-//! Alarms are not repeated: what they were about stands in the labels.
+//! Effects that are still due after a restart, computed only from the state: the same waits and notifications as from
+//! `react`. Alarms are not repeated, because the labels show their cause.
 
 use super::effect::Effect;
 use super::react::{deadline, finalities, refund_screenings, review, screening, sendings, settlement};
 use super::state::Payment;
 
-/// Everything still owed. All of it is idempotent, so resuming too often is only work.
+/// Returns all effects that are still due. They are idempotent, so extra calls only cost time.
 pub fn resume(payment: &Payment) -> Vec<Effect> {
     let mut effects = finalities(payment);
     effects.extend(payment.transfers.iter().filter_map(screening));

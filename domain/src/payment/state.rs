@@ -1,6 +1,6 @@
-//! The payment aggregate: plain data, stored as one JSON column, and what can be read off it.
+//! State of the payment aggregate: plain data, stored as one JSON column, with read-only queries.
 //!
-//! Deliberately absent: every decision (`decide`, `judge`) and every change (`evolve`).
+//! Not here: decisions (`decide`, `judge`) and changes (`evolve`).
 
 use std::collections::BTreeSet;
 
@@ -18,81 +18,81 @@ use crate::ledger::Asset;
 use crate::money::{Amount, Token};
 use crate::time::Timestamp;
 
-/// One payment. Fields that newer versions add have defaults; unknown ones are ignored.
+/// One payment. Fields added by newer versions have defaults; unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Payment {
-    /// What was agreed.
+    /// Terms of the payment.
     pub terms: Terms,
-    /// Commits so far; 1 after initiation.
+    /// Number of commits; 1 after initiation.
     pub version: u32,
-    /// Announcements made so far: the `sequence` of the last one.
+    /// Number of announcements: the `sequence` of the last one.
     #[serde(default)]
     pub sequence: u32,
-    /// Where it stands.
+    /// Current status.
     pub status: Status,
-    /// The finer facts.
+    /// Labels: details beside the status.
     #[serde(default)]
     pub labels: Labels,
-    /// Why it failed; exactly while it is failed.
+    /// Failure reason. Set exactly while the payment is failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
-    /// Until when it can be paid, outages included.
+    /// Payment deadline, including outages.
     pub expires_at: Timestamp,
-    /// The deadline as it was at initiation.
+    /// Payment deadline at initiation.
     pub first_expires_at: Timestamp,
     /// Outages that moved the deadline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
-    /// The latest chain time that showed the deadline to be past.
+    /// Latest chain time at or after the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_at: Option<Timestamp>,
-    /// Until when (at least) an in-time transfer that was orphaned is waited for.
+    /// Time until which the payment waits (at least) for an orphaned in-time transfer to be mined again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remine_until: Option<Timestamp>,
-    /// The transfers to the wallet that were ever seen, as far as there is room (`listed`).
+    /// Transfers to the wallet that were ever seen, up to the limits in `listed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
-    /// The settlement, once the payment has been confirmed.
+    /// Settlement; set once the payment has been confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settlement: Option<Box<Settlement>>,
-    /// Refunds in the order of their acceptance.
+    /// Refunds in the order of acceptance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refunds: Vec<Refund>,
-    /// How it came to where it stands.
+    /// Status history.
     pub history: Vec<HistoryEntry>,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
 /// One outage that moved the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
-    /// Which.
+    /// Id of the outage.
     pub id: OutageId,
-    /// From.
+    /// Start.
     pub from: Timestamp,
-    /// To.
+    /// End.
     pub to: Timestamp,
 }
 
-/// What screening says about a payment as a whole.
+/// Screening summary of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KytSummary<'a> {
-    /// `None` while pending: nothing arrived, or something is not screened yet.
+    /// Decision; `None` while pending (no transfer arrived, or a transfer is not yet screened).
     pub decision: Option<Decision>,
-    /// The verdict that decides, with its details.
+    /// Verdict that determines the decision, with its details.
     pub verdict: Option<&'a Verdict>,
 }
 
 impl KytSummary<'_> {
-    /// `pending`, `allow`, `review` or `block`.
+    /// Returns `pending`, `allow`, `review`, or `block`.
     pub fn as_str(self) -> &'static str {
         self.decision.map_or("pending", Decision::as_str)
     }
 }
 
 impl Payment {
-    /// A fresh payment at version 0, before its first commit.
+    /// Creates a payment at version 0, before its first commit.
     pub(crate) fn new(terms: Terms, expires_at: Timestamp) -> Self {
         let at = terms.created_at;
         Self {
@@ -115,27 +115,27 @@ impl Payment {
         }
     }
 
-    /// The payment's id.
+    /// Returns the id.
     pub fn id(&self) -> PaymentId {
         self.terms.id
     }
 
-    /// The transfer with this key.
+    /// Returns the transfer with this key.
     pub fn transfer(&self, key: TransferKey) -> Option<&Transfer> {
         self.transfers.iter().find(|transfer| transfer.key == key)
     }
 
-    /// What was received at or before confirmation, refunds not taken off; frozen from confirmation on.
+    /// Returns the amount received before confirmation. Refunds are not deducted. Frozen at confirmation.
     pub fn amount_received(&self) -> Amount {
         self.transfers.iter().filter(|t| t.counted && !t.excess).map(|t| t.amount).sum()
     }
 
-    /// What came after confirmation.
+    /// Returns the amount received after confirmation.
     pub fn excess_received(&self) -> Amount {
         self.transfers.iter().filter(|t| t.counted && t.excess).map(|t| t.amount).sum()
     }
 
-    /// What is still to be paid: zero unless the payment waits for money.
+    /// Returns the outstanding amount: zero unless the payment waits for funds.
     pub fn amount_due(&self) -> Amount {
         match self.status {
             Status::Pending | Status::Mismatched => self.terms.amount.saturating_sub(self.settleable()),
@@ -143,25 +143,26 @@ impl Payment {
         }
     }
 
-    /// What could be settled: received (excess too) less what goes or went back out of the payment's own wallet. Every
-    /// decision is taken on it. (What goes back out of the PSP's vault was settled before.)
+    /// Returns the amount that can be settled: received (including excess) less refunds, pending and sent, from the
+    /// payment's own wallet. All decisions use this amount. Refunds from the PSP's vault are not deducted, because
+    /// those funds were settled before.
     pub fn settleable(&self) -> Amount {
         let counted = self.amount_received().saturating_add(self.excess_received());
         counted.saturating_sub(self.refunded(Funds::Received, Some(Vault::Payment)))
     }
 
-    /// Received (excess too) less refunded and reserved, at least zero.
+    /// Returns the amount received (including excess) less refunded and reserved, at least zero.
     pub fn net(&self) -> Amount {
         Amount(self.net_units().max(0))
     }
 
-    /// `net`, negative if more was sent back than is left after a reorganisation.
+    /// Like `net`, but negative if more was refunded than is left after a reorganisation.
     pub(crate) fn net_units(&self) -> i64 {
         let counted = self.amount_received().saturating_add(self.excess_received());
         counted.units().saturating_sub(self.refunded(Funds::Received, None).units())
     }
 
-    /// Refunds of these funds of the due token that are pending or sent, from one vault or all.
+    /// Returns the sum of pending and sent refunds of these funds in the due token, from one vault or from all.
     pub(crate) fn refunded(&self, funds: Funds, source: Option<Vault>) -> Amount {
         let of_them = |refund: &Refund| refund.funds == funds && refund.asset.is_none();
         let live = |refund: &&Refund| refund.state != RefundState::Failed && of_them(refund);
@@ -169,18 +170,18 @@ impl Payment {
         self.refunds.iter().filter(live).filter(from).map(|refund| refund.amount).sum()
     }
 
-    /// What the PSP can have refunded, over both vaults: received less refunded and reserved.
+    /// Returns the amount that the PSP can refund, over both vaults: received less refunded and reserved.
     pub fn refundable(&self) -> Amount {
         match self.status {
             Status::Pending => Amount::ZERO,
             Status::Failed if self.failure_reason == Some(FailureReason::KytBlocked) => Amount::ZERO,
-            // What was sent on to a customer is the customer's.
+            // Funds that were sent on to a customer belong to the customer.
             _ if !self.terms.purpose.is_pay_in() => self.net().min(self.in_wallet()),
             _ => self.net(),
         }
     }
 
-    /// What the payment's own wallet should hold of money that counts.
+    /// Returns the counted funds that should be in the payment's own wallet.
     pub fn in_wallet(&self) -> Amount {
         let settled = match &self.settlement {
             Some(settlement) if settlement.state == SettlementState::Settled => settlement.amount,
@@ -189,17 +190,17 @@ impl Payment {
         self.settleable().saturating_sub(settled)
     }
 
-    /// The token that is due, on its chain.
+    /// Returns the due token on its chain.
     pub fn asset(&self) -> Asset {
         Asset { chain: self.terms.chain, address: self.terms.token_address }
     }
 
-    /// The token that a transfer moved, on its chain.
+    /// Returns the token of a transfer on its chain.
     pub fn asset_of(&self, transfer: &Transfer) -> Asset {
         Asset { chain: transfer.key.chain, address: transfer.token_address(self.terms.token_address) }
     }
 
-    /// Which token it is, if it is one that the service deals in.
+    /// Returns the token of an asset, if the service supports it.
     pub fn token_of(&self, asset: Asset) -> Option<Token> {
         if asset == self.asset() {
             return Some(self.terms.token);
@@ -211,13 +212,13 @@ impl Payment {
         })
     }
 
-    /// Clean money of another token or on another chain in the wallet, less what went or goes back of it.
+    /// Returns the allowed funds in another token or on another chain, less pending and sent refunds of them.
     pub fn misdirected(&self, asset: Asset) -> Amount {
         self.held_elsewhere(asset, Decision::Allow, Funds::Misdirected)
     }
 
-    /// Blocked money of another token or on another chain in the wallet, less what the operator sent back of it: by token and
-    /// chain, nothing that is zero.
+    /// Returns the blocked funds in another token or on another chain, less what the operator refunded, by token and
+    /// chain. Zero amounts are omitted.
     pub fn blocked_misdirected(&self) -> Vec<(Asset, Amount)> {
         let blocked = self.transfers.iter().filter(|t| !t.is_right() && t.is_blocked());
         let assets: BTreeSet<Asset> = blocked.map(|transfer| self.asset_of(transfer)).collect();
@@ -231,12 +232,12 @@ impl Payment {
         let so: Amount = all().filter(|t| t.decision() == Some(decision)).map(|t| t.amount).sum();
         let gone = || self.refunds.iter().filter(|r| r.state != RefundState::Failed && r.asset == Some(asset));
         let of_them: Amount = gone().filter(|r| r.funds == funds).map(|r| r.amount).sum();
-        // What screening took back its word about may have left before.
+        // Funds may have been sent before screening changed its verdict.
         let left = all().map(|t| t.amount).sum::<Amount>().saturating_sub(gone().map(|r| r.amount).sum());
         so.saturating_sub(of_them).min(left)
     }
 
-    /// Blocked money of the due token in the wallet less what the operator sent back of it.
+    /// Returns the blocked funds of the due token, less what the operator refunded.
     pub fn blocked_held(&self) -> Amount {
         let blocked =
             self.transfers.iter().filter(|t| t.is_right() && t.is_blocked() && t.status == TransferStatus::Final);
@@ -245,7 +246,7 @@ impl Payment {
         blocked.saturating_add(clean).saturating_sub(self.refunded(Funds::Blocked, None))
     }
 
-    /// The deadline that counts now: `expires_at`, or later while an orphaned in-time transfer is waited for.
+    /// Returns the effective deadline: `expires_at`, or later while the payment waits for an orphaned in-time transfer.
     pub fn deadline(&self) -> Timestamp {
         match self.remine_until {
             Some(until) if self.misses_remined() => self.expires_at.max(until),
@@ -253,12 +254,12 @@ impl Payment {
         }
     }
 
-    /// Whether the chain has been read past the deadline.
+    /// Returns true if the chain has been read past the deadline.
     pub fn deadline_passed(&self) -> bool {
         self.passed_at.is_some_and(|passed| passed >= self.deadline())
     }
 
-    /// What of it wants an operator: the most pressing, if anything does.
+    /// Returns the most urgent label that needs attention from an operator, if any.
     pub fn attention(&self) -> Option<Label> {
         let failing = self.status == Status::Confirmed && self.labels.contains(Label::SettlementFailed);
         if failing {
@@ -272,37 +273,37 @@ impl Payment {
         }
     }
 
-    /// Whether the first block that held the transfer came before the deadline.
+    /// Returns true if the first block that contained the transfer is before the deadline.
     pub fn is_in_time(&self, transfer: &Transfer) -> bool {
         transfer.first_block_time < self.expires_at
     }
 
-    /// Whether a right in-time transfer was orphaned and its transaction is in no block now.
+    /// Returns true if an in-time transfer of the due token was orphaned and its transaction is currently in no block.
     pub fn misses_remined(&self) -> bool {
         let gone = |t: &&Transfer| t.status == TransferStatus::Orphaned && t.is_right() && self.is_in_time(t);
         self.transfers.iter().filter(gone).any(|gone| !self.is_dust(gone) && !self.has_sibling(gone))
     }
 
-    /// Whether another present transfer has the same transaction.
+    /// Returns true if another present transfer has the same transaction.
     fn has_sibling(&self, of: &Transfer) -> bool {
         self.transfers.iter().any(|t| {
             t.key != of.key && t.key.chain == of.key.chain && t.key.tx_hash == of.key.tx_hash && t.is_present()
         })
     }
 
-    /// Whether the transfer is below the floor under which money is ignored.
+    /// Returns true if the transfer is below the dust floor.
     pub fn is_dust(&self, transfer: &Transfer) -> bool {
         self.is_dust_amount(transfer.amount)
     }
 
-    /// The finality that this payment's transfers need now: that of max(amount, everything received so far).
+    /// Returns the finality that the transfers of this payment require: the one for max(amount due, total received).
     pub fn required_finality(&self) -> Finality {
         let present = self.transfers.iter().filter(|t| t.is_right() && t.is_present());
         let received: Amount = present.map(|transfer| transfer.amount).sum();
         self.terms.finality.required(received.max(self.terms.amount))
     }
 
-    /// Whether further in-time money would complete it by itself.
+    /// Returns true if further in-time funds would complete the payment without a decision of a person.
     pub fn is_completable(&self) -> bool {
         self.status == Status::Mismatched
             && self.labels.contains(Label::Underpaid)
@@ -310,24 +311,25 @@ impl Payment {
             && !self.was_sent_back()
     }
 
-    /// Whether a refund of what was received was accepted: somebody has decided about the payment. Sending back what
-    /// never counted decides nothing.
+    /// Returns true if a refund of received funds was accepted, which means that a person has decided about the
+    /// payment. Refunds of funds that never counted do not matter here.
     pub(crate) fn was_sent_back(&self) -> bool {
         self.refunds.iter().any(|refund| refund.funds == Funds::Received)
     }
 
-    /// Whether the deadline still has something to decide.
+    /// Returns true if the deadline can still change the payment.
     pub fn awaits_deadline(&self) -> bool {
         (self.status == Status::Pending || self.is_completable()) && !self.deadline_passed()
     }
 
-    /// The last transfer that counted, by block and place in it.
+    /// Returns the last counted transfer, by block and position in the block.
     pub fn last_counted(&self) -> Option<&Transfer> {
         let counted = self.transfers.iter().filter(|transfer| transfer.counted);
         counted.max_by_key(|transfer| (transfer.excess, transfer.block.number, transfer.key.log_index))
     }
 
-    /// What screening says: of the settled money once the payment is confirmed, else the worst of all that arrived.
+    /// Returns the screening summary: of the settled funds once the payment is confirmed, otherwise the worst of all
+    /// transfers.
     pub fn kyt(&self) -> KytSummary<'_> {
         let frozen = matches!(self.status, Status::Confirmed | Status::Settled);
         let relevant = |t: &&Transfer| if frozen { t.counted && !t.excess } else { t.is_right() && t.is_present() };
@@ -344,12 +346,12 @@ impl Payment {
         }
     }
 
-    /// Where it stands, in the words of what it is: of a transfer `pending`, `underpaid`, `settled` or `failed`.
+    /// Returns the public status. A transfer has its own names: `pending`, `underpaid`, `settled`, or `failed`.
     pub fn public_status(&self) -> &'static str {
         self.public_status_at(self.status)
     }
 
-    /// The same of a status that it had on its way here.
+    /// Returns the public name of an earlier `status`.
     pub(crate) fn public_status_at(&self, status: Status) -> &'static str {
         let short = self.labels.contains(Label::Underpaid) && !self.labels.contains(Label::Late);
         match status {
@@ -362,14 +364,14 @@ impl Payment {
         }
     }
 
-    /// Its history with where it stood then, in the same words.
+    /// Returns the history with the public status of each entry.
     pub fn public_history(&self) -> impl Iterator<Item = (&HistoryEntry, &'static str)> {
         let is_pay_in = self.terms.purpose.is_pay_in();
         self.history.iter().scan(None, move |before: &mut Option<(Status, &'static str)>, entry| {
             let noted = matches!(entry.reason, Reason::MoreReceived | Reason::DeadlineMoved | Reason::Reorged);
             let status = match (entry.status, entry.reason, *before) {
                 (status, _, _) if is_pay_in => status.as_str(),
-                // Only noted: it stands where it stood.
+                // The entry only records an event; the public status does not change.
                 (status, _, Some((same, public))) if noted && status == same => public,
                 (Status::Settled, _, _) => "settled",
                 (Status::Mismatched, Reason::Underpaid, _) => "underpaid",
@@ -381,7 +383,7 @@ impl Payment {
         })
     }
 
-    /// Whether it needs an actor: it is not over, or something is in flight.
+    /// Returns true if the payment needs an actor: it is not finished, or work is in progress.
     pub fn is_live(&self) -> bool {
         let settling = self.settlement.as_ref().is_some_and(|s| s.state == SettlementState::Queued);
         matches!(self.status, Status::Pending | Status::Confirmed)

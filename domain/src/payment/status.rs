@@ -1,4 +1,4 @@
-//! A payment's status, why it failed, and its history.
+//! Status, failure reason, and history of a payment.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use crate::named::named;
 use crate::time::Timestamp;
 
 named! {
-    /// Where a payment stands; exactly one at a time. Finer facts are labels.
+    /// Status of a payment. Labels add details.
     Status, "pending, confirmed, settled, mismatched, failed" {
-        /// Waits for money, or for what arrived to become final and screened.
+        /// Waiting for funds, or for finality and screening of received funds.
         Pending = "pending",
-        /// The money is there and its settlement is under way.
+        /// The funds are received and the settlement is in progress.
         Confirmed = "confirmed",
         /// The PSP's share is in its vault.
         Settled = "settled",
-        /// Money is there that does not fit; the PSP decides.
+        /// The funds do not match the terms; the PSP decides.
         Mismatched = "mismatched",
-        /// Nothing will come of it; `failure_reason` says why.
+        /// The payment failed; see `failure_reason`.
         Failed = "failed",
     }
 }
 
 named! {
-    /// Why a payment failed.
+    /// Reason why a payment failed.
     FailureReason, "expired, kyt_blocked, settlement_failed, cancelled" {
-        /// The deadline passed without money.
+        /// The deadline passed without funds.
         Expired = "expired",
-        /// All the money that came was blocked by screening.
+        /// Screening blocked all the funds.
         KytBlocked = "kyt_blocked",
-        /// It could not be settled and the PSP refunded it.
+        /// The settlement failed and the PSP refunded the payment.
         SettlementFailed = "settlement_failed",
         /// The PSP cancelled it.
         Cancelled = "cancelled",
@@ -36,51 +36,51 @@ named! {
 }
 
 named! {
-    /// Why an entry of the history was made.
+    /// Reason of a history entry.
     Reason, "a reason of a history entry" {
-        /// The payment was made.
+        /// The payment was created.
         Initiated = "initiated",
-        /// What was due arrived.
+        /// The amount due was received.
         Paid = "paid",
-        /// Less than what was due arrived.
+        /// Less than the amount due was received.
         Underpaid = "underpaid",
-        /// More than what was due arrived.
+        /// More than the amount due was received.
         Overpaid = "overpaid",
-        /// Money arrived too late.
+        /// Funds arrived after the deadline.
         Late = "late",
-        /// More money arrived for a payment that had left pending.
+        /// More funds arrived after the payment had left pending.
         MoreReceived = "more_received",
-        /// The PSP accepted what was there.
+        /// The PSP accepted the amount received.
         Accepted = "accepted",
         /// The settlement is final.
         Settled = "settled",
-        /// The settlement failed for a lasting reason.
+        /// The settlement failed for a permanent reason.
         SettlementFailed = "settlement_failed",
         /// The deadline passed.
         Expired = "expired",
-        /// The deadline passed with money of the wrong token or on the wrong chain held.
+        /// The deadline passed while funds of the wrong token or on the wrong chain were held.
         WrongMoney = "wrong_money",
         /// The PSP cancelled.
         Cancelled = "cancelled",
-        /// Screening blocked all the money.
+        /// Screening blocked all the funds.
         KytBlocked = "kyt_blocked",
-        /// The chain took money back.
+        /// Funds or a settlement were orphaned.
         Reorged = "reorged",
-        /// The deadline moved on by the length of an outage.
+        /// The deadline was extended by the length of an outage.
         DeadlineMoved = "deadline_moved",
-        /// A version that this one does not know wrote the entry.
+        /// The entry was written by a version with reasons that this version does not know.
         #[serde(other)]
         Unknown = "unknown",
     }
 }
 
-/// One line of `status_history`.
+/// One entry of `status_history`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
-    /// The status from then on (it may equal the one before: a moved deadline, more money).
+    /// New status. It can equal the previous status, for example when the deadline moves or more funds arrive.
     pub status: Status,
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// Why.
+    /// Reason.
     pub reason: Reason,
 }

@@ -1,4 +1,4 @@
-//! What was agreed when the payment was made; fixed for its life.
+//! Terms of a payment. They never change.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,85 +7,85 @@ use crate::ids::{CustomerId, MerchantId, PaymentId, PspId, TransferId};
 use crate::money::{Amount, FeeBps, Token, Tolerance};
 use crate::time::Timestamp;
 
-/// What was agreed at initiation, with the PSP's policies as they were then.
+/// Terms at initiation, with the policies of the PSP at that time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// The payment.
+    /// Payment id.
     pub id: PaymentId,
-    /// Whose it is.
+    /// PSP that owns it.
     pub psp_id: PspId,
-    /// What the money is for.
+    /// Purpose of the money.
     #[serde(default, skip_serializing_if = "Purpose::is_pay_in")]
     pub purpose: Purpose,
-    /// For which merchant; a pay-in's alone.
+    /// Merchant. Set only for pay-ins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merchant_id: Option<MerchantId>,
-    /// Who pays, if it was named; of a transfer, who is paid.
+    /// Paying customer, if known. For a transfer, the recipient customer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<CustomerId>,
-    /// The PSP's own reference.
+    /// Reference from the PSP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The PSP's own object, given back in events.
+    /// JSON object from the PSP, returned in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// What is due.
+    /// Amount due.
     pub amount: Amount,
-    /// In which token.
+    /// Token.
     pub token: Token,
-    /// The token's contract on `chain`: the only one that counts.
+    /// Contract of the token on `chain`: the only contract that counts.
     pub token_address: Address,
-    /// On which chain.
+    /// Chain.
     pub chain: Chain,
-    /// How the chain was chosen.
+    /// How the chain was selected.
     #[serde(default)]
     pub chain_choice: ChainChoice,
-    /// The intermediary wallet: the payment's own vault, the same address on every chain.
+    /// Intermediary wallet: the payment's own vault, with the same address on every chain.
     pub wallet: Address,
-    /// The unguessable part of the magic link.
+    /// Secret part of the magic link.
     pub link_token: String,
-    /// The treasury's fee.
+    /// Fee of the treasury.
     #[serde(default)]
     pub fee_bps: FeeBps,
-    /// How much less still pays it.
+    /// Shortfall that is accepted as full payment.
     #[serde(default)]
     pub tolerance: Tolerance,
-    /// What happens with more than was due.
+    /// Handling of overpayments.
     #[serde(default)]
     pub overpayment: OverpaymentPolicy,
-    /// Whether a refund may go to the sender when no address is given.
+    /// True if a refund without an address may go to the sender.
     #[serde(default)]
     pub refund_to_sender: bool,
-    /// Transfers below this are ignored (zero always is; at most `amount` is ever applied).
+    /// Transfers below this amount are ignored. Zero is always ignored. The effective floor is at most `amount`.
     #[serde(default)]
     pub dust_floor: Amount,
-    /// What "final" means.
+    /// Required finality by amount.
     pub finality: FinalityPolicy,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
 }
 
-/// What becomes of the money.
+/// Purpose of the money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Purpose {
-    /// A payment: it is settled between the PSP's vault and the treasury.
+    /// A payment: it is settled between the vault of the PSP and the treasury.
     #[default]
     PayIn,
-    /// A transfer to a customer: it is sent on to the customer's wallet, without a fee.
+    /// A transfer to a customer: it is forwarded to the wallet of the customer, without a fee.
     Transfer {
-        /// The wallet, as it was when the transfer was accepted.
+        /// Wallet of the customer at the time of acceptance.
         to: Address,
     },
 }
 
 impl Purpose {
-    /// Whether it is a payment to the PSP.
+    /// Returns true for a payment to the PSP.
     pub const fn is_pay_in(&self) -> bool {
         matches!(self, Self::PayIn)
     }
 
-    /// Its name in the database.
+    /// Name in the database.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::PayIn => "payin",
@@ -95,7 +95,7 @@ impl Purpose {
 }
 
 impl Terms {
-    /// The id by which the PSP knows it: `pay_`, or `tr_` of a transfer.
+    /// Returns the public id: `pay_`, or `tr_` for a transfer.
     pub fn public_id(&self) -> String {
         match self.purpose {
             Purpose::PayIn => self.id.to_string(),
@@ -104,43 +104,43 @@ impl Terms {
     }
 }
 
-/// How a payment got its chain.
+/// How the chain of a payment was selected.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChainChoice {
-    /// The request named it.
+    /// The request named the chain.
     #[default]
     Asked,
-    /// The request said `best`; these were weighed.
+    /// The request said `best`.
     Best {
-        /// Every chain that was looked at, the chosen one among them.
+        /// Every candidate chain, including the selected one.
         candidates: Vec<ChainCandidate>,
     },
 }
 
-/// One chain that `best` weighed.
+/// One candidate chain of a `best` selection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainCandidate {
-    /// The chain.
+    /// Chain.
     pub chain: Chain,
-    /// Whether it could have been chosen.
+    /// True if the chain was eligible.
     pub eligible: bool,
-    /// Why it was or was not, for people.
+    /// Reason why it was eligible or not, as text.
     pub reason: String,
 }
 
-/// What happens with more than was due, set by the PSP.
+/// Handling of overpayments, set by the PSP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverpaymentPolicy {
     /// The payment becomes mismatched and the PSP decides.
     #[default]
     Hold,
-    /// All of it is settled.
+    /// The whole amount received is settled.
     Accept,
-    /// The amount is settled and the rest stays refundable: how transfers are.
+    /// The amount due is settled and the surplus stays refundable. Transfers use this policy.
     KeepExcess,
-    /// The amount is settled and the rest goes back to the sender, if that is one plain account and the PSP allows
-    /// refunds to senders; else the rest stays refundable.
+    /// The amount due is settled and the surplus is refunded to the sender, if there is a single sender with a plain
+    /// account and the PSP allows refunds to senders. Otherwise the surplus stays refundable.
     RefundExcess,
 }

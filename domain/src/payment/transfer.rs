@@ -1,6 +1,6 @@
-//! One token movement to the payment's wallet, as far as the payment knows it.
+//! One token movement to the wallet of the payment, as the payment stores it.
 //!
-//! Deliberately absent: whether it counts, which depends on the whole payment (`judge`).
+//! Not here: the decision whether it counts, which depends on the whole payment (`judge`).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,184 +9,186 @@ use crate::money::{Amount, Token};
 use crate::named::named;
 use crate::time::Timestamp;
 
-/// What makes a transfer unique for ever.
+/// Unique key of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransferKey {
-    /// The chain.
+    /// Chain.
     pub chain: Chain,
-    /// The transaction.
+    /// Transaction.
     pub tx_hash: Hash32,
-    /// The log's index in its block.
+    /// Index of the log in its block.
     pub log_index: u32,
 }
 
-/// The block that holds a transfer.
+/// The block that contains a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRef {
-    /// Its number.
+    /// Block number.
     pub number: u64,
-    /// Its hash.
+    /// Block hash.
     pub hash: Hash32,
-    /// Its timestamp, in milliseconds as all times here.
+    /// Block timestamp, in milliseconds.
     pub time: Timestamp,
 }
 
-/// Which token contract moved, seen from the payment.
+/// Token contract of a transfer, relative to the payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransferToken {
-    /// The contract that the payment's terms name, on the payment's chain.
+    /// The token contract from the terms, on the chain of the payment.
     Right,
-    /// Another token that the service knows, or any known token on another chain.
+    /// Another supported token, or any supported token on another chain.
     Other {
-        /// Which.
+        /// Token.
         token: Token,
-        /// Its contract.
+        /// Token contract.
         address: Address,
     },
-    /// A contract that is watched only because it is mistaken for the right one.
+    /// A contract that is watched only because payers mistake it for the due token.
     LookAlike {
-        /// Its contract.
+        /// Token contract.
         address: Address,
     },
 }
 
 named! {
-    /// How far a transfer has come.
+    /// State of a transfer.
     TransferStatus, "seen, final, orphaned, ignored" {
-        /// In a block that may still be taken back.
+        /// In a block that may still be orphaned.
         Seen = "seen",
-        /// In a block that is final by the payment's tier.
+        /// In a block with the finality that the payment requires.
         Final = "final",
-        /// Its block was taken back.
+        /// Its block was orphaned.
         Orphaned = "orphaned",
-        /// Zero or dust.
+        /// A zero amount or dust.
         Ignored = "ignored",
     }
 }
 
 named! {
-    /// What screening says.
+    /// Result of screening.
     Decision, "allow, review, block" {
-        /// Clean.
+        /// The funds are clean.
         Allow = "allow",
-        /// Undecided: hold, and ask again or ask the operator.
+        /// Undecided: hold the funds, and screen again or ask the operator.
         Review = "review",
-        /// Tainted: it never counts.
+        /// The funds are tainted and never count.
         Block = "block",
     }
 }
 
-/// A screening result, or the operator's decision.
+/// A screening result, or the decision of the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What it says.
+    /// Decision.
     pub decision: Decision,
-    /// Whether a person decided: that stands above the provider's `review`.
+    /// True if a person decided. Such a verdict outranks a `review` of the provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_operator: bool,
-    /// The provider's level, such as `low` or `severe`.
+    /// Risk level from the provider, such as `low` or `severe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<String>,
-    /// The provider's score, 0 to 100.
+    /// Score from the provider, 0 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<u8>,
-    /// The provider's categories, such as `sanctions`.
+    /// Categories from the provider, such as `sanctions`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
-    /// Who said so.
+    /// Provider that returned the verdict.
     pub provider: String,
-    /// The provider's own reference.
+    /// Reference of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_ref: Option<String>,
-    /// The version of the list it was held against.
+    /// Version of the list that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_version: Option<String>,
-    /// Whether the sender is a plain account (no code); `None` if that was not looked at, which counts as no.
+    /// True if the sender is a plain account (without code). `None` means that this was not checked; it is treated as
+    /// false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain_sender: Option<bool>,
-    /// When.
+    /// Time of screening.
     pub checked_at: Timestamp,
 }
 
-/// Whether an observed transfer is in the chain.
+/// Presence of an observed transfer in the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
-    /// It is in the block that the fact names.
+    /// The transfer is in the block of this fact.
     Present,
-    /// The block that the fact names was taken back.
+    /// The block of this fact was orphaned.
     Orphaned,
 }
 
 /// The watcher's row about one transfer, as a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedTransfer {
-    /// Which transfer.
+    /// Key of the transfer.
     pub key: TransferKey,
-    /// Grows by one with every change of the watcher's row; a fact that is not newer than the one applied changes nothing.
+    /// Incremented with every change of the watcher's row. A fact that is not newer than the applied revision changes
+    /// nothing.
     pub revision: u32,
-    /// The block that holds it, or held it last.
+    /// The block that contains the transfer, or contained it last.
     pub block: BlockRef,
-    /// The time of the first block that ever held this transaction's transfer, if the watcher knows an earlier one.
+    /// Time of the first block that contained a transfer of this transaction, if the watcher knows an earlier block.
     pub first_block_time: Option<Timestamp>,
-    /// Who sent it.
+    /// Sender.
     pub from: Address,
-    /// The contract that emitted the log.
+    /// Contract that emitted the log.
     pub token_address: Address,
-    /// Which token that contract is; `None` for a look-alike.
+    /// Token of that contract; `None` for a look-alike.
     pub token: Option<Token>,
-    /// How much.
+    /// Amount.
     pub amount: Amount,
-    /// Whether it is in the chain.
+    /// Presence in the chain.
     pub presence: Presence,
 }
 
-/// A transfer as the payment holds it.
+/// A transfer as the payment stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Which transfer.
+    /// Key of the transfer.
     pub key: TransferKey,
-    /// The newest revision that was applied.
+    /// Newest applied revision.
     pub revision: u32,
-    /// The revision from which on sender, token and amount are as they are: older screening is about something else.
+    /// Revision from which sender, token, and amount are unchanged. Screening results for older revisions are ignored.
     #[serde(default)]
     pub content_revision: u32,
-    /// The block that holds it, or held it last.
+    /// The block that contains the transfer, or contained it last.
     pub block: BlockRef,
-    /// The time of the first block that held it: the one that decides whether it is in time.
+    /// Time of the first block that contained the transfer. It determines whether the transfer is in time.
     pub first_block_time: Timestamp,
-    /// Who sent it.
+    /// Sender.
     pub from: Address,
-    /// Which token moved.
+    /// Token.
     pub token: TransferToken,
-    /// How much.
+    /// Amount.
     pub amount: Amount,
-    /// How far it has come.
+    /// Current state.
     pub status: TransferStatus,
-    /// What screening says, once it has spoken.
+    /// Screening verdict, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
-    /// Whether it is part of what was received.
+    /// True if the transfer is part of the amount received.
     #[serde(default)]
     pub counted: bool,
-    /// Whether it came after the settled amount was frozen; only if it counts.
+    /// True if the transfer counts and arrived after the settled amount was frozen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excess: bool,
 }
 
 impl Transfer {
-    /// Whether it is in the chain and more than dust.
+    /// Returns true if the transfer is in the chain and above dust.
     pub fn is_present(&self) -> bool {
         matches!(self.status, TransferStatus::Seen | TransferStatus::Final)
     }
 
-    /// Whether it is the payment's own token on the payment's own chain.
+    /// Returns true if the transfer moved the due token on the payment's own chain.
     pub fn is_right(&self) -> bool {
         self.token == TransferToken::Right
     }
 
-    /// Its token contract, given the right one.
+    /// Returns the token contract, given the contract of the due token.
     pub(crate) fn token_address(&self, right: Address) -> Address {
         match self.token {
             TransferToken::Right => right,
@@ -194,17 +196,17 @@ impl Transfer {
         }
     }
 
-    /// What screening says so far.
+    /// Returns the screening decision, if known.
     pub fn decision(&self) -> Option<Decision> {
         self.verdict.as_ref().map(|verdict| verdict.decision)
     }
 
-    /// Whether screening blocked it.
+    /// Returns true if screening blocked the transfer.
     pub fn is_blocked(&self) -> bool {
         self.decision() == Some(Decision::Block)
     }
 
-    /// Whether screening still has to say `allow` or `block`.
+    /// Returns true if screening has not yet returned `allow` or `block`.
     pub fn awaits_screening(&self) -> bool {
         self.is_present() && matches!(self.decision(), None | Some(Decision::Review))
     }

@@ -1,4 +1,5 @@
-//! What can be told a sending, and what follows from it. Facts never fail; a person's decision can.
+//! Commands to an outbound transfer, and the events that follow. Facts never fail; a decision of a person can be
+//! rejected.
 
 use super::event::Event;
 use super::state::{FailureReason, Sending, SendingStatus};
@@ -6,43 +7,44 @@ use crate::chain::Hash32;
 use crate::payment::{Decision, Verdict};
 use crate::time::Timestamp;
 
-/// Why the sending to a blocked address failed.
+/// Failure reason of an outbound transfer to a blocked address.
 const ADDRESS_BLOCKED: &str = "the address is blocked by screening";
 
-/// A command to a sending. All may come repeatedly, late and in any order; what is known changes nothing.
+/// A command to an outbound transfer. Commands may arrive repeatedly, late, and in any order; known facts change
+/// nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// A screening result about the address, or (with `by_operator`) a person's decision on a review.
+    /// A screening result for the address, or (with `by_operator`) the decision of a person on a review.
     Screen(Verdict),
-    /// The sending is mined and final by the tier.
+    /// The outbound transfer is mined, with the required finality.
     Complete {
-        /// Grows with every outcome that the settler's row records; one that is not newer than the last changes nothing.
-        /// Begins at 1.
+        /// Incremented with every outcome that the settler's row records. A fact that is not newer than the last
+        /// applied revision changes nothing. Starts at 1.
         revision: u32,
         /// The transaction.
         tx_hash: Hash32,
     },
-    /// It will definitely not be sent, also if it was final before the chain took it back.
+    /// It will definitely not be sent. Includes outbound transfers that were final before they were orphaned.
     Fail {
         /// As in `Complete`.
         revision: u32,
-        /// Why.
+        /// Reason.
         reason: FailureReason,
-        /// The same in words, for people.
+        /// Reason, as text.
         detail: String,
     },
 }
 
-/// Why a person's decision was refused; nothing changed.
+/// Reason for rejecting a decision of a person. Nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// The address does not wait for a decision.
+    /// The address is not waiting for a decision.
     #[error("the address is not in review")]
     NotInReview,
 }
 
 impl Rejection {
-    /// The stable name of the refusal.
+    /// Stable error code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotInReview => "not_in_review",
@@ -50,11 +52,11 @@ impl Rejection {
     }
 }
 
-/// The events that follow from `command` at `now`; empty if the command is old or known.
+/// Returns the events that follow from `command` at `now`; empty if the command is outdated or already known.
 pub fn decide(sending: &Sending, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     match command {
         Command::Screen(verdict) => screen(sending, verdict, now),
-        // Money that has left has left, even if a failure had been reported.
+        // A final transfer overrides an earlier failure report, because the funds have left.
         Command::Complete { revision, tx_hash }
             if sending.revision < *revision && sending.status != SendingStatus::Sent =>
         {
@@ -69,7 +71,8 @@ pub fn decide(sending: &Sending, command: &Command, now: Timestamp) -> Result<Ve
     }
 }
 
-/// `allow` sends it, `block` ends it. A person's word ends a review, and nothing else.
+/// Applies a screening result: `allow` sends it, `block` fails it. A decision of a person ends a review, and nothing
+/// else.
 fn screen(sending: &Sending, verdict: &Verdict, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let undecided = sending.is_live() && matches!(sending.decision(), None | Some(Decision::Review));
     if verdict.by_operator && !sending.is_in_review() {

@@ -1,4 +1,4 @@
-//! What has happened to a sending, in the past tense.
+//! Events of an outbound transfer, in the past tense.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,46 +7,46 @@ use crate::chain::Hash32;
 use crate::payment::{Decision, Verdict};
 use crate::time::Timestamp;
 
-/// Something that happened. Serialised as `{"type": "sent", ...}`.
+/// An event of an outbound transfer. Serialised as `{"type": "sent", ...}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum Event {
     /// The order was accepted and its amount reserved.
     Accepted {
-        /// What was accepted.
+        /// Accepted order.
         order: Box<Order>,
     },
     /// The address was screened.
     Screened {
-        /// What was said.
+        /// Verdict.
         verdict: Box<Verdict>,
     },
-    /// The sending is final.
+    /// The outbound transfer is final.
     Sent {
-        /// The settler's revision.
+        /// Revision of the settler's row.
         #[serde(default)]
         revision: u32,
         /// The transaction.
         tx_hash: Hash32,
-        /// When it was recorded.
+        /// Time of recording.
         at: Timestamp,
     },
-    /// It will not be sent, or was taken back by the chain for good; its amount is free again.
+    /// It will not be sent, or was permanently orphaned. Its amount is available again.
     Failed {
-        /// The settler's revision, if the failure is its word.
+        /// Revision of the settler's row, if the settler reported the failure.
         #[serde(default)]
         revision: u32,
-        /// Why.
+        /// Reason.
         reason: FailureReason,
-        /// The same in words, for people.
+        /// Reason, as text.
         detail: String,
-        /// When it was recorded.
+        /// Time of recording.
         at: Timestamp,
     },
 }
 
 impl Event {
-    /// The name as stored, for logs.
+    /// Name as stored, for logs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Accepted { .. } => "accepted",
@@ -56,7 +56,7 @@ impl Event {
         }
     }
 
-    /// Whether its operation may be queued from now on.
+    /// Returns true if the event allows the operation to be queued.
     pub(super) fn clears(&self) -> bool {
         matches!(self, Self::Screened { verdict } if verdict.decision == Decision::Allow)
     }

@@ -1,11 +1,11 @@
-//! Applying events: each to the letter, without a decision of its own.
+//! Applies events literally, without any decision.
 
 use super::event::Event;
 use super::payload;
 use super::state::{Sending, SendingStatus};
 use crate::time::Timestamp;
 
-/// The sending after the events of one commit, made at `at`: one version more.
+/// Returns the outbound transfer after the events of one commit at time `at`, with the next version.
 #[must_use]
 pub fn commit(mut sending: Sending, at: Timestamp) -> Sending {
     sending.version += 1;
@@ -13,7 +13,7 @@ pub fn commit(mut sending: Sending, at: Timestamp) -> Sending {
     sending
 }
 
-/// The sending after one event. The version belongs to the commit, not to the event.
+/// Returns the outbound transfer after one event. The version changes per commit, not per event.
 #[must_use]
 pub fn evolve(mut sending: Sending, event: &Event) -> Sending {
     match event {

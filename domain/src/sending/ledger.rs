@@ -1,10 +1,10 @@
-//! What an event of a sending posts to the ledger, in its own commit, and what all of them must add up to.
+//! Ledger postings of an outbound transfer, and the balances that they must add up to.
 
 use super::event::Event;
 use super::state::{Sending, SendingStatus};
 use crate::ledger::{Account, Holdings, Posting, PostingKind};
 
-/// The posting of `event`; `before` is the sending right before it.
+/// Returns the posting of `event`. `before` is the outbound transfer directly before the event.
 pub(super) fn posting(before: &Sending, event: &Event) -> Option<Posting> {
     let post = |kind, debit, credit| {
         let order = &before.order;
@@ -26,7 +26,7 @@ pub(super) fn posting(before: &Sending, event: &Event) -> Option<Posting> {
 }
 
 impl Sending {
-    /// What stands on each account for this sending, by its state alone.
+    /// Returns the balance of each account for this outbound transfer, computed only from its state.
     pub fn holdings(&self) -> Holdings {
         let mut holdings = Holdings::default();
         let credit = match self.status {

@@ -1,8 +1,9 @@
-//! Money that leaves the PSP's vault at the PSP's word: a payout to a customer's wallet, or a withdrawal to the PSP's own.
-//! The same three functions as a payment: `decide`, `evolve` and `resume`, put together by `accept` and `transition`.
+//! Outbound transfers from the PSP's vault that the PSP requests: payouts to a customer's wallet, and withdrawals to
+//! the PSP's own wallet.
 //!
-//! The amount is taken off the balance in the commit that accepts the order, and given back in the one that gives it up.
-//! Deliberately absent: the balance itself, rows, messages and clocks.
+//! The module has the same functions as the payment aggregate: `decide`, `evolve`, and `resume`, combined by `accept`
+//! and `transition`. The amount is deducted from the balance in the commit that accepts the order, and released in the
+//! commit that fails it. Not here: the balance itself, rows, messages, clocks.
 
 mod decide;
 mod event;
@@ -26,74 +27,75 @@ use crate::money::Amount;
 use crate::payment::{Decision, REVIEW_ALARM_SECS};
 use crate::time::Timestamp;
 
-/// All that one command brings about; everything but `effects` belongs into one database commit.
+/// Result of one command. Everything except `effects` belongs into one database commit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
-    /// The sending afterwards, its version one higher.
+    /// Outbound transfer after the command, with the next version.
     pub sending: Sending,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
-    /// The public events, in order.
+    /// Public events, in order.
     pub announcements: Vec<Announcement>,
-    /// What to do after the commit.
+    /// Effects to run after the commit.
     pub effects: Vec<Effect>,
-    /// Whether its operation is to be queued.
+    /// True if the operation is to be queued.
     pub queues_operation: bool,
-    /// What the ledger notes.
+    /// Ledger postings.
     pub postings: Vec<Posting>,
 }
 
-/// Something to do after the commit. Every effect is idempotent, and owed again after a restart.
+/// An effect to run after the commit. Every effect is idempotent, and due again after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "effect")]
 pub enum Effect {
-    /// Have the address screened and send `Screen`.
+    /// Screen the address and send `Screen`.
     Screen {
         /// The address.
         to: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
-        /// On which chain.
+        /// Chain.
         chain: Chain,
     },
-    /// The address is in review: screen it again at intervals, and raise an alarm if it still is by then.
+    /// The address is in review: screen it again at intervals, and raise an alarm if it is still in review at
+    /// `alarm_at`.
     AwaitReview {
         /// The address.
         to: Address,
-        /// How much.
+        /// Amount.
         amount: Amount,
-        /// On which chain.
+        /// Chain.
         chain: Chain,
-        /// When an alarm is due.
+        /// Time of the alarm.
         alarm_at: Timestamp,
     },
-    /// Tell the settler that the operation's row waits.
+    /// Notify the settler that the row of the operation is queued.
     Send {
-        /// Which.
+        /// Id of the operation.
         operation: OperationId,
-        /// Whose.
+        /// Chain of the operation.
         chain: Chain,
     },
-    /// Tell the webhook sender that rows wait.
+    /// Notify the webhook sender that rows are queued.
     DeliverWebhooks,
-    /// The actor is needed no more; it may leave once it is drained.
+    /// The outbound transfer no longer needs an actor; the actor may stop when its mailbox is drained.
     Passivate,
 }
 
-/// Accepts an order: pending, version 1, its amount reserved.
+/// Accepts an order: pending, version 1, amount reserved.
 pub fn accept(order: Order) -> Transition {
     let at = order.created_at;
     let fresh = Sending::new(order.clone());
     carry_out(fresh, vec![Event::Accepted { order: Box::new(order) }], at)
 }
 
-/// Decides a command and applies what follows from it. `Ok(None)`: an old or known fact, nothing changes.
+/// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
 pub fn transition(sending: &Sending, command: &Command, now: Timestamp) -> Result<Option<Transition>, Rejection> {
     let events = decide(sending, command, now)?;
     Ok((!events.is_empty()).then(|| carry_out(sending.clone(), events, now)))
 }
 
-/// Everything still owed, from the state alone.
+/// Returns all effects that are still due, computed only from the state.
 pub fn resume(sending: &Sending) -> Vec<Effect> {
     let Order { to, amount, asset, .. } = sending.order;
     let chain = asset.chain;

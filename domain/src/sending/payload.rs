@@ -1,4 +1,4 @@
-//! What is told of a sending, and the flat body of it.
+//! Public events of an outbound transfer, and their flat body.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,23 +10,23 @@ use crate::money::Token;
 use crate::payment::EventName;
 use crate::time::Timestamp;
 
-/// One public event of a sending.
+/// One public event of an outbound transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// Its name.
+    /// Name.
     pub name: EventName,
-    /// Its place in the sending's feed: 1, 2, 3, ... without gaps.
+    /// Position in the event feed of the outbound transfer: 1, 2, 3, ... without gaps.
     pub sequence: u32,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// The status then.
+    /// Status at that time.
     pub status: SendingStatus,
-    /// The transaction it is about.
+    /// Transaction of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
 }
 
-/// The public name that an event announces.
+/// Returns the public event that an event announces.
 pub(super) fn announced(sending: &Sending, event: &Event) -> Option<EventName> {
     match (sending.order.id.kind(), event) {
         (SendingKind::Payout, Event::Accepted { .. }) => Some(EventName::PayoutPending),
@@ -38,14 +38,14 @@ pub(super) fn announced(sending: &Sending, event: &Event) -> Option<EventName> {
     }
 }
 
-/// The announcement of an event; `after` is the sending right after it.
+/// Returns the announcement of an event. `after` is the outbound transfer directly after the event.
 pub(super) fn announcement(after: &Sending, event: &Event, at: Timestamp) -> Option<Announcement> {
     let name = announced(after, event)?;
     let tx_hash = if let Event::Sent { tx_hash, .. } = event { Some(*tx_hash) } else { None };
     Some(Announcement { name, sequence: after.sequence, at, status: after.status, tx_hash })
 }
 
-/// The body of a sending's event: a flat object; what does not apply is left out.
+/// Body of an event of an outbound transfer: a flat object without inapplicable fields.
 #[derive(Serialize)]
 struct Body<'a> {
     event: &'static str,
@@ -72,7 +72,7 @@ struct Body<'a> {
     metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
 }
 
-/// The body of `announcement` as it is signed and sent; `sending` is as the commit leaves it.
+/// Returns the body of `announcement`, as it is signed and sent. `sending` is the state after the commit.
 pub fn payload(sending: &Sending, announcement: &Announcement, event_id: EventId) -> Result<String, serde_json::Error> {
     let order = &sending.order;
     let failed = announcement.status == SendingStatus::Failed;

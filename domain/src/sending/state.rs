@@ -1,4 +1,4 @@
-//! The aggregate: plain data, stored as one JSON column.
+//! State of an outbound transfer: plain data, stored as one JSON column.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::payment::{Decision, Verdict};
 use crate::time::Timestamp;
 
 named! {
-    /// Which kind of sending.
+    /// Kind of an outbound transfer.
     SendingKind, "payout, withdrawal" {
         /// To a customer's wallet.
         Payout = "payout",
@@ -24,30 +24,30 @@ named! {
 }
 
 named! {
-    /// Where a sending stands.
+    /// Status of an outbound transfer.
     SendingStatus, "pending, sent, failed" {
-        /// Accepted, its amount reserved; being screened or on its way.
+        /// Accepted and reserved; being screened or sent.
         Pending = "pending",
-        /// Final by the tier.
+        /// Sent, with the required finality.
         Sent = "sent",
-        /// It will not be sent; the reserve is free again.
+        /// Will not be sent; the reservation is released.
         Failed = "failed",
     }
 }
 
 named! {
-    /// Why a sending failed.
+    /// Reason why an outbound transfer failed.
     FailureReason, "address_blocked, customer_not_cleared, send_failed" {
         /// Screening blocked the address.
         AddressBlocked = "address_blocked",
-        /// The customer may not transact any more, or has another wallet now.
+        /// The customer is no longer cleared, or has another wallet now.
         CustomerNotCleared = "customer_not_cleared",
-        /// The chain refused it for a lasting reason.
+        /// The chain rejected it for a permanent reason.
         SendFailed = "send_failed",
     }
 }
 
-/// A payout's or a withdrawal's id; its text says which.
+/// Id of a payout or a withdrawal. The prefix shows the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SendingId {
     /// `po_`
@@ -57,7 +57,7 @@ pub enum SendingId {
 }
 
 impl SendingId {
-    /// Which kind it is.
+    /// Returns the kind.
     pub const fn kind(self) -> SendingKind {
         match self {
             Self::Payout(_) => SendingKind::Payout,
@@ -65,7 +65,7 @@ impl SendingId {
         }
     }
 
-    /// The one operation that sends it.
+    /// Returns the operation that sends it.
     pub const fn operation(self) -> OperationId {
         match self {
             Self::Payout(id) => OperationId::payout_of(id),
@@ -108,72 +108,72 @@ impl<'de> Deserialize<'de> for SendingId {
     }
 }
 
-/// What was accepted; fixed for its life.
+/// Accepted order. It never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// Which.
+    /// Payout or withdrawal id.
     pub id: SendingId,
-    /// Whose money.
+    /// PSP that owns the funds.
     pub psp_id: PspId,
-    /// Who is paid; a payout's alone.
+    /// Recipient customer. Set only for payouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<CustomerId>,
-    /// The PSP's own reference.
+    /// Reference from the PSP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The PSP's own object, given back in events.
+    /// JSON object from the PSP, returned in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// How much.
+    /// Amount.
     pub amount: Amount,
-    /// In which token.
+    /// Token.
     pub token: Token,
-    /// The token's contract, on its chain.
+    /// Token contract on its chain.
     pub asset: Asset,
-    /// To which wallet, pinned when the order was accepted.
+    /// Recipient wallet, fixed at acceptance.
     pub to: Address,
-    /// What "final" means.
+    /// Required finality by amount.
     pub finality: FinalityPolicy,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub created_at: Timestamp,
 }
 
 /// A payout or a withdrawal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sending {
-    /// What was accepted.
+    /// Accepted order.
     pub order: Order,
-    /// Commits so far; 1 after acceptance.
+    /// Number of commits; 1 after acceptance.
     pub version: u32,
-    /// Announcements made so far.
+    /// Number of announcements.
     #[serde(default)]
     pub sequence: u32,
-    /// Where it stands.
+    /// Current status.
     pub status: SendingStatus,
-    /// The newest revision of the settler's row that was applied.
+    /// Newest applied revision of the settler's row.
     #[serde(default)]
     pub revision: u32,
-    /// What screening says about the address, once it has spoken.
+    /// Screening verdict about the address, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
-    /// The transaction that carried it, once sent.
+    /// Transaction, once sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
-    /// Why it failed.
+    /// Failure reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
-    /// The same in words, for people.
+    /// Failure reason, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// When it was sent or failed.
+    /// Time at which it was sent or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
 impl Sending {
-    /// A fresh one at version 0, before its first commit.
+    /// Creates an outbound transfer at version 0, before its first commit.
     pub(super) fn new(order: Order) -> Self {
         Self {
             version: 0,
@@ -190,27 +190,27 @@ impl Sending {
         }
     }
 
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> SendingId {
         self.order.id
     }
 
-    /// Whether it needs an actor.
+    /// Returns true if it needs an actor.
     pub fn is_live(&self) -> bool {
         self.status == SendingStatus::Pending
     }
 
-    /// What screening says about the address so far.
+    /// Returns the screening decision about the address, if known.
     pub fn decision(&self) -> Option<Decision> {
         self.verdict.as_ref().map(|verdict| verdict.decision)
     }
 
-    /// Whether the address waits for the operator's decision.
+    /// Returns true if the address waits for a decision of the operator.
     pub fn is_in_review(&self) -> bool {
         self.is_live() && self.decision() == Some(Decision::Review)
     }
 
-    /// Whether it is cleared to be sent: what the settler may sign.
+    /// Returns true if screening allowed it, so that the settler may sign.
     pub fn is_cleared(&self) -> bool {
         self.is_live() && self.decision() == Some(Decision::Allow)
     }

@@ -1,4 +1,4 @@
-//! Given, when, then: stories of payouts and withdrawals, and what the ledger makes of every order of facts.
+//! Given-when-then tests of payouts and withdrawals, and the ledger for any order of facts.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -57,12 +57,12 @@ fn fail() -> Command {
     Command::Fail { revision: 1, reason: FailureReason::SendFailed, detail: "reverted".to_owned() }
 }
 
-/// The chain took it back, and refused it when it was sent again.
+/// It was orphaned and rejected when it was sent again.
 fn fail_after_all() -> Command {
     Command::Fail { revision: 4, reason: FailureReason::SendFailed, detail: "reverted".to_owned() }
 }
 
-/// A sending and all that came of it.
+/// An outbound transfer with its announcements and postings.
 struct Story {
     sending: Sending,
     told: Vec<&'static str>,
@@ -118,16 +118,16 @@ impl Story {
 const AMOUNT: i64 = 25_000_000;
 
 #[test]
-fn an_accepted_order_reserves_its_amount_and_has_its_address_screened() {
+fn acceptance_reserves_the_amount_and_screens_the_address() {
     let story = given(payout()).is(SendingStatus::Pending, &["payout.pending"], [-AMOUNT, AMOUNT, 0]);
     let Order { to, amount, .. } = payout();
     assert_eq!(resume(&story.sending)[0], Effect::Screen { to, amount, chain: Chain::Polygon });
-    assert_eq!(story.queued, 0, "nothing is sent before screening has spoken");
+    assert_eq!(story.queued, 0, "nothing is sent before the screening result");
     given(withdrawal()).is(SendingStatus::Pending, &[], [-AMOUNT, AMOUNT, 0]);
 }
 
 #[test]
-fn an_allowed_address_is_paid_and_told() {
+fn an_allowed_address_is_paid_and_announced() {
     let story = given(payout()).when(&verdict(Decision::Allow, false));
     assert_eq!(story.queued, 1);
     let story =
@@ -138,7 +138,7 @@ fn an_allowed_address_is_paid_and_told() {
 }
 
 #[test]
-fn a_blocked_address_gets_nothing_and_the_reserve_is_free_again() {
+fn a_blocked_address_fails_and_releases_the_reservation() {
     let story = given(withdrawal()).when(&verdict(Decision::Block, false));
     assert_eq!((story.queued, story.sending.failure_reason), (0, Some(FailureReason::AddressBlocked)));
     story.is(SendingStatus::Failed, &["withdraw.failed"], [0, 0, 0]);
@@ -147,7 +147,7 @@ fn a_blocked_address_gets_nothing_and_the_reserve_is_free_again() {
 #[test]
 fn a_review_waits_for_the_operator() {
     let story = given(payout()).when(&verdict(Decision::Review, false)).when(&verdict(Decision::Review, false));
-    assert_eq!(story.sending.version, 2, "the same word again changes nothing");
+    assert_eq!(story.sending.version, 2, "a repeated verdict changes nothing");
     assert!(matches!(resume(&story.sending)[0], Effect::AwaitReview { .. }));
     let story = story.when(&verdict(Decision::Allow, true));
     assert_eq!(story.queued, 1);
@@ -158,7 +158,7 @@ fn a_review_waits_for_the_operator() {
 }
 
 #[test]
-fn a_failed_sending_gives_the_money_back_and_one_that_left_all_the_same_is_sent() {
+fn failure_releases_funds_and_a_later_completion_still_counts() {
     let failed = given(payout()).when(&verdict(Decision::Allow, false)).when(&fail()).when(&fail());
     let failed = failed.is(SendingStatus::Failed, &["payout.pending", "payout.failed"], [0, 0, 0]);
     let told = ["payout.pending", "payout.failed", "payout.sent"];
@@ -170,7 +170,7 @@ fn a_failed_sending_gives_the_money_back_and_one_that_left_all_the_same_is_sent(
 }
 
 #[test]
-fn one_that_was_taken_back_and_then_refused_has_failed_and_its_money_is_there_again() {
+fn orphaned_then_rejected_fails_and_returns_the_funds() {
     let sent = given(payout()).when(&verdict(Decision::Allow, false)).when(&complete());
     let told = ["payout.pending", "payout.sent", "payout.failed"];
     let failed = sent.when(&fail_after_all()).when(&fail_after_all()).when(&complete());
@@ -184,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
-    fn whatever_comes_in_whatever_order_the_accounts_fit_the_status(
+    fn balances_match_the_status_for_any_order_of_facts(
         facts in proptest::collection::vec(0..7_usize, 0..12)
     ) {
         let again = Command::Complete { revision: 5, tx_hash: TX };

@@ -1,5 +1,5 @@
-//! `POST /compliance/callbacks/{provider}`: no API key, the provider's signature is the proof. Not in the interface's
-//! document, which is for PSPs.
+//! `POST /compliance/callbacks/{provider}`: authenticated by the provider's signature instead of an API key. Not in the
+//! OpenAPI document, which is for PSPs.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
@@ -13,10 +13,10 @@ use serde_json::json;
 
 use crate::http::state::AppState;
 
-/// Bytes of a callback: providers send a few KiB.
+/// Maximum size of a callback. Providers send a few KiB.
 pub const CALLBACK_BYTES_MAX: usize = 64 * 1024;
 
-/// A callback that was within the limit of its address.
+/// A callback within the rate limit of its address.
 pub struct Admitted;
 
 impl FromRequestParts<AppState> for Admitted {
@@ -27,8 +27,8 @@ impl FromRequestParts<AppState> for Admitted {
     }
 }
 
-/// For the configured provider only, which signs it. A repeated, late or irrelevant one is answered with 200 and changes
-/// nothing; one that cannot be written down with 503, so that the provider sends it again.
+/// Accepts signed callbacks of the configured provider only. A repeated, late or irrelevant callback gets 200 and
+/// changes nothing. One that cannot be stored gets 503, so that the provider repeats it.
 pub async fn take(
     _: Admitted,
     State(app): State<AppState>,
@@ -38,12 +38,12 @@ pub async fn take(
 ) -> Result<Answer, ApiError> {
     let body = read_body(body, CALLBACK_BYTES_MAX).await?;
     match app.system.desk().callback(&provider, &headers, &body).await {
-        Ok(_) => Answer::ok(&json!({"message": "Taken in"})),
+        Ok(_) => Answer::ok(&json!({"message": "Accepted"})),
         Err(CallbackFailure::UnknownProvider) => Err(ApiError::NotFound("provider")),
         Err(CallbackFailure::Refused(CallbackError::Forged(why))) => Err(ApiError::ForgedCallback(why)),
         Err(CallbackFailure::Refused(CallbackError::Unreadable(why))) => Err(ApiError::UnreadableCallback(why)),
         Err(CallbackFailure::NotApplied(error)) => Err(match ApiError::from(error) {
-            // Its customer is gone with the row, or the domain refuses a fact: nothing that repeating would mend.
+            // The customer's row is gone, or the domain refuses a fact. Repeating the callback would not help.
             error @ (ApiError::NotFound(_) | ApiError::Conflict(..)) => ApiError::internal(format!("{error:?}")),
             error => error,
         }),

@@ -1,6 +1,6 @@
-//! Verification of customers: asked for by the PSP, and answered by the provider's callbacks.
+//! Verification of customers: requested by the PSP, answered by the provider's callbacks.
 //!
-//! Deliberately absent: who is asked and when (the compliance desk), and what a verdict means (the domain).
+//! The compliance service decides when to contact the provider, and the domain what a verdict means.
 
 pub mod callbacks;
 pub mod request;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::compliance::identity::link_of;
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{ChangeError, OPEN, Opened, QUEUED};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{ChangeError, OPEN, Opened, QUEUED};
 use payferry_domain::customer::Command;
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::checks;
@@ -21,13 +21,13 @@ use utoipa::ToSchema;
 
 use crate::http::state::{AppState, Shared};
 
-/// How long the answer waits for the provider's link. Who is not that lucky asks again.
+/// How long the answer waits for the provider's link. After that the caller has to ask again.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
-/// The first pause between two looks for it; doubles up to the last.
+/// The first pause between two checks for the link; doubles up to the maximum.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Who is to be verified.
+/// The customer to verify.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes the body, which is read field by field")]
 pub struct ComplianceRequest {
@@ -36,7 +36,7 @@ pub struct ComplianceRequest {
     customer_id: String,
 }
 
-/// A verification under way.
+/// A verification in progress.
 #[derive(Serialize, ToSchema)]
 pub struct ComplianceAnswer {
     message: &'static str,
@@ -47,16 +47,16 @@ pub struct ComplianceAnswer {
     kyc_status: String,
     #[schema(example = "ver_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     verification_id: String,
-    /// Where the customer (of a business: its primary contact) verifies itself. Null while the provider has not
-    /// answered: ask again, and the same verification is answered with its link.
+    /// Where the customer (for a business: its primary contact) verifies their identity. Null until the provider has
+    /// answered: repeat the request to get the link of the same verification.
     verification_url: Option<String>,
 }
 
 /// Start identity verification
 ///
-/// Needs the customer's acceptance of the terms and all required documents. The provider verifies the person at
-/// `verification_url`; the verdict is the customer's `kyc_status`. Asked again while it is under way, the same
-/// verification is answered; asked again after a rejection, a new one is begun.
+/// Requires the customer's acceptance of the terms and all required documents. The provider verifies the person at
+/// `verification_url`; the verdict is the customer's `kyc_status`. A request during a verification returns the same
+/// verification. A request after a rejection starts a new one.
 #[utoipa::path(
     post, path = "/customers/compliance", tag = "Customers", operation_id = "startVerification",
     request_body = ComplianceRequest,
@@ -68,7 +68,7 @@ pub struct ComplianceAnswer {
             description = "`tos_not_accepted`, `documents_missing` (each named in `errors`), `customer_inactive`, \
                            `already_cleared` or `update_in_progress`.",
         ),
-        (status = 503, description = "`identity_provider_unconfigured`: nobody can be verified here.", body = Problem),
+        (status = 503, description = "`identity_provider_unconfigured`: customers cannot be verified.", body = Problem),
     ),
 )]
 pub async fn request(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
@@ -88,25 +88,25 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     opened.commit().await?;
     app.system.desk().nudge();
     let answer = Answer::accepted(&ComplianceAnswer {
-        message: "Verification is under way",
+        message: "Verification in progress",
         customer_id: customer_id.to_string(),
         kyc_status,
         verification_id: check.to_string(),
         verification_url: link(&app, check).await?,
     })?;
-    // The link is the desk's to fetch after the commit, so the answer is kept in one of its own. Should it get lost in
-    // between, the same request answers the same verification by itself.
+    // The compliance service fetches the link after its commit, so the answer is stored in a transaction of its own. If
+    // that is lost, a repeated request answers the same verification anyway.
     let kept = app.database().begin().await?;
     request.idempotency.commit(&app, kept, answer).await
 }
 
 fn unknown_customer() -> ApiError {
-    let message = "names no customer of this account".to_owned();
+    let message = "is not a customer of this account".to_owned();
     let error = FieldError { field: "customer_id".to_owned(), code: "not_found".into(), message };
     ApiError::FieldNotFound("customer_not_found", error)
 }
 
-/// The link of a check once the provider has given it, unless that takes too long or fails.
+/// Waits for the link of a check; `None` if the provider takes too long or fails.
 async fn link(app: &Shared, check: CheckId) -> Result<Option<String>, ApiError> {
     let deadline = Instant::now() + LINK_PATIENCE;
     let mut pause = LOOK_PAUSE_MIN;

@@ -1,29 +1,29 @@
-//! The token of a consent link: whose consent, until when, and a signature over both.
+//! The token of a consent link: the customer, the expiry, and a signature over both.
 //!
-//! Nothing is stored of it. Links differ by a nonce; each is good until its time is over or somebody has accepted.
+//! Tokens are not stored. Links differ by a nonce. Each is valid until it expires or the customer has accepted.
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{CustomerId, Timestamp};
 use subtle::ConstantTimeEq;
 
-/// How long a link is good, seconds.
+/// Lifetime of a link, seconds.
 pub const LINK_SECS: i64 = 24 * 3_600;
-/// Characters of a token, above what they have.
+/// Upper bound for a token's length in characters; real tokens are shorter.
 const TOKEN_CHARS_MAX: usize = 256;
 const NONCE_BYTES: usize = 8;
-/// What the signature is for, so that nothing else that is signed with the key can stand in its place.
+/// Domain separation: no other signature with the same key is valid for this purpose.
 const PURPOSE: &[u8] = b"terms of service consent";
 
-/// Why a token opens nothing.
+/// Why a token is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkError {
-    /// It was not made here, or changed on its way.
+    /// The signature is wrong: the token was forged or altered.
     Forged,
-    /// Its time is over.
+    /// It has expired.
     Expired,
 }
 
-/// Makes a token, and says until when it is good.
+/// Creates a token and returns it with its expiry.
 pub fn issue(sealer: &Sealer, customer_id: CustomerId, now: Timestamp) -> (String, Timestamp) {
     let expires_at = now.plus_secs(LINK_SECS);
     let nonce = hex::encode(rand::random::<[u8; NONCE_BYTES]>());
@@ -31,7 +31,7 @@ pub fn issue(sealer: &Sealer, customer_id: CustomerId, now: Timestamp) -> (Strin
     (format!("{claim}.{}", signature(sealer, &claim)), expires_at)
 }
 
-/// Whose consent the token is for.
+/// Verifies a token and returns its customer.
 pub fn read(sealer: &Sealer, token: &str, now: Timestamp) -> Result<CustomerId, LinkError> {
     if token.len() > TOKEN_CHARS_MAX {
         return Err(LinkError::Forged);
@@ -59,19 +59,19 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
     #[test]
-    fn a_link_is_good_for_a_day_and_for_one_customer() {
+    fn a_link_is_valid_for_a_day_and_one_customer() {
         let sealer = Sealer::new(&[7; 32]);
         let id = CustomerId::generate();
         let (token, expires_at) = issue(&sealer, id, NOW);
         assert_eq!(expires_at, NOW.plus_secs(86_400));
         assert_eq!(read(&sealer, &token, expires_at.plus_millis(-1)), Ok(id));
         assert_eq!(read(&sealer, &token, expires_at), Err(LinkError::Expired));
-        assert_ne!(issue(&sealer, id, NOW).0, token, "each is another");
+        assert_ne!(issue(&sealer, id, NOW).0, token, "each token is different");
         assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte)), "{token}");
     }
 
     #[test]
-    fn what_was_not_made_here_opens_nothing() {
+    fn rejects_forged_and_altered_tokens() {
         let sealer = Sealer::new(&[7; 32]);
         let (token, _) = issue(&sealer, CustomerId::generate(), NOW);
         let other = CustomerId::generate().to_string();

@@ -1,6 +1,6 @@
-//! A customer's consent to the terms of service: the link that a PSP asks for, and the terms that it leads to.
+//! A customer's consent to the terms of service: the link that a PSP requests, and the terms behind it.
 //!
-//! Whoever holds the link may accept; nothing is asked of the customer but a click. The page is in `pages::consent`.
+//! The link is the only credential: the customer just clicks to accept. The page is in `pages::consent`.
 
 pub mod link;
 pub mod request;

@@ -2,8 +2,9 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::audit::{self, Actor, Entry};
-use payferry_actors::customers::{ChangeError, Opened};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::customers::{ChangeError, Opened};
 use payferry_domain::customer::Rejection;
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_httpkit::Answer;
@@ -17,26 +18,26 @@ use utoipa::ToSchema;
 use super::link;
 use crate::http::state::{AppState, Shared};
 
-/// Where a customer's consent stands.
+/// State of a customer's consent.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum ConsentAnswer {
-    /// It has not accepted yet.
+    /// The customer has not accepted yet.
     Pending {
-        /// What to do with it.
+        /// What to do with the link.
         message: &'static str,
-        /// Where the customer reads the terms and accepts them. Whoever has the link can.
+        /// Where the customer reads and accepts the terms. Everyone who has the link can accept.
         #[schema(example = "https://pay.example/consent?token=cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3.1700086400000.9f...")]
         url: String,
-        /// Until when the link is good: 24 hours.
+        /// When the link expires: 24 hours after its creation.
         #[schema(format = "date-time")]
         expires_at: String,
     },
-    /// It has.
+    /// The customer has accepted.
     Accepted {
-        /// What to do with it.
+        /// What the state means.
         message: &'static str,
-        /// When.
+        /// When the customer accepted.
         #[schema(format = "date-time")]
         accepted_at: String,
     },
@@ -44,14 +45,14 @@ pub enum ConsentAnswer {
 
 /// Ask for a customer's consent
 ///
-/// Answers a link to the terms of service, for the customer. Each call makes a new one; all are good for 24 hours, or
-/// until one is used. A customer that has accepted already: when it did.
+/// Returns a link to the terms of service, for the customer. Each call creates a new link. Links are valid for 24
+/// hours, or until one of them is used. If the customer has already accepted, returns the time of acceptance.
 #[utoipa::path(
     post, path = "/api/v1/customers/{customer_id}/service-consent", tag = "Customers",
     operation_id = "requestServiceConsent",
-    params(("customer_id" = String, Path, description = "As it was created.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
-        (status = 200, description = "A link, or when the terms were accepted.", body = ConsentAnswer),
+        (status = 200, description = "A link, or the time of acceptance.", body = ConsentAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`customer_inactive`.", body = Problem),
     ),

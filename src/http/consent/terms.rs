@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of the text.
+/// Maximum size of the text in bytes.
 pub const TERMS_BYTES_MAX: usize = 256 * 1024;
-/// What stands there until the operator has its own.
+/// Default text, used until the operator configures one.
 const USUAL: &str = include_str!("terms.txt");
 
 /// Why a file cannot be the terms.
 #[derive(Debug, thiserror::Error)]
 pub enum TermsError {
-    /// It cannot be read, or is no text.
+    /// It cannot be read, or is not text.
     #[error("{0}")]
     Unreadable(std::io::Error),
-    /// There is nothing in it.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// There is too much in it.
+    /// It is too large.
     #[error("it has more than {TERMS_BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// A plain text: the first line is its title, empty lines part its paragraphs. Clones are the same text.
+/// A plain text: the first line is its title, empty lines separate its paragraphs. Clones share the same text.
 #[derive(Debug, Clone)]
 pub struct Terms {
     text: Arc<str>,
@@ -32,7 +32,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// These terms.
+    /// Parses the terms.
     pub fn new(text: &str) -> Result<Self, TermsError> {
         let text = text.trim();
         match text.len() {
@@ -42,7 +42,7 @@ impl Terms {
         }
     }
 
-    /// The terms in a file.
+    /// Reads the terms from a file.
     pub fn read(file: &Path) -> Result<Self, TermsError> {
         Self::new(&std::fs::read_to_string(file).map_err(TermsError::Unreadable)?)
     }
@@ -58,7 +58,7 @@ impl Terms {
         rest.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty())
     }
 
-    /// SHA-256 of the text, hex: which terms somebody has accepted.
+    /// SHA-256 of the text in hex, which identifies the accepted version.
     pub fn digest(&self) -> &str {
         &self.digest
     }
@@ -66,7 +66,7 @@ impl Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self::new(USUAL).expect("the text that comes with the program is one")
+        Self::new(USUAL).expect("the default terms are valid")
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_a_title_and_paragraphs() {
+    fn terms_have_a_title_and_paragraphs() {
         let terms = Terms::new("\nTerms of A\n\nOne\nline.\n\n\nTwo.\n").unwrap();
         assert_eq!(terms.title(), "Terms of A");
         assert_eq!(terms.paragraphs().collect::<Vec<_>>(), ["One\nline.", "Two."]);

@@ -1,11 +1,12 @@
-//! `POST /api/v1/customers`: one or many, all or nothing.
+//! `POST /api/v1/customers`: creates one or many customers in one transaction.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{self, NewCustomer};
-use payferry_actors::journal::JournalError;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers;
+use payferry_journal::customers::NewCustomer;
+use payferry_journal::JournalError;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::Model;
 use payferry_httpkit::Answer;
@@ -19,45 +20,46 @@ use super::CustomerRecord;
 use super::creation::{self, Creation, CustomerRequest};
 use crate::http::state::{AppState, Shared};
 
-/// Customers of one call.
+/// Maximum number of customers in a request.
 pub const CUSTOMERS_MAX: usize = 100;
-/// Bytes of the body: so many businesses with all their owners.
+/// Maximum size of the body in bytes: the maximum of businesses with all their owners.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// One customer, or a list of 1 to 100: all are made, or none.
+/// One customer, or a list of 1 to 100: all are created, or none.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the body; `creation::read` reads it")]
 #[schema(as = CustomersRequest)]
 pub enum CustomersRequest {
-    /// One.
+    /// One customer.
     #[schema(title = "One customer")]
     One(Box<CustomerRequest>),
-    /// Many.
+    /// Many customers.
     #[schema(title = "Many customers")]
     Many(Vec<CustomerRequest>),
 }
 
-/// Customers as they were made.
+/// The created customers.
 #[derive(Serialize, ToSchema)]
 pub struct CustomersAnswer {
-    /// How many were made.
+    /// Number of created customers, as text.
     #[schema(example = "1 customer created")]
     message: String,
     /// In the order of the request.
     customers: Vec<CustomerRecord>,
 }
 
-/// Make customers
+/// Create customers
 ///
-/// An individual or a business (`type`), or a list of up to 100 of them: all are made, or none. Each begins as `pending`:
-/// it accepts the terms of service, its documents are uploaded, and its identity is verified.
+/// An individual or a business (`type`), or a list of up to 100 of them: all are created, or none. A new customer is
+/// `pending`. Next, it accepts the terms of service, its documents are uploaded, and its identity is verified.
 #[utoipa::path(
     post, path = "/api/v1/customers", tag = "Customers", operation_id = "createCustomers",
     request_body = CustomersRequest,
     responses(
         (status = 201, description = "The customers.", body = CustomersAnswer),
         (status = 413, description = "The body is larger than 4 MiB.", body = Problem),
-        (status = 422, description = "Every bad field is named (`[3].email` in a list), and none was made.", body = Problem),
+        (status = 422, description = "Every invalid field is named (`[3].email` in a list), and none was created.",
+            body = Problem),
     ),
 )]
 pub async fn create(
@@ -85,7 +87,7 @@ pub async fn create(
                 Err(error) => Err(not_written(&error)),
             }
         }
-        // Many are a group by themselves, and payments need not wait for them in theirs.
+        // Many rows get a transaction of their own, so that they do not delay payments in the journal's write group.
         Err(rows) => {
             let transaction = app.database().begin().await?;
             customers::create(&transaction, &rows, &by, now).await?;

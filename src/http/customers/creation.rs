@@ -1,4 +1,4 @@
-//! Reads a customer to be created: which fields each kind has, and what each may hold.
+//! Reads a customer to create: the fields of each type and their limits.
 
 use chrono::NaiveDate;
 use payferry_domain::customer::{CustomerKind, DocumentKind};
@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 use super::particulars::{BeneficiaryOwner, Business, Particulars};
 use super::values::{self, Percentage, PostalAddress};
 
-/// Owners of one business.
+/// Maximum number of owners of one business.
 pub const BENEFICIARY_OWNERS_MAX: usize = 25;
 
-/// What only a business has.
+/// Fields that only a business has.
 const BUSINESS_FIELDS: [&str; 8] = [
     "business_name",
     "incorporation_certificate_number",
@@ -24,26 +24,26 @@ const BUSINESS_FIELDS: [&str; 8] = [
     "beneficiary_owners",
 ];
 
-/// A customer to be created, validated.
+/// A validated customer to create.
 pub struct Creation {
-    /// Person or company.
+    /// Individual or business.
     pub kind: CustomerKind,
     /// ISO 3166-1 alpha-3.
     pub country: String,
     /// ISO 4217.
     pub currency: String,
-    /// Contact.
+    /// Email address.
     pub email: String,
-    /// All else.
+    /// All other fields.
     pub particulars: Particulars,
 }
 
-/// A customer to be created.
+/// A customer to create.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the body; `read` reads it, so that every fault is named")]
 pub struct CustomerRequest {
-    /// individual or business. Fields that say "business" are required of a business, or optional for it, and refused
-    /// for an individual unless they are null, an empty string or an empty list.
+    /// individual or business. Fields described as "Business" are required or optional for a business. For an
+    /// individual they are refused unless they are null, an empty string or an empty list.
     #[schema(example = "individual")]
     r#type: String,
     /// ISO 3166-1 alpha-3.
@@ -52,11 +52,11 @@ pub struct CustomerRequest {
     /// ISO 4217.
     #[schema(example = "USD")]
     currency: String,
-    /// The individual's or the business's.
+    /// Email address of the individual or the business.
     #[schema(format = "email", max_length = 254, example = "ada@example.com")]
     email: String,
-    /// Of a business, the primary contact's; as are `last_name`, `dob`, `phone_number`, `government_id_number`,
-    /// `tax_id` and `residential_address`.
+    /// For a business, the primary contact's; the same applies to `last_name`, `dob`, `phone_number`,
+    /// `government_id_number`, `tax_id` and `residential_address`.
     #[schema(max_length = 255, example = "Ada")]
     first_name: String,
     #[schema(max_length = 255, example = "Lovelace")]
@@ -64,7 +64,7 @@ pub struct CustomerRequest {
     /// YYYY-MM-DD, in the past.
     #[schema(format = "date", example = "1990-12-10")]
     dob: String,
-    /// E.164. It may be given later, which asks for a screening.
+    /// E.164. It may be added later, which requires a screening.
     #[schema(example = "+14155550123")]
     phone_number: Option<String>,
     /// For compliance checks; encrypted at rest.
@@ -93,15 +93,15 @@ pub struct CustomerRequest {
     /// Business.
     #[schema(format = "uri", max_length = 2_048, example = "https://engines.example")]
     website_url: Option<String>,
-    /// Business, if it is another than the certificate's.
+    /// Business, if different from `incorporation_certificate_number`.
     #[schema(max_length = 64, example = "REG-7")]
     business_registration_number: Option<String>,
-    /// Business: who owns it; their shares add up to 100 at most.
+    /// Business: its other owners; all shares add up to at most 100.
     #[schema(max_items = 25)]
     beneficiary_owners: Option<Vec<BeneficiaryOwnerRequest>>,
 }
 
-/// Somebody who owns a part of a business.
+/// A beneficial owner of a business.
 #[derive(ToSchema)]
 #[schema(as = BeneficiaryOwner)]
 #[allow(dead_code, reason = "it describes the body; `read` reads it, so that every fault is named")]
@@ -130,7 +130,7 @@ struct BeneficiaryOwnerRequest {
     tax_id: Option<String>,
 }
 
-/// Reads one customer; dates of birth are before `today`.
+/// Reads one customer. Dates of birth must be before `today`.
 pub fn read(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
     let kind = fields.required("type", |value| read::name::<CustomerKind>(value, "individual, business"));
     let country = fields.required("country", values::country);
@@ -145,16 +145,16 @@ pub fn read(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
     let residential_address = fields.object("residential_address", values::address);
     let document_type = fields.optional("document_type", |value| document_type(value, kind));
     for document in DocumentKind::ALL.iter().map(|kind| kind.as_str()).filter(|name| fields.has(name)) {
-        fields.fault(document, Fault::new("not_settable", "cannot be set here: documents are uploaded"));
+        fields.fault(document, Fault::new("not_settable", "cannot be set here; upload the document instead"));
     }
-    // Without a kind nobody knows what else there should be.
+    // Without a type, the other required fields are unknown.
     let kind = kind?;
     let business = match kind {
         CustomerKind::Business => Some(business(fields, today)),
         CustomerKind::Individual => {
-            // One form for both kinds sends what a person has not filled in as empty.
+            // A client's form for both types sends the fields that do not apply as empty.
             for name in BUSINESS_FIELDS.into_iter().filter(|name| fields.has(name) && !fields.is_blank(name)) {
-                fields.fault(name, Fault::new("only_for_businesses", "is for customers of the type business only"));
+                fields.fault(name, Fault::new("only_for_businesses", "is allowed for the type business only"));
             }
             None
         }
@@ -206,7 +206,7 @@ fn owners(fields: &Fields<'_>, today: NaiveDate) -> Vec<BeneficiaryOwner> {
         self::owner(owner, share, today)
     });
     if shares > Percentage::WHOLE_UNITS {
-        fields.fault(NAME, Fault::new("ownership_above_100", "own more than 100 percent together"));
+        fields.fault(NAME, Fault::new("ownership_above_100", "own more than 100 percent in total"));
     }
     owners.unwrap_or_default()
 }
@@ -235,16 +235,16 @@ fn owner(fields: &Fields<'_>, share: Option<Percentage>, today: NaiveDate) -> Op
     })
 }
 
-/// What an individual proves who it is with.
+/// Document types that identify an individual.
 const INDIVIDUAL_DOCUMENT_TYPES: &str = "id_card, passport, driver_license";
-/// What a business does.
+/// Document types that identify a business.
 const BUSINESS_DOCUMENT_TYPES: &str = "incorporation_certificate";
 
 fn document_type(value: &Value, kind: Option<CustomerKind>) -> Result<String, Fault> {
     let expected = match kind {
         Some(CustomerKind::Individual) => INDIVIDUAL_DOCUMENT_TYPES,
         Some(CustomerKind::Business) => BUSINESS_DOCUMENT_TYPES,
-        // The type's own fault is named already.
+        // The fault of the type has been recorded already.
         None => return read::string(value).map(str::to_owned),
     };
     let given = read::string(value)?;

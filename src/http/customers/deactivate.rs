@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::Command;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Customers};
@@ -15,11 +15,11 @@ use crate::http::state::AppState;
 
 /// Deactivate a customer
 ///
-/// For ever: nothing of the customer can be changed any more and no new payment can name it. The record stays readable,
-/// and payments that run go on. Repeating it changes nothing and gives the same answer.
+/// Permanent: the customer cannot be changed any more, and no new payment can name it. The record stays readable, and
+/// payments in progress continue. Repeating the request changes nothing and returns the same answer.
 #[utoipa::path(
     delete, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "deactivateCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The record, with `is_active` false and its `wallet_address`.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

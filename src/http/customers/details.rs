@@ -1,10 +1,10 @@
-//! `PATCH /api/v1/customers/payment-details`: makes or replaces the one set of a customer.
+//! `PATCH /api/v1/customers/payment-details`: creates or replaces a customer's payment details.
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::customer::Command;
 use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;
@@ -35,30 +35,31 @@ pub struct PaymentDetailsRequest {
     details: PaymentDetails,
 }
 
-/// What became of them.
+/// Result of setting payment details.
 #[derive(Serialize, ToSchema)]
 pub struct PaymentDetailsAnswer {
-    /// Whether they were added or updated.
+    /// Tells if they were added or updated.
     #[schema(example = "Payment details added")]
     message: &'static str,
     customer_id: String,
-    /// pending_update if a wallet was replaced: the customer is screened again, which happens by itself.
+    /// pending_update if a wallet was replaced: the customer is screened again automatically.
     #[schema(example = "pending")]
     kyc_status: String,
 }
 
 /// Set a customer's payment details
 ///
-/// Makes the set, or replaces it whole: a customer has one. A wallet that replaces another makes the customer
-/// `pending_update` until it has been screened again; the first wallet, and the same in other letters' case, does not.
+/// Creates the payment details, or replaces them as a whole: a customer has one set. A wallet that replaces another one
+/// makes the customer `pending_update` until it has been screened again. The first wallet, or the same address in
+/// different letter case, does not.
 #[utoipa::path(
     patch, path = "/api/v1/customers/payment-details", tag = "Customers", operation_id = "setPaymentDetails",
     request_body = PaymentDetailsRequest,
     responses(
         (status = 200, description = "Added or updated.", body = PaymentDetailsAnswer),
         (status = 404, description = "`customer_not_found`.", body = Problem),
-        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
-        (status = 422, description = "Every bad or missing field is named.", body = Problem),
+        (status = 409, description = "`customer_inactive`: the customer is deactivated.", body = Problem),
+        (status = 422, description = "Every invalid or missing field is named.", body = Problem),
     ),
 )]
 pub async fn set(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
@@ -113,7 +114,8 @@ fn read(
     fields.finish(customer_id.zip(details))
 }
 
-/// Where the customer is; another PSP's is not there. A country never changes, so that it needs no lock.
+/// The country of the PSP's own customer; `None` if it is unknown or another PSP's. A country never changes, so no lock
+/// is needed.
 async fn country_of(app: &Shared, psp_id: PspId, id: CustomerId) -> Result<Option<String>, ApiError> {
     let country = customers::Entity::find_by_id(id.to_string())
         .filter(customers::Column::PspId.eq(psp_id.to_string()))

@@ -15,18 +15,18 @@ use crate::http::state::AppState;
 /// One customer.
 #[derive(Serialize, ToSchema)]
 pub struct CustomerAnswer {
-    /// What became of the request.
+    /// Result of the request.
     pub message: &'static str,
-    /// The whole record.
+    /// The complete record.
     pub customer: CustomerRecord,
 }
 
 /// Read a customer
 ///
-/// The whole record, with payment details and the paths of documents.
+/// The complete record, with payment details and the paths of documents.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The customer.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

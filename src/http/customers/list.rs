@@ -13,6 +13,7 @@ use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{PageQuery, QueryFields, read};
+use sea_orm::sea_query::ExprTrait;
 use sea_orm::{
     ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
     Select,
@@ -24,11 +25,11 @@ use super::view::CustomerSummary;
 use crate::http::openapi::PageParams;
 use crate::http::state::AppState;
 
-/// Which customers.
+/// Filters of the list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CustomerFilters {
-    /// Whose email address holds this text, in either case.
+    /// Text that the email address contains, ignoring case.
     #[param(max_length = 255)]
     pub search: Option<String>,
     /// active or inactive.
@@ -39,7 +40,7 @@ pub struct CustomerFilters {
 #[derive(Serialize, ToSchema)]
 pub struct CustomerList {
     message: &'static str,
-    /// Of the whole list.
+    /// Number of customers in the whole list.
     total: u64,
     limit: u64,
     offset: u64,
@@ -71,7 +72,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     Ok(Answer::ok(&list)?.into_response())
 }
 
-/// As the parameter `status` names it.
+/// The values of the parameter `status`.
 #[derive(Clone, Copy)]
 enum Status {
     Active,
@@ -90,7 +91,7 @@ impl FromStr for Status {
     }
 }
 
-/// The columns of a summary: what is sealed is not even read.
+/// The columns of a summary, without the encrypted ones.
 #[derive(FromQueryResult)]
 struct Row {
     id: String,
@@ -129,7 +130,7 @@ fn wanted(backend: DbBackend, psp_id: PspId, search: Option<&str>, status: Optio
     wanted
 }
 
-/// A page and how many there are on all pages. A page that is not full tells that by itself.
+/// Reads a page and the total. A page that is not full gives the total without a count.
 async fn read_page(database: &Database, wanted: Select<Entity>, page: PageQuery) -> Result<(u64, Vec<Row>), DbErr> {
     let rows: Vec<Row> = wanted
         .clone()

@@ -1,8 +1,8 @@
-//! Customers: handler to row, no actor.
+//! Customers: handlers that read and write rows, without an actor.
 //!
-//! Owned here: what a customer looks like in requests and answers, and what of it is sealed. What becomes of it is the
-//! domain's to decide, and `payferry_actors::customers` writes it down with who asked for it. Deliberately absent:
-//! identity verification itself (the compliance desk) and the page on which the terms are accepted (`pages::consent`).
+//! This module owns the format of a customer in requests and answers, and which parts are encrypted. The domain decides
+//! state changes. `payferry_journal::customers` stores them with an audit entry. Identity verification (the compliance
+//! service) and the page for accepting the terms (`pages::consent`) are elsewhere.
 
 pub mod create;
 pub mod creation;
@@ -16,7 +16,7 @@ pub mod update;
 pub mod values;
 pub mod view;
 
-use payferry_actors::customers::Opened;
+use payferry_journal::customers::Opened;
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
 use payferry_httpkit::error::ApiError;
@@ -26,17 +26,17 @@ use super::state::Shared;
 
 pub use view::CustomerRecord;
 
-/// What the caller is told of a customer that is not there, or another PSP's.
+/// Answer for a customer that does not exist or belongs to another PSP.
 const MISSING: ApiError = ApiError::NotFound("customer");
 
-/// The row of the PSP's own customer: another PSP's is as if it were not there.
+/// Returns the row of the PSP's own customer. Another PSP's customer is not found.
 pub async fn own(app: &Shared, psp_id: PspId, customer_id: &str) -> Result<Model, ApiError> {
     let id = id_of(customer_id)?;
     let row = Entity::find_by_id(id.to_string()).filter(Column::PspId.eq(psp_id.to_string()));
     row.one(app.database().reader()).await?.ok_or(MISSING)
 }
 
-/// The PSP's own customer, locked to be changed.
+/// Returns the PSP's own customer, locked for a change.
 pub async fn open(app: &Shared, psp_id: PspId, customer_id: &str) -> Result<Opened, ApiError> {
     Ok(Opened::find(app.database(), id_of(customer_id)?, Some(psp_id)).await?)
 }

@@ -1,22 +1,23 @@
-//! Who a customer is: all that was submitted and that nothing is decided on. It stands sealed in one column.
+//! A customer's personal data that no decision depends on, encrypted in one column.
 //!
-//! Owned here: what that column holds. Deliberately absent: email, country and currency, which have columns, and how
-//! any of it is validated (`creation`).
+//! This module owns the column's content. Email, country and currency have their own columns. `creation` validates the
+//! data.
 
 use std::fmt;
 
 use chrono::NaiveDate;
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::CustomerId;
 use payferry_httpkit::error::ApiError;
 use serde::{Deserialize, Serialize};
 
 use super::values::PostalAddress;
 
-/// Who a customer is. `Debug` shows nothing of it.
+/// A customer's personal data. `Debug` shows none of it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
-    /// Of the person; of a business, of its primary contact. So are all fields that are not [`Business`]'s.
+    /// First name of the person; for a business, of its primary contact. The same applies to all fields outside
+    /// [`Business`].
     pub first_name: String,
     /// Last name.
     pub last_name: String,
@@ -25,45 +26,45 @@ pub struct Particulars {
     /// E.164.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
-    /// For compliance checks.
+    /// Number of the government id, for compliance checks.
     pub government_id_number: String,
-    /// Of the person.
+    /// Tax id of the person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<String>,
-    /// Where the person lives.
+    /// Home address of the person.
     pub residential_address: PostalAddress,
-    /// Which document will prove who it is.
+    /// Document type that will prove the identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_type: Option<String>,
-    /// Of a business only.
+    /// Present for a business only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub business: Option<Business>,
 }
 
-/// What only businesses have.
+/// Data that only businesses have.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Business {
     /// Registered legal name.
     pub business_name: String,
-    /// As it is printed.
+    /// Number on the certificate, as submitted.
     pub incorporation_certificate_number: String,
-    /// Of the business.
+    /// Tax id of the business.
     pub business_tax_id: String,
-    /// The primary contact's share, as it was written.
+    /// The primary contact's share, as submitted.
     pub ownership_percentage: String,
-    /// Where it is registered.
+    /// Registered address.
     pub registered_business_address: PostalAddress,
-    /// Its web page.
+    /// Website.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
-    /// If it is another than the certificate's.
+    /// Present if different from the certificate's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub business_registration_number: Option<String>,
-    /// Who else owns it.
+    /// The other owners.
     pub beneficiary_owners: Vec<BeneficiaryOwner>,
 }
 
-/// Somebody who owns a part of a business.
+/// A beneficial owner of a business.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeneficiaryOwner {
     /// First name.
@@ -72,38 +73,38 @@ pub struct BeneficiaryOwner {
     pub last_name: String,
     /// Date of birth.
     pub dob: NaiveDate,
-    /// Contact.
+    /// Email address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// E.164.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
-    /// As it was written.
+    /// Share, as submitted.
     pub ownership_percentage: String,
-    /// Where the owner lives.
+    /// Home address of the owner.
     pub address: PostalAddress,
-    /// Which document the number below is of.
+    /// Document type of the number below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_type: Option<String>,
-    /// For compliance checks.
+    /// Number of the government id, for compliance checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_number: Option<String>,
-    /// Of the owner.
+    /// Tax id of the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<String>,
 }
 
 impl Particulars {
-    /// As the column of this customer holds them.
+    /// Encrypts for the column of this customer.
     pub fn seal(&self, sealer: &Sealer, id: CustomerId) -> Result<String, ApiError> {
         Ok(sealer.seal(&["customers", &id.to_string(), "particulars"], &serde_json::to_vec(self)?))
     }
 
-    /// From the column of this customer.
+    /// Decrypts from the column of this customer.
     pub fn open(sealer: &Sealer, id: &str, sealed: &str) -> Result<Self, ApiError> {
         let opened = sealer.open(&["customers", id, "particulars"], sealed).map_err(ApiError::internal)?;
-        // The parser's own words may quote what it read.
-        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("the particulars of a customer cannot be read"))
+        // The parser's message may quote the data, so it is dropped.
+        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("a customer's personal data cannot be decoded"))
     }
 }
 

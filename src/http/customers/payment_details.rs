@@ -1,8 +1,8 @@
-//! Where a customer is paid: what a set of payment details may hold, and how it is kept.
+//! Payment details of a customer: their fields, validation and storage.
 
 use std::fmt;
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::Address as WalletAddress;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, read};
@@ -12,61 +12,61 @@ use utoipa::ToSchema;
 
 use super::values::{self, PostalAddress};
 
-/// Characters of an account number; an IBAN has 34.
+/// Maximum characters of an account number; an IBAN has up to 34.
 pub const ACCOUNT_NUMBER_CHARS_MAX: usize = 64;
-/// Characters of a bank's code; a BIC has 11.
+/// Maximum characters of a bank's code; a BIC has up to 11.
 pub const BANK_CODE_CHARS_MAX: usize = 35;
 /// Digits of a routing number.
 const ROUTING_NUMBER_DIGITS: usize = 9;
-/// The country whose accounts need more to be paid to.
+/// The country whose accounts require more fields.
 const UNITED_STATES: &str = "USA";
 
-/// Everything about a bank account.
+/// Every field of a bank account.
 const BANK_FIELDS: [&str; 6] =
     ["bank_name", "account_number", "account_type", "routing_number", "bank_address", "bank_code"];
 
-/// A set of payment details, as submitted. `Debug` shows nothing of it.
+/// A customer's payment details, as submitted. `Debug` shows none of them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PaymentDetails {
-    /// With `account_number`.
+    /// Required with `account_number`.
     #[schema(max_length = 255, example = "First Bank")]
     pub bank_name: Option<String>,
-    /// With `bank_name`; encrypted at rest.
+    /// Required with `bank_name`; encrypted at rest.
     #[schema(max_length = 64, example = "000123456789")]
     pub account_number: Option<String>,
     /// checking or savings; required with a bank account of a customer in the USA, or at a bank there.
     #[schema(example = "checking")]
     pub account_type: Option<String>,
-    /// Of an Ethereum-compatible chain; if its letters are of both cases, they are its EIP-55 checksum.
+    /// Wallet on an EVM chain. An address in mixed case must match its EIP-55 checksum.
     #[schema(example = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
     pub wallet_address: Option<String>,
     /// Nine digits.
     #[schema(example = "021000021")]
     pub routing_number: Option<String>,
-    /// Of the branch; required with a bank account of a customer in the USA.
+    /// Address of the branch; required with a bank account of a customer in the USA.
     pub bank_address: Option<PostalAddress>,
     /// SWIFT/BIC or a local code.
     #[schema(max_length = 35, example = "FRSTUS33")]
     pub bank_code: Option<String>,
 }
 
-/// A set as it is kept.
+/// Payment details as stored.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     #[serde(flatten)]
     details: PaymentDetails,
-    /// The last wallet that the customer had, this set's or an earlier one's: taking a wallet away before another is set
-    /// is replacing it, too.
+    /// The customer's last wallet, of these or of earlier details. Removing a wallet before setting another one counts
+    /// as replacing it, too.
     last_wallet: Option<WalletAddress>,
 }
 
 impl PaymentDetails {
-    /// Reads a set of a customer of this country; `None`: the country is not known, since there is no such customer.
+    /// Reads the payment details of a customer in this country. `None` as country: there is no such customer.
     pub fn read(fields: &Fields<'_>, country: Option<&str>) -> Option<(Self, Option<WalletAddress>)> {
         let wallet = fields.optional("wallet_address", |value| {
             let address = values::wallet(value)?;
             if address == WalletAddress([0; 20]) {
-                return Err(Fault::new("zero_address", "must not be the zero address: what is sent there is lost"));
+                return Err(Fault::new("zero_address", "must not be the zero address: money sent there is lost"));
             }
             Ok((address, read::string(value)?.to_owned()))
         });
@@ -86,10 +86,10 @@ impl PaymentDetails {
         let lives_there = country == Some(UNITED_STATES);
         let banks_there = bank_address.as_ref().is_some_and(|address| address.country == UNITED_STATES);
         if has_bank && (lives_there || banks_there) && !fields.has("account_type") {
-            fields.fault("account_type", Fault::new("required", "is required of a bank account in the USA"));
+            fields.fault("account_type", Fault::new("required", "is required for a bank account in the USA"));
         }
         if has_bank && lives_there && !fields.has("bank_address") {
-            fields.fault("bank_address", Fault::new("required", "is required of a bank account in the USA"));
+            fields.fault("bank_address", Fault::new("required", "is required for a bank account in the USA"));
         }
         let (address, wallet_address) = wallet.unzip();
         let details = Self {
@@ -104,7 +104,7 @@ impl PaymentDetails {
         Some((details, address))
     }
 
-    /// As the column of this customer holds them, with the last wallet.
+    /// Encrypts for the column of this customer, with the last wallet.
     pub(super) fn seal(
         self,
         sealer: &Sealer,
@@ -115,12 +115,12 @@ impl PaymentDetails {
         Ok(sealer.seal(&["payment_details", customer_id, "details"], &kept))
     }
 
-    /// From the column of this customer.
+    /// Decrypts from the column of this customer.
     pub fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
         Ok(Kept::open(sealer, customer_id, sealed)?.details)
     }
 
-    /// The last wallet that the customer had.
+    /// The customer's last wallet.
     pub(super) fn last_wallet(
         sealer: &Sealer,
         customer_id: &str,
@@ -133,8 +133,8 @@ impl PaymentDetails {
 impl Kept {
     fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
         let opened = sealer.open(&["payment_details", customer_id, "details"], sealed).map_err(ApiError::internal)?;
-        // The parser's own words may quote what it read.
-        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("payment details cannot be read"))
+        // The parser's message may quote the data, so it is dropped.
+        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("payment details cannot be decoded"))
     }
 }
 
@@ -151,7 +151,7 @@ fn account_type(value: &Value) -> Result<String, Fault> {
     }
 }
 
-/// Nine digits; their checksum is not asked for, since the interface asks for nine digits only.
+/// Reads nine digits. Their checksum is not verified, since the interface requires only nine digits.
 fn routing_number(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
     let is_number = text.len() == ROUTING_NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,8 +1,8 @@
-//! `PATCH /api/v1/customers/{customer_id}`: the phone number, and nothing else.
+//! `PATCH /api/v1/customers/{customer_id}`: changes the phone number, the only mutable field.
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
 use payferry_httpkit::Answer;
@@ -16,10 +16,10 @@ use super::particulars::Particulars;
 use super::{CustomerRecord, open, own, values};
 use crate::http::state::AppState;
 
-/// The one field that can change.
+/// The only mutable field.
 const PHONE_NUMBER: &str = "phone_number";
 
-/// What is to change of a customer.
+/// Changes of a customer.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the body; `phone_number` reads it")]
 pub struct UpdateRequest {
@@ -30,16 +30,16 @@ pub struct UpdateRequest {
 
 /// Change a customer's phone number
 ///
-/// Another number makes the customer `pending_update` until it has been screened again, which happens by itself; the
-/// same number changes nothing.
+/// A different number makes the customer `pending_update` until it has been screened again, which happens
+/// automatically. The same number changes nothing.
 #[utoipa::path(
     patch, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "updateCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     request_body = UpdateRequest,
     responses(
         (status = 200, description = "The record.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),
-        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
+        (status = 409, description = "`customer_inactive`: the customer is deactivated.", body = Problem),
         (status = 422, description = "The number is not valid, or other fields were given: all are named.", body = Problem),
     ),
 )]
@@ -48,7 +48,7 @@ pub async fn update(
     Path(customer_id): Path<String>,
     request: Submission<Customers>,
 ) -> Result<Response, ApiError> {
-    // Whose customer it is comes first: what else is wrong is nobody else's business.
+    // Check the owner first: other faults must not reveal anything about another PSP's customer.
     own(&app, request.psp_id, &customer_id).await?;
     let phone_number = request.read(phone_number)?;
     let mut opened = open(&app, request.psp_id, &customer_id).await?;

@@ -1,4 +1,4 @@
-//! Readers of single values that only customers have: what a country, a phone number or a wallet may look like.
+//! Readers of values that only customers have, such as countries, phone numbers and wallets.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,19 +14,19 @@ use serde_json::Value;
 use url::Url;
 use utoipa::ToSchema;
 
-/// Nobody is older, in years.
+/// Maximum age in years.
 pub const AGE_YEARS_MAX: u32 = 130;
-/// Characters of a web address.
+/// Maximum characters of a web address.
 pub const URL_CHARS_MAX: usize = 2_048;
-/// Characters of a postal code.
+/// Maximum characters of a postal code.
 pub const ZIP_CHARS_MAX: usize = 20;
-/// Characters of a government's or a tax office's number.
+/// Maximum characters of a government or tax id number.
 pub const ID_NUMBER_CHARS_MAX: usize = 64;
-/// Digits behind the point of a percentage.
+/// Maximum decimals of a percentage.
 pub const PERCENTAGE_DECIMALS_MAX: usize = 4;
-/// Digits of a phone number, its country's code counted (E.164).
+/// Maximum digits of a phone number, including the country code (E.164).
 const PHONE_DIGITS_MAX: usize = 15;
-/// Digits of a country's calling code.
+/// Maximum digits of a country calling code.
 const CALLING_CODE_DIGITS_MAX: usize = 3;
 
 /// A postal address.
@@ -39,7 +39,7 @@ pub struct PostalAddress {
     /// City.
     #[schema(max_length = 255, example = "Oakland")]
     pub city: String,
-    /// State, province or the like; not every country has one.
+    /// State, province or similar; not every country has one.
     #[schema(max_length = 255, example = "CA")]
     pub region: Option<String>,
     /// Postal code; not every country has one.
@@ -60,7 +60,7 @@ pub fn address(fields: &Fields<'_>) -> Option<PostalAddress> {
     Some(PostalAddress { street_line_1: street_line_1?, city: city?, region, zip, country: country? })
 }
 
-/// A text of at most so many characters.
+/// Reads a text of at most `chars_max` characters.
 pub fn short(value: &Value, chars_max: usize) -> Result<String, Fault> {
     let text = read::text(value)?;
     if text.chars().count() > chars_max {
@@ -69,12 +69,12 @@ pub fn short(value: &Value, chars_max: usize) -> Result<String, Fault> {
     Ok(text)
 }
 
-/// A government's or a tax office's number of somebody. Each country writes its own otherwise.
+/// Reads a government or tax id number. Formats differ by country, so only the length is checked.
 pub fn id_number(value: &Value) -> Result<String, Fault> {
     short(value, ID_NUMBER_CHARS_MAX)
 }
 
-/// ISO 3166-1 alpha-3, in capital letters.
+/// Reads an ISO 3166-1 alpha-3 code, in capital letters.
 pub fn country(value: &Value) -> Result<String, Fault> {
     let code = read::string(value)?;
     match Country::from_alpha3(code) {
@@ -83,7 +83,8 @@ pub fn country(value: &Value) -> Result<String, Fault> {
     }
 }
 
-/// ISO 4217, in capital letters. Codes that are nobody's money (metals, units of account, tests) are none here.
+/// Reads an ISO 4217 code, in capital letters. Codes that are not legal tender (metals, units of account, tests) are
+/// refused.
 pub fn currency(value: &Value) -> Result<String, Fault> {
     let code = read::string(value)?;
     match Currency::from_code(code) {
@@ -92,9 +93,9 @@ pub fn currency(value: &Value) -> Result<String, Fault> {
     }
 }
 
-/// E.164: `+`, a country's calling code that is in use, and as many digits as its numbers may have.
+/// Reads an E.164 number: `+`, an assigned country calling code, and a number of digits that is valid for it.
 ///
-/// Whether a number is assigned is not judged: numbering plans change faster than any copy of them.
+/// It does not check that the number is assigned: numbering plans change faster than any copy of them.
 pub fn phone_number(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
     let digits = text.strip_prefix('+').unwrap_or_default();
@@ -116,7 +117,7 @@ pub fn phone_number(value: &Value) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// By calling code: how many digits national numbers have, at least and at most, as libphonenumber's metadata says.
+/// Minimum and maximum digits of national numbers by calling code, from libphonenumber's metadata.
 static NATIONAL_DIGITS: LazyLock<BTreeMap<u16, (usize, usize)>> = LazyLock::new(|| {
     let lengths = |code: u16| {
         let mut lengths = Vec::new();
@@ -142,9 +143,9 @@ static NATIONAL_DIGITS: LazyLock<BTreeMap<u16, (usize, usize)>> = LazyLock::new(
     (1..1_000).filter_map(lengths).collect()
 });
 
-/// A date of birth, `YYYY-MM-DD`: before `today`, and nobody is older than [`AGE_YEARS_MAX`].
+/// Reads a date of birth, `YYYY-MM-DD`: before `today`, and at most [`AGE_YEARS_MAX`] years ago.
 pub fn date_of_birth(value: &Value, today: NaiveDate) -> Result<NaiveDate, Fault> {
-    /// Characters of a date; chrono would take fewer.
+    /// Characters of a date. chrono also accepts shorter ones.
     const DATE_CHARS: usize = 10;
     let text = read::string(value)?;
     let date = Some(text).filter(|text| text.len() == DATE_CHARS && !text.starts_with(['+', '-']));
@@ -160,21 +161,21 @@ pub fn date_of_birth(value: &Value, today: NaiveDate) -> Result<NaiveDate, Fault
     Ok(date)
 }
 
-/// A percentage as it was written, and as it is added up.
+/// A percentage, as text and as a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Percentage {
-    /// As submitted.
+    /// Text as submitted.
     pub text: String,
-    /// In ten-thousandths of a percent.
+    /// Value in ten-thousandths of a percent.
     pub units: u32,
 }
 
 impl Percentage {
-    /// All of it: 100 with [`PERCENTAGE_DECIMALS_MAX`] decimals.
+    /// 100 percent.
     pub const WHOLE_UNITS: u32 = 1_000_000;
 }
 
-/// A percentage: a string of digits with an optional fraction, 0 to 100.
+/// Reads a percentage: a string of digits with an optional fraction, 0 to 100.
 pub fn percentage(value: &Value) -> Result<Percentage, Fault> {
     let malformed =
         || Fault::new("invalid_percentage", "must be a string of digits with an optional fraction, such as \"25.5\"");
@@ -191,18 +192,18 @@ pub fn percentage(value: &Value) -> Result<Percentage, Fault> {
     }
     let padded = format!("{whole}{fraction:0<PERCENTAGE_DECIMALS_MAX$}");
     let out_of_range = || Fault::new("out_of_range", "must be between 0 and 100");
-    // So many digits that they fit no number are out of range, too.
+    // A number with too many digits for `u32` is out of range, too.
     let units: u32 = padded.parse().map_err(|_| out_of_range())?;
     if units > Percentage::WHOLE_UNITS { Err(out_of_range()) } else { Ok(Percentage { text: text.to_owned(), units }) }
 }
 
-/// A wallet of an Ethereum-compatible chain: `0x` and 40 hexadecimal digits; letters of both cases have to be its
-/// EIP-55 checksum.
+/// Reads a wallet on an EVM chain: `0x` and 40 hexadecimal digits. An address in mixed case must match its EIP-55
+/// checksum.
 pub fn wallet(value: &Value) -> Result<WalletAddress, Fault> {
     read::address(value)
 }
 
-/// The address of a web page.
+/// Reads the URL of a web page.
 pub fn web_address(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
     if text.len() > URL_CHARS_MAX {
@@ -222,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn countries_and_currencies_are_those_of_the_standards() {
+    fn countries_and_currencies_follow_the_iso_standards() {
         for good in ["USA", "NGA", "DEU", "GBR", "SSD"] {
             assert_eq!(country(&json!(good)).unwrap(), good);
         }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn phone_numbers_are_e164() {
+    fn phone_numbers_must_be_e164() {
         for good in
             ["+14155550123", "+2348012345678", "+4915112345678", "+447700900123", "+390612345678", "+33612345678"]
         {
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_birth_are_real_and_past() {
+    fn dates_of_birth_exist_and_are_in_the_past() {
         let today = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
         for good in ["1990-02-28", "2000-02-29", "2026-02-28", "1896-03-01"] {
             assert_eq!(date_of_birth(&json!(good), today).unwrap().to_string(), good);
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_between_nothing_and_everything() {
+    fn percentages_are_between_0_and_100() {
         for (good, units) in [("0", 0), ("25", 250_000), ("33.3333", 333_333), ("100", 1_000_000), ("100.0", 1_000_000)]
         {
             assert_eq!(percentage(&json!(good)).unwrap(), Percentage { text: good.to_owned(), units });
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn wallets_hold_their_checksum() {
+    fn wallets_match_their_checksum() {
         let checksum = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
         let address = wallet(&json!(checksum)).unwrap();
         assert_eq!(wallet(&json!(checksum.to_lowercase())).unwrap(), address);
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn web_addresses_are_pages() {
+    fn web_addresses_are_http_urls() {
         for good in ["https://example.com", "http://shop.example:8080/a?b=c"] {
             assert_eq!(web_address(&json!(good)).unwrap(), good);
         }

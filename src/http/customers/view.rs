@@ -1,4 +1,4 @@
-//! A customer as the interface shows it.
+//! A customer in answers.
 
 use chrono::{NaiveDate, NaiveTime};
 use payferry_domain::Timestamp;
@@ -14,7 +14,7 @@ use super::payment_details::PaymentDetails;
 use super::values::PostalAddress;
 use crate::http::state::Shared;
 
-/// A customer, whole. Times are ISO 8601; what was not given is null.
+/// A complete customer. Times are ISO 8601. Values that were not submitted are null.
 #[derive(Serialize, ToSchema)]
 pub struct CustomerRecord {
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
@@ -29,12 +29,12 @@ pub struct CustomerRecord {
     country: String,
     #[schema(example = "USD")]
     currency: String,
-    /// False once it was deactivated, for ever.
+    /// False once the customer was deactivated, which is permanent.
     is_active: bool,
-    /// pending, pending_update, approved, success or rejected; approved and success may transact.
+    /// pending, pending_update, approved, success or rejected. A customer with approved or success may transact.
     #[schema(example = "pending")]
     kyc_status: String,
-    /// Why, of a rejected customer.
+    /// Reasons of a rejection; null unless rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejection_reasons: Option<Vec<String>>,
     /// When the customer accepted the terms of service.
@@ -45,7 +45,7 @@ pub struct CustomerRecord {
     /// The date of birth at midnight, UTC.
     #[schema(format = "date-time", example = "1990-12-10T00:00:00.000Z")]
     dob: String,
-    /// Once it was given.
+    /// Null until submitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     phone_number: Option<String>,
     government_id_number: String,
@@ -62,7 +62,7 @@ pub struct CustomerRecord {
     incorporation_certificate: Option<String>,
     /// Path of the stored document.
     proof_of_business_address: Option<String>,
-    /// As they were submitted last; null while there are none.
+    /// The current payment details; null if there are none.
     payment_details: Option<PaymentDetailsRecord>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     deactivated: Option<DeactivatedRecord>,
@@ -72,7 +72,7 @@ pub struct CustomerRecord {
     updated_at: String,
 }
 
-/// What only businesses have. Their owners are not read back: `has_beneficiary_owners` says whether there are any.
+/// Fields of businesses only. Owners are not returned; `has_beneficiary_owners` tells if there are any.
 #[derive(Serialize, ToSchema)]
 struct BusinessRecord {
     business_name: String,
@@ -85,14 +85,14 @@ struct BusinessRecord {
     has_beneficiary_owners: bool,
 }
 
-/// What only deactivated customers show.
+/// Fields of deactivated customers only.
 #[derive(Serialize, ToSchema)]
 struct DeactivatedRecord {
     /// The wallet of the payment details, if there is one.
     wallet_address: Option<String>,
 }
 
-/// Where a customer is paid.
+/// Payment details.
 #[derive(Serialize, ToSchema)]
 struct PaymentDetailsRecord {
     #[serde(flatten)]
@@ -103,10 +103,10 @@ struct PaymentDetailsRecord {
     updated_at: String,
 }
 
-/// A customer as lists show it.
+/// A customer in lists.
 #[derive(Serialize, ToSchema)]
 pub struct CustomerSummary {
-    /// As in the record.
+    /// Same as in the record.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub id: String,
     /// ISO 8601.
@@ -118,23 +118,23 @@ pub struct CustomerSummary {
     /// ISO 3166-1 alpha-3.
     #[schema(example = "USA")]
     pub country: String,
-    /// Contact.
+    /// Email address.
     #[schema(example = "ada@example.com")]
     pub email: String,
     /// individual or business.
     #[schema(example = "individual")]
     pub r#type: String,
-    /// False once it was deactivated.
+    /// False once the customer was deactivated.
     pub is_active: bool,
-    /// As in the record.
+    /// Same as in the record.
     #[schema(example = "pending")]
     pub kyc_status: String,
-    /// The account.
+    /// The PSP's account.
     pub psp_id: String,
 }
 
 impl CustomerRecord {
-    /// The record of a row, with what belongs to it, as `connection` sees that.
+    /// Reads the record of a row, with its documents and payment details, through `connection`.
     pub async fn read(
         app: &Shared,
         connection: &impl ConnectionTrait,
@@ -149,7 +149,7 @@ impl CustomerRecord {
         Self::of(app, row, &documents, details.as_ref())
     }
 
-    /// The record of a row and of what belongs to it: its current documents and its payment details.
+    /// The record of a row with its current documents and its payment details.
     pub fn of(
         app: &Shared,
         row: &customers::Model,
@@ -161,7 +161,7 @@ impl CustomerRecord {
         Self::with(row, particulars, documents, details)
     }
 
-    /// The record of a customer that was just made and whose particulars are at hand.
+    /// The record of a new customer whose personal data is already decrypted.
     pub(super) fn of_new(row: &customers::Model, particulars: Particulars) -> Result<Self, ApiError> {
         Self::with(row, particulars, &[], None)
     }
@@ -235,7 +235,7 @@ impl PaymentDetailsRecord {
     }
 }
 
-/// A date as the timestamp of its beginning.
+/// Formats a date as the timestamp of its midnight, UTC.
 fn midnight(date: NaiveDate) -> String {
     Timestamp::from(date.and_time(NaiveTime::MIN).and_utc()).to_string()
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_httpkit::caller::{Caller, Customers};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Path;
@@ -12,11 +12,12 @@ use crate::http::state::AppState;
 
 /// Read a document of a customer
 ///
-/// As it was uploaded last. Each reading is written to the audit log. Documents that were replaced are not read back.
+/// Returns the last uploaded document of this kind. Each read is written to the audit log. Replaced documents cannot be
+/// read.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}/documents/{kind}", tag = "Customers", operation_id = "getDocument",
     params(
-        ("customer_id" = String, Path, description = "Whose."),
+        ("customer_id" = String, Path, description = "The customer's id."),
         ("kind" = String, Path, description = "proof_of_residential_address, incorporation_certificate, \
             proof_of_business_address or verification_document."),
     ),

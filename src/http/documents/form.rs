@@ -1,4 +1,4 @@
-//! A PATCH with files: who sends it, its parts within bounds, and its idempotency key.
+//! A PATCH request with files: its authenticated sender, its parts within limits, and its idempotency key.
 
 use axum::extract::multipart::MultipartError;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Multipart, Request};
@@ -17,34 +17,34 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::http::state::AppState;
 
-/// Bytes of a form: one document of every kind, and room to read past one that is too large, so that its sender gets to
-/// read the refusal.
+/// Bytes of a form: one document of each kind, plus room to read past one that is too large, so that the sender can
+/// receive the refusal.
 pub const FORM_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Parts of a form.
 pub const PARTS_MAX: usize = 16;
-/// Characters of a part's name that are kept.
+/// Characters of a part's name that are stored.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A form with files, sent by a key with the scope `S`.
+/// A form with files, sent with a key that has the scope `S`.
 pub struct Form<S: Requires> {
     /// The tenant.
     pub psp_id: PspId,
-    /// Its key.
+    /// The key.
     pub key_id: KeyId,
-    /// What its answer is kept under.
+    /// The request's idempotency key.
     pub idempotency: Idempotency,
-    /// In the order of the body.
+    /// The parts in the order of the body.
     pub parts: Vec<FormPart>,
-    /// Room for the parts in memory.
+    /// Permit for holding the parts in memory.
     _turn: OwnedSemaphorePermit,
     scope: std::marker::PhantomData<S>,
 }
 
-/// A part of a form. What a sender calls a file, and what type it claims to be, is not even read.
+/// A part of a form. The file name and the declared media type are ignored.
 pub struct FormPart {
-    /// The field's name, cut if it is very long.
+    /// The field's name, truncated if it is very long.
     pub name: String,
-    /// Its content; nothing if it is larger than a document may be.
+    /// The content; `None` if it exceeds the size limit of a document.
     pub content: Option<Vec<u8>>,
 }
 
@@ -101,10 +101,10 @@ fn unreadable(error: &MultipartError) -> ApiError {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return ApiError::TooLarge(FORM_BYTES_MAX);
     }
-    ApiError::MalformedMultipart("it ended early, or its boundary is another than the header Content-Type says")
+    ApiError::MalformedMultipart("it ended early, or its boundary differs from the one in the header Content-Type")
 }
 
-/// What makes two forms the same request: names and contents. The boundary is made anew each time a form is sent, and
+/// Identifies a form by its names and contents for idempotency. The boundary differs each time a form is sent, and the
 /// parts may come in any order.
 fn fingerprint(parts: &[FormPart]) -> Vec<u8> {
     let mut hashes: Vec<[Vec<u8>; 2]> = parts

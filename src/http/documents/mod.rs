@@ -1,7 +1,7 @@
-//! Customers' documents over HTTP: taken from the PSP that owns the customer, and read back by it or by the operator.
+//! Customers' documents over HTTP: uploaded by the customer's PSP, and read by that PSP or the operator.
 //!
-//! Deliberately absent: where contents are kept and how they are sealed (`crate::documents`). Nobody else reads them, and
-//! each reading is written to the audit log before the content goes out.
+//! Each read is written to the audit log before the content is sent. `crate::documents` stores and encrypts the
+//! contents.
 
 pub mod download;
 mod form;

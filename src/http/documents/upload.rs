@@ -1,10 +1,10 @@
-//! `PATCH /api/v1/customers/uploads`: takes documents of a customer and keeps them encrypted.
+//! `PATCH /api/v1/customers/uploads`: stores a customer's documents encrypted.
 
 use axum::extract::State;
 use axum::response::Response;
 use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, Timestamp};
 use payferry_entities::customers::Model;
@@ -28,7 +28,7 @@ const CUSTOMER_ID: &str = "customer_id";
 /// Documents of a customer: the customer, and at least one document.
 #[derive(ToSchema)]
 pub struct UploadRequest {
-    /// Whose they are.
+    /// The customer.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub customer_id: String,
     /// PDF, PNG or JPEG, at most 5 MiB.
@@ -40,7 +40,7 @@ pub struct UploadRequest {
     /// Businesses only.
     #[schema(format = Binary, content_media_type = "application/octet-stream")]
     pub proof_of_business_address: Option<Vec<u8>>,
-    /// An id card, passport or licence; the identity provider usually takes it itself.
+    /// An id card, passport or licence; usually the identity provider collects it itself.
     #[schema(format = Binary, content_media_type = "application/octet-stream")]
     pub verification_document: Option<Vec<u8>>,
 }
@@ -61,18 +61,18 @@ struct Upload {
 
 /// Upload documents of a customer
 ///
-/// PDF, PNG or JPEG, judged by content, at most 5 MiB each. Each replaces the one that was there; other documents stay. They
-/// are kept encrypted; names of files are not kept.
+/// PDF, PNG or JPEG, detected from the content, at most 5 MiB each. Each replaces the previous document of its kind;
+/// other documents stay. Documents are stored encrypted; file names are not stored.
 #[utoipa::path(
     patch, path = "/api/v1/customers/uploads", tag = "Customers", operation_id = "uploadDocuments",
     request_body(content = UploadRequest, content_type = "multipart/form-data"),
     responses(
-        (status = 200, description = "Kept.", body = UploadAnswer),
+        (status = 200, description = "Stored.", body = UploadAnswer),
         (status = 404, description = "There is no such customer.", body = Problem),
         (status = 409, description = "`customer_inactive`.", body = Problem),
         (status = 413, description = "`document_too_large`: every such field is named.", body = Problem),
         (status = 415, description = "The body is not multipart/form-data.", body = Problem),
-        (status = 422, description = "Every bad field is named, and nothing was kept.", body = Problem),
+        (status = 422, description = "Every invalid field is named, and nothing was stored.", body = Problem),
     ),
 )]
 pub async fn upload(State(app): State<AppState>, form: Form<Customers>) -> Result<Response, ApiError> {
@@ -82,7 +82,8 @@ pub async fn upload(State(app): State<AppState>, form: Form<Customers>) -> Resul
 
     let (store, now) = (&app.config.documents, app.clock().now());
     let stored = store_all(store, customer_id, uploads, now).await?;
-    // From here on nothing is removed if it is unknown whether it was committed: the sweep looks at the rows.
+    // From here on stored objects are not removed on error, since the commit's outcome may be unknown. The sweep
+    // compares them with the rows.
     let mut opened = Opened::find(app.database(), customer_id, Some(psp_id)).await?;
     let command = Command::AddDocuments(stored.iter().map(|(_, kind, _)| *kind).collect());
     if let Err(refused) = opened.apply(&command, &Actor::ApiKey(key_id), now).await {
@@ -95,7 +96,7 @@ pub async fn upload(State(app): State<AppState>, form: Form<Customers>) -> Resul
     idempotency.commit(&app, opened.into_transaction(), answer).await
 }
 
-/// Reads the form; every fault of it is named at once.
+/// Reads the form and reports every fault of it.
 fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
     let mut faults = Vec::new();
     let mut fault = |field: &str, code: &'static str, message: String| {
@@ -105,7 +106,7 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
     let mut too_large = false;
     for FormPart { name, content } in parts {
         if seen.contains(&name) {
-            fault(&name, "duplicate", "stands in this form twice".to_owned());
+            fault(&name, "duplicate", "occurs twice in this form".to_owned());
             continue;
         }
         seen.push(name.clone());
@@ -113,13 +114,13 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
             let id = content.as_deref().and_then(|content| std::str::from_utf8(content).ok());
             match id.map(str::trim).and_then(|id| id.parse::<CustomerId>().ok()) {
                 Some(id) => customer_id = Some(id),
-                None => fault(&name, "invalid_id", "is not an id of this kind".to_owned()),
+                None => fault(&name, "invalid_id", "is not a valid id".to_owned()),
             }
             continue;
         }
         let Ok(kind) = name.parse::<DocumentKind>() else {
             let names = DocumentKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
-            fault(&name, "unknown_field", format!("is no field here; there are {CUSTOMER_ID}, {names}"));
+            fault(&name, "unknown_field", format!("is not a known field; known fields are {CUSTOMER_ID}, {names}"));
             continue;
         };
         match content {
@@ -138,7 +139,7 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
         fault(CUSTOMER_ID, "required", "is required".to_owned());
     }
     if !seen.iter().any(|name| name.parse::<DocumentKind>().is_ok()) {
-        fault("documents", "required", "must be at least one".to_owned());
+        fault("documents", "required", "must contain at least one document".to_owned());
     }
     match customer_id {
         _ if too_large => Err(ApiError::DocumentTooLarge(faults)),
@@ -147,7 +148,7 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
     }
 }
 
-/// Whether the customer takes these, before anything is stored.
+/// Checks that the customer accepts these documents, before anything is stored.
 fn check(row: &Model, uploads: &[Upload]) -> Result<(), ApiError> {
     let kind: CustomerKind = row.kind.parse().map_err(|_| ApiError::internal("a customer's kind cannot be read"))?;
     let misfits = uploads.iter().filter(|upload| !kind.takes(upload.kind)).map(|upload| FieldError {
@@ -165,7 +166,7 @@ fn check(row: &Model, uploads: &[Upload]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A document whose object is there.
+/// A document whose object is in the store.
 type Stored = (Place, DocumentKind, customer_documents::Model);
 
 async fn store_all(
@@ -196,16 +197,16 @@ async fn store_all(
     Ok(stored)
 }
 
-/// Removes what no row will name. What stays behind is for the sweep.
+/// Removes objects that will have no row. The sweep deletes those that this fails to remove.
 async fn remove(store: &DocumentStore, stored: &[Stored]) {
     for (place, ..) in stored {
         if let Err(error) = store.delete(*place).await {
-            tracing::debug!(%error, "an object without a row stays until it is swept away");
+            tracing::debug!(%error, "an object without a row could not be deleted; the sweep will delete it");
         }
     }
 }
 
-/// Puts the new rows in the place of those that were current.
+/// Replaces the current rows with the new ones.
 async fn write(transaction: &Transaction, stored: &[Stored], now: Timestamp) -> Result<(), DbErr> {
     use customer_documents::{Column, Entity};
     for (place, kind, row) in stored {

@@ -25,7 +25,7 @@ pub struct MerchantAnswer {
 /// Read a merchant
 #[utoipa::path(
     get, path = "/merchants/{merchant_id}", tag = "Merchants", operation_id = "getMerchant",
-    params(("merchant_id" = String, Path, description = "As `sync` answered it.")),
+    params(("merchant_id" = String, Path, description = "The id from `sync`.")),
     responses(
         (status = 200, description = "The merchant.", body = MerchantAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -20,7 +20,7 @@ use crate::http::state::AppState;
 #[derive(Serialize, ToSchema)]
 pub struct MerchantList {
     message: &'static str,
-    /// Of the whole list.
+    /// Number of merchants in the whole list.
     total: u64,
     limit: u64,
     offset: u64,

@@ -1,4 +1,4 @@
-//! Merchants: handler to row, no actor.
+//! Merchants: handlers that read and write rows, without an actor.
 
 pub mod get;
 pub mod list;
@@ -12,14 +12,14 @@ use utoipa::ToSchema;
 /// A merchant.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Merchant {
-    /// Permanent, assigned by the service.
+    /// Permanent id, assigned by the service.
     #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub merchant_id: String,
     /// The PSP's own reference, unique per PSP.
     pub external_id: String,
     /// Business name.
     pub name: String,
-    /// Contact.
+    /// Contact email address.
     pub email: String,
     /// Legal or tax registration; cannot change.
     pub business_id: String,

@@ -1,4 +1,4 @@
-//! `POST /merchants/sync`: makes and updates merchants in one go, all or nothing.
+//! `POST /merchants/sync`: creates and updates merchants in one transaction.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,22 +16,22 @@ use utoipa::ToSchema;
 
 use crate::http::state::AppState;
 
-/// Merchants of one call.
+/// Maximum number of merchants in a request.
 pub const MERCHANTS_MAX: usize = 1_000;
-/// Bytes of the body.
+/// Maximum size of the body in bytes.
 pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// Merchants to make or update.
+/// Merchants to create or update.
 #[derive(ToSchema)]
 pub struct SyncRequest {
-    /// 1 to 1,000.
+    /// 1 to 1,000 merchants.
     pub merchants: Vec<SyncItem>,
 }
 
-/// One merchant to make or update.
+/// One merchant to create or update.
 #[derive(Serialize, ToSchema)]
 pub struct SyncItem {
-    /// The PSP's own reference: a new one makes a merchant, a known one updates it.
+    /// The PSP's own reference: a new one creates a merchant, a known one updates it.
     #[schema(max_length = 255, example = "shop-17")]
     pub external_id: String,
     /// Business name.
@@ -45,18 +45,18 @@ pub struct SyncItem {
     pub business_id: String,
 }
 
-/// What became of the merchants.
+/// Result of a sync.
 #[derive(Serialize, ToSchema)]
 pub struct SyncAnswer {
-    /// Made.
+    /// Number of created merchants.
     created: usize,
-    /// Known before, changed or not.
+    /// Number of merchants that existed before, changed or not.
     updated: usize,
     /// In the order of the request.
     merchants: Vec<Synced>,
 }
 
-/// Which merchant is which.
+/// A merchant's id for an external id.
 #[derive(Serialize, ToSchema)]
 struct Synced {
     external_id: String,
@@ -64,15 +64,16 @@ struct Synced {
     merchant_id: String,
 }
 
-/// Make and update merchants
+/// Create and update merchants
 ///
-/// An upsert by `external_id`, all or nothing; it may be repeated. A `business_id` cannot change once submitted.
+/// An upsert by `external_id`: all items or none are written. It may be repeated. A `business_id` cannot change once
+/// submitted.
 #[utoipa::path(
     post, path = "/merchants/sync", tag = "Merchants", operation_id = "syncMerchants", request_body = SyncRequest,
     responses(
-        (status = 200, description = "Made and updated.", body = SyncAnswer),
+        (status = 200, description = "Created and updated.", body = SyncAnswer),
         (status = 409, description = "`business_id_immutable`: every such item is named.", body = Problem),
-        (status = 422, description = "Every bad field is named, and nothing was written.", body = Problem),
+        (status = 422, description = "Every invalid field is named, and nothing was written.", body = Problem),
     ),
 )]
 pub async fn sync(
@@ -106,7 +107,7 @@ fn read_items(body: &Fields<'_>) -> Option<Vec<SyncItem>> {
         let email = item.required("email", read::email);
         let business_id = item.required("business_id", read::text);
         if external_id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
-            item.fault("external_id", Fault::new("duplicate", "stands in this batch twice"));
+            item.fault("external_id", Fault::new("duplicate", "occurs twice in this batch"));
         }
         Some(SyncItem { external_id: external_id?, name: name?, email: email?, business_id: business_id? })
     })
@@ -120,9 +121,10 @@ fn business_id_changed(index: usize) -> FieldError {
     }
 }
 
-/// Every merchant's id by its `external_id`, and whether it is new; one that is missing has another `business_id`.
+/// Writes the merchants. Returns the id of each by its `external_id`, and true if it is new. A merchant is missing from
+/// the result if it has another `business_id`.
 ///
-/// One statement in the order of the keys, so that two batches at once neither collide nor wait for each other in turn.
+/// One statement in the order of the keys, so that concurrent batches cannot deadlock.
 async fn upsert(
     transaction: &Transaction,
     psp_id: PspId,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::{balances, operations};
 use payferry_httpkit::Answer;
@@ -16,18 +16,18 @@ use utoipa::ToSchema;
 
 use crate::http::state::AppState;
 
-/// What the account has in one token on one chain.
+/// The account's balance in one token on one chain.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct BalanceRecord {
     chain: &'static str,
     currency: &'static str,
     token_address: String,
-    /// What can be paid out, withdrawn or refunded now. Below zero only after the chain took a settlement back.
+    /// Available to pay out, withdraw or refund now. It is negative only after a reorg orphaned a settlement.
     #[schema(example = "990.00")]
     available: String,
-    /// What settlements under way will add.
+    /// Expected from settlements in progress.
     pending: String,
-    /// What payouts, withdrawals and refunds under way have taken off.
+    /// Reserved by payouts, withdrawals and refunds in progress.
     reserved: String,
 }
 
@@ -35,7 +35,7 @@ pub struct BalanceRecord {
 #[derive(Serialize, ToSchema)]
 pub struct BalanceList {
     message: &'static str,
-    /// One for each token of each chain that runs here.
+    /// One for each enabled token of each running chain.
     balances: Vec<BalanceRecord>,
 }
 
@@ -94,7 +94,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
     Answer::ok(&BalanceList { message: "Balances", balances })
 }
 
-/// An amount that may be below zero.
+/// Formats an amount that may be negative.
 fn signed(units: i64) -> String {
     let amount = Amount::from_units(units.checked_abs().unwrap_or(i64::MAX));
     if units < 0 { format!("-{amount}") } else { amount.to_string() }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
@@ -17,17 +17,17 @@ use utoipa::ToSchema;
 use super::span::Span;
 use crate::http::state::AppState;
 
-/// Entries that are counted at most.
+/// The highest total that is counted.
 pub const TOTAL_MAX: u64 = 10_000;
 
-/// One posting: what it takes from one account (debit) it gives to another (credit).
+/// One posting, which moves an amount from one account (debit) to another (credit).
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EntryRecord {
-    /// Place in the ledger; grows.
+    /// Position in the ledger; increasing.
     position: i64,
-    /// What it is about: a payment, a transfer, a payout or a withdrawal.
+    /// The payment, transfer, payout or withdrawal that caused it.
     subject: String,
-    /// received, settled, fee, reserved, sent, returned, delivered, dust, or what takes one of them back.
+    /// received, settled, fee, reserved, sent, returned, delivered, dust, or the reversal of one of them.
     kind: String,
     /// external, payment, psp, in_flight, treasury or suspense.
     debit: String,
@@ -36,7 +36,7 @@ pub struct EntryRecord {
     amount: String,
     chain: String,
     token_address: String,
-    /// What proves it: a transaction, a refund, or another id.
+    /// Evidence: a transaction, a refund, or another id.
     reference: String,
     #[schema(format = "date-time")]
     at: String,
@@ -46,11 +46,11 @@ pub struct EntryRecord {
 #[derive(Serialize, ToSchema)]
 pub struct EntryList {
     message: &'static str,
-    /// Of all that is asked for; null with `after`, and where there are more than 10,000.
+    /// Number of matching entries; null with `after`, and if there are more than 10,000.
     total: Option<u64>,
     limit: u64,
     offset: u64,
-    /// Give it as `after` for the next page, now or later; null while there is nothing.
+    /// Pass it as `after` to get the next page, now or later; null if the page is empty.
     next_after: Option<i64>,
     /// Oldest first.
     entries: Vec<EntryRecord>,
@@ -58,16 +58,16 @@ pub struct EntryList {
 
 /// Read the ledger
 ///
-/// Every movement of the account's money, in the order in which it was written. Nothing in it is ever changed: what the
-/// chain takes back is posted the other way round.
+/// Every movement of the account's money, in the order in which it was posted. Entries never change: a movement that a
+/// reorg orphaned is reversed by an entry in the opposite direction.
 #[utoipa::path(
     get, path = "/ledger/entries", tag = "Money", operation_id = "listLedgerEntries", params(
-        ("after" = Option<i64>, Query, description = "Only what comes after this position. Not together with `offset`."),
-        ("subject" = Option<String>, Query, description = "Only of this payment, transfer, payout or withdrawal."),
+        ("after" = Option<i64>, Query, description = "Only entries after this position. Not together with `offset`."),
+        ("subject" = Option<String>, Query, description = "Entries of this payment, transfer, payout or withdrawal."),
         ("from" = Option<String>, Query, description = "At or after this ISO 8601 time."),
         ("to" = Option<String>, Query, description = "Before this ISO 8601 time."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses(
         (status = 200, description = "A page, oldest first.", body = EntryList),
@@ -115,7 +115,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_after, entries })
 }
 
-/// How many there are, if they are not too many to be counted: a ledger only grows.
+/// Counts the entries up to [`TOTAL_MAX`]; `None` if there are more, since a ledger only grows.
 async fn total(database: &Database, wanted: Select<Entity>) -> Result<Option<u64>, DbErr> {
     let first = wanted.select_only().column(Column::Position).order_by_asc(Column::Position).limit(TOTAL_MAX + 1);
     let found: Vec<i64> = first.into_tuple().all(database.reader()).await?;

@@ -1,5 +1,5 @@
-//! Money of the account itself: payouts, withdrawals, transfers to customers, balances and the ledger. Reads go to the database, changes are one
-//! call to the actors.
+//! The account's own money: payouts, withdrawals, transfers to customers, balances and the ledger. Reads query the
+//! database. Changes are one call to the actors.
 
 pub mod balances;
 pub mod entries;

@@ -1,4 +1,4 @@
-//! Where money that leaves is to go.
+//! Recipients of payouts and transfers.
 
 use payferry_domain::{Address, CustomerId};
 use payferry_entities::payment_details;
@@ -17,7 +17,7 @@ pub(super) async fn wallet_of(app: &Shared, customer_id: CustomerId) -> Result<A
     wallet.parse().map_err(ApiError::internal)
 }
 
-/// Refuses an address from which money would not come back: nobody's, a token's, or one of the service's own.
+/// Refuses an address whose money would be lost: the zero address, a token contract, or one of the service's own.
 pub(super) async fn check_suitable(app: &Shared, to: Address) -> Result<(), ApiError> {
     let Some(unsuitable) = app.system.unsuitable(to).await? else { return Ok(()) };
     Err(ApiError::Conflict("wallet_unsuitable", format!("The wallet {unsuitable}."), Vec::new()))

@@ -18,10 +18,10 @@ use super::sendings::{self, Asked, SendingPage, SendingRecord};
 use crate::http::payments::initiate::check_customer;
 use crate::http::state::AppState;
 
-/// A payout to be made.
+/// A payout to create.
 #[derive(ToSchema)]
 pub struct PayoutRequest {
-    /// Who is paid: a customer that is active and cleared and has a wallet.
+    /// The recipient: an active and cleared customer with a wallet.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub customer_id: String,
     /// A decimal string, at most 6 decimals.
@@ -30,22 +30,22 @@ pub struct PayoutRequest {
     /// USDC or USDT.
     #[schema(example = "USDC")]
     pub currency: String,
-    /// base, polygon or arbitrum: where the balance is.
+    /// base, polygon or arbitrum: the chain of the balance.
     #[schema(example = "base")]
     pub chain: String,
     /// The PSP's own reference.
     #[schema(max_length = 255)]
     pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Its numbers are 64-bit integers or IEEE 754 doubles, and
-    /// larger ones are refused: what has to come back digit by digit is written as a string.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused. Send a number as a string if its digits must be preserved.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Pay a customer
 ///
-/// To the customer's wallet as it is now. The amount is taken off the balance at once; what becomes of it is told by
-/// `payout.sent` or `payout.failed`, and what failed is on the balance again.
+/// Sends to the customer's current wallet. The amount is deducted from the available balance at once. The webhook
+/// `payout.sent` or `payout.failed` reports the outcome. The amount of a failed payout returns to the balance.
 #[utoipa::path(
     post, path = "/payouts", tag = "Money", operation_id = "createPayout", request_body = PayoutRequest,
     responses(
@@ -53,7 +53,7 @@ pub struct PayoutRequest {
         (status = 404, description = "`customer_not_found`.", body = Problem),
         (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, `customer_inactive`, \
             `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
@@ -86,8 +86,8 @@ pub struct PayoutList {
 #[utoipa::path(
     get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
@@ -100,7 +100,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 /// Read a payout
 #[utoipa::path(
     get, path = "/payouts/{payout_id}", tag = "Money", operation_id = "getPayout",
-    params(("payout_id" = String, Path, description = "As its creation answered it.")),
+    params(("payout_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The payout.", body = SendingRecord),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -1,10 +1,10 @@
-//! What payouts and withdrawals have in common: the record, the list, and how one is ordered.
+//! Common parts of payouts and withdrawals: the record, the list, and the order.
 
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::pauses::Scope;
-use payferry_actors::sending::store;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::outbound;
+use payferry_evm::wallet::checksummed;
 use payferry_actors::{OrderError, OrderSending};
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::{Sending, SendingId, SendingKind, SendingStatus};
@@ -24,15 +24,15 @@ use super::payee;
 use crate::http::payments::initiate::{METADATA_BYTES_MAX, METADATA_LEVELS_MAX};
 use crate::http::state::{AppState, Shared};
 
-/// Money that leaves the account's vault.
+/// An outbound transfer from the account's vault.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SendingRecord {
-    /// `po_` of a payout, `wd_` of a withdrawal; stands as `payment_id` in webhooks.
+    /// `po_` for a payout, `wd_` for a withdrawal; `payment_id` in webhooks.
     #[schema(example = "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     id: String,
-    /// pending, sent or failed. Sent means final on the chain.
+    /// pending, sent or failed. `sent` means final on the chain.
     status: &'static str,
-    /// Who is paid; null of a withdrawal.
+    /// The recipient; null for a withdrawal.
     customer_id: Option<String>,
     reference: Option<String>,
     #[schema(example = "25.00")]
@@ -40,15 +40,15 @@ pub struct SendingRecord {
     currency: &'static str,
     chain: &'static str,
     token_address: String,
-    /// Where it goes, as it was when the order was accepted.
+    /// The recipient's address when the order was accepted.
     address: String,
-    /// pending, allow, review or block: what screening says about the address. Nothing is sent before it allows.
+    /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
     kyt_verdict: &'static str,
-    /// Of the transaction that carried it, once sent.
+    /// Hash of the transaction, once sent.
     tx_hash: Option<String>,
     /// address_blocked, customer_not_cleared or send_failed.
     failure_reason: Option<&'static str>,
-    /// The same in words.
+    /// The failure reason in words.
     failure: Option<String>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
@@ -60,7 +60,7 @@ pub struct SendingRecord {
 }
 
 impl SendingRecord {
-    /// As it is now.
+    /// The current record of an outbound transfer.
     pub fn of(sending: &Sending) -> Self {
         let order = &sending.order;
         Self {
@@ -84,7 +84,7 @@ impl SendingRecord {
     }
 }
 
-/// A page of them, newest first.
+/// A page of outbound transfers, newest first.
 pub(super) struct SendingPage {
     pub total: u64,
     pub limit: u64,
@@ -92,7 +92,7 @@ pub(super) struct SendingPage {
     pub records: Vec<SendingRecord>,
 }
 
-/// What both kinds of order say.
+/// The fields that both kinds of order have.
 pub(super) struct Asked {
     pub amount: Amount,
     pub token: Token,
@@ -113,17 +113,17 @@ impl Asked {
     }
 }
 
-/// The PSP's own object.
+/// Reads the PSP's own object.
 pub(super) fn metadata(body: &Fields<'_>) -> Option<Map<String, Value>> {
     body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX))
 }
 
-/// Refuses what an account may not begin now.
+/// Refuses new orders of a paused account.
 pub(super) fn check_open(app: &Shared, psp_id: PspId) -> Result<(), ApiError> {
     if app.system.pauses().is_paused(Scope::Psp(psp_id)) { Err(ApiError::psp_paused()) } else { Ok(()) }
 }
 
-/// Has an order accepted; 202 with the record, the same that the request's idempotency key keeps.
+/// Submits an order. Answers 202 with the record, which the idempotency key also stores.
 pub(super) async fn order(
     app: &AppState,
     request: &Submission<Money>,
@@ -131,7 +131,7 @@ pub(super) async fn order(
 ) -> Result<Response, ApiError> {
     payee::check_suitable(app, order.to).await?;
     order.answer = request.idempotency.row_of(|sending| Answer::accepted(&SendingRecord::of(sending)));
-    // A caller who hangs up must not interrupt it between the commit and its actor.
+    // Runs in a task of its own: a disconnecting caller must not interrupt it between the commit and the actor's start.
     let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
     let ordered = tokio::spawn(
         async move {
@@ -148,7 +148,7 @@ pub(super) async fn order(
     }
 }
 
-/// One of the account's own.
+/// Answers one outbound transfer of the account.
 pub(super) async fn one(app: &Shared, psp_id: PspId, kind: SendingKind, id: &str) -> Result<Answer, ApiError> {
     let not_found = || ApiError::NotFound(kind.as_str());
     let id: SendingId = id.parse().map_err(|_| not_found())?;
@@ -160,7 +160,7 @@ pub(super) async fn one(app: &Shared, psp_id: PspId, kind: SendingKind, id: &str
     Answer::ok(&SendingRecord::of(&store::sending_of(&row.ok_or_else(not_found)?)?))
 }
 
-/// A page of the account's own, newest first.
+/// Reads a page of the account's outbound transfers, newest first.
 pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &Uri) -> Result<SendingPage, ApiError> {
     let mut query = QueryFields::of(uri);
     let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Kind.eq(kind.as_str()));

@@ -1,28 +1,28 @@
-//! Where in the ledger a time is.
+//! Maps a time to a position in the ledger.
 //!
-//! Postings are found by their place, and no index has their time: one more would cost every payment. Places and times grow
-//! together, so that the place of a time is found by halves.
+//! Postings are found by position. They have no index by time, because every payment would pay for it. Times grow with
+//! positions up to a bounded disorder, so a binary search finds the position of a time.
 
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::ledger_postings::{Column, Entity};
 use payferry_entities::{Database, ledger_openings};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-/// Seconds by which a posting's time may be behind that of one before it: what is decided first may be written later, and clocks
-/// are set back.
+/// Seconds by which a posting's time may be earlier than that of a preceding posting: a decision may be written late,
+/// and clocks are set back.
 pub const DISORDER_SECS_MAX: i64 = 3_600;
 
-/// Places between which all postings of a time are; there may be others among them.
+/// Positions that enclose all postings of a period; other postings may be between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The first place that may have one.
+    /// The first position that may belong to the period.
     pub from: Option<i64>,
-    /// The first place that has none any more.
+    /// The first position that is certainly after the period.
     pub to: Option<i64>,
 }
 
 impl Span {
-    /// Of the PSP's postings from `from` on and before `to`.
+    /// The span of the PSP's postings from `from` on and before `to`.
     pub async fn of(
         database: &Database,
         psp_id: PspId,
@@ -32,7 +32,7 @@ impl Span {
         if from.is_none() && to.is_none() {
             return Ok(Self { from: None, to: None });
         }
-        // What was before the ledger is posted by payments, at the times when it happened.
+        // Postings from before the ledger's introduction were made per payment, so their times are not ordered.
         let opening = ledger_openings::Entity::find().one(database.reader()).await?;
         let Some(opening) = opening else { return Ok(Self { from: None, to: None }) };
         let since = Timestamp(opening.opened_at).plus_secs(DISORDER_SECS_MAX);
@@ -49,7 +49,7 @@ impl Span {
     }
 }
 
-/// The place from which on the PSP's postings have this time or a later one.
+/// The position from which on the PSP's postings have this time or a later one.
 async fn place(database: &Database, psp_id: PspId, at: Timestamp) -> Result<i64, DbErr> {
     let own = || Entity::find().filter(Column::PspId.eq(psp_id.to_string()));
     let found = |query: sea_orm::Select<Entity>| {
@@ -101,7 +101,7 @@ mod tests {
         id
     }
 
-    /// Postings of these times, one after the other.
+    /// Writes postings with these times, in this order.
     async fn post(database: &Database, psp: PspId, times: impl IntoIterator<Item = i64>) {
         let row = |at: i64| {
             let mut row = ledger_postings::Model {
@@ -143,16 +143,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_found_by_halves_is_what_is_there_and_little_more() {
+    async fn binary_search_finds_all_postings_of_a_span_and_few_others() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(&folder).await;
         let (psp, other) = (add_psp(&database).await, add_psp(&database).await);
-        // Before the ledger: by payments, in no order of time.
+        // Before the ledger's opening: not ordered by time.
         post(&database, psp, (0..200).map(|n| OPENED - ((n * 37) % 200) * HOUR)).await;
         let opened = ledger_openings::Model { id: 1, opened_at: OPENED };
         let opened = ledger_openings::Entity::insert(opened.into_active_model());
         opened.exec_without_returning(database.writer()).await.unwrap();
-        // Two accounts in turn, a posting every six minutes, each up to 50 minutes late.
+        // Two accounts in turn, one posting every six minutes, each up to 50 minutes late.
         for n in 0..1_000 {
             let who = if n % 3 == 0 { other } else { psp };
             post(&database, who, [OPENED + n * HOUR / 10 - ((n * 17) % 50) * 60_000]).await;
@@ -165,7 +165,7 @@ mod tests {
                 assert_eq!(all.await, found.await, "{from} to {to}: {span:?}");
             }
         }
-        // Of a hundred hours not many more are read than the two that are asked for.
+        // Of a hundred hours, it reads little more than the two requested.
         let (from, to) = (Timestamp(OPENED + 50 * HOUR), Timestamp(OPENED + 52 * HOUR));
         let span = Span::of(&database, psp, Some(from), Some(to)).await.unwrap();
         let read = times(&database, psp, Some(span), 0, i64::MAX).await;

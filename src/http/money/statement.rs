@@ -16,13 +16,13 @@ use utoipa::ToSchema;
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
 
-/// Statements that are written at once, of all callers together.
+/// Concurrent statements of all callers together.
 pub const STATEMENTS_AT_ONCE: usize = 16;
-/// Statements that are written at once for one PSP.
+/// Concurrent statements of one PSP.
 pub const STATEMENTS_PER_PSP: usize = 2;
 const CSV_TYPE: &str = "text/csv";
 
-/// What is read of the description, and nothing else: a statement is written piece by piece.
+/// The body, for the API description only. A statement is streamed and never held as a whole.
 #[derive(Serialize, ToSchema)]
 pub struct StatementDocument {
     message: String,
@@ -31,7 +31,7 @@ pub struct StatementDocument {
     from: String,
     #[schema(format = "date-time")]
     to: String,
-    /// One for each token of each chain that runs here, and for any other that was ever in your vault.
+    /// One for each enabled token of each running chain, and for every other token that was ever in your vault.
     accounts: Vec<StatementDocumentAccount>,
 }
 
@@ -46,19 +46,20 @@ pub struct StatementDocumentAccount {
 
 /// Read a statement
 ///
-/// What your vaults held when a period began, every movement in it, and what they held when it ended, by chain and token. One
-/// period's closing balance is the next one's opening balance. Money that is promised to a payout, withdrawal or refund under way is still
-/// in the vault, and leaves it when it is sent. A period that is not over holds what has been so far.
+/// The opening balance of your vaults, every movement in the period, and the closing balance, by chain and token. The
+/// closing balance of a period is the opening balance of the next one. Money reserved for a payout, withdrawal or
+/// refund in progress is still in the vault and leaves it when it is sent. The statement of a period that has not ended
+/// contains the entries up to now.
 ///
-/// As CSV (RFC 4180) every row has the same columns: `row` is `opening`, `entry`, `total` or `closing`. However long, it comes
-/// as it is read; one that breaks off ends without its last row. At most two of an account's are written at once.
+/// As CSV (RFC 4180) every row has the same columns: `row` is `opening`, `entry`, `total` or `closing`. The body is
+/// streamed; an interrupted one ends without its last row. An account can read at most two statements at once.
 #[utoipa::path(
     get, path = "/ledger/statement", tag = "Money", operation_id = "readStatement", params(
-        ("from" = String, Query, description = "The first moment: a day (its midnight, UTC) or an ISO 8601 time."),
-        ("to" = String, Query, description = "The first moment after it; at most 366 days later."),
-        ("chain" = Option<String>, Query, description = "Only of this chain: base, polygon or arbitrum."),
-        ("currency" = Option<String>, Query, description = "Only of this token: USDC or USDT."),
-        ("format" = Option<String>, Query, description = "json or csv; unless given, as `Accept` says, else json."),
+        ("from" = String, Query, description = "Beginning: a day (its midnight, UTC) or an ISO 8601 time."),
+        ("to" = String, Query, description = "End (excluded): at most 366 days later."),
+        ("chain" = Option<String>, Query, description = "Only this chain: base, polygon or arbitrum."),
+        ("currency" = Option<String>, Query, description = "Only this token: USDC or USDT."),
+        ("format" = Option<String>, Query, description = "json or csv; by default from `Accept`, else json."),
     ),
     responses(
         (status = 200, description = "The statement.", content(
@@ -89,7 +90,7 @@ pub async fn read_statement(
         }
     });
     query.finish()?;
-    let Some(period) = period else { return Err(ApiError::internal("a period without a fault is missing")) };
+    let Some(period) = period else { return Err(ApiError::internal("a valid period is missing")) };
     let format = format.unwrap_or_else(|| accepted(&headers));
     let place = app.statements.take(Holder::Psp(caller.psp_id), STATEMENTS_PER_PSP)?;
     let wanted = Wanted { psp_id: caller.psp_id, period, chain, currency };
@@ -98,7 +99,7 @@ pub async fn read_statement(
     Ok(respond(&app, statement, place, format, period))
 }
 
-/// CSV only if it is asked for by name before JSON.
+/// CSV only if the header names it before JSON.
 fn accepted(headers: &HeaderMap) -> Format {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut kinds = accept.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
@@ -114,14 +115,14 @@ fn respond(app: &AppState, statement: Statement, place: Place, format: Format, p
         let closing = closing.clone();
         async move {
             let chunk = tokio::select! {
-                // What is cut short must look so.
-                () = closing.cancelled() => return Err(std::io::Error::other("the service stops")),
+                // End with an error, so that the client detects the truncated body.
+                () = closing.cancelled() => return Err(std::io::Error::other("the service is shutting down")),
                 chunk = statement.chunk() => chunk,
             };
             match chunk {
                 Ok(chunk) => Ok(chunk.map(|chunk| (chunk, (statement, place)))),
                 Err(error) => {
-                    tracing::error!(%error, "a statement broke off: {error}");
+                    tracing::error!(%error, "a statement was interrupted: {error}");
                     Err(std::io::Error::other(error))
                 }
             }

@@ -1,14 +1,15 @@
-//! `POST /transfers`, `GET /transfers`, `GET /transfers/{transfer_id}`: a payment whose money is sent on to a customer.
+//! `POST /transfers`, `GET /transfers`, `GET /transfers/{transfer_id}`: a payment whose money is forwarded to a
+//! customer.
 //!
-//! The payer's side is a payment's (`http::payments`), and so are the paths of its refunds, its cancellation and its delivery
-//! log, by the transfer's id.
+//! The payer's side is that of a payment (`http::payments`). Refunds, cancellation and the delivery log use the
+//! payment's paths with the transfer's id.
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::InitiatePayment;
-use payferry_actors::payment::store;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::payments;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
@@ -26,10 +27,10 @@ use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppState, Shared};
 
-/// A transfer to be made.
+/// A transfer to create.
 #[derive(ToSchema)]
 pub struct TransferRequest {
-    /// Who is paid: a customer that is active and cleared and has a wallet.
+    /// The recipient: an active and cleared customer with a wallet.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub customer_id: String,
     /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
@@ -41,8 +42,9 @@ pub struct TransferRequest {
     /// base, polygon, arbitrum, or best: the service chooses.
     #[schema(example = "base")]
     pub chain: String,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks. Its numbers are 64-bit
-    /// integers or IEEE 754 doubles, and larger ones are refused: what has to come back digit by digit is written as a string.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
+    /// integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
+    /// preserved.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Seconds until it expires.
@@ -53,16 +55,16 @@ pub struct TransferRequest {
     pub reference: Option<String>,
 }
 
-/// A transfer to a customer: the payment, and where its money is sent on to.
+/// A transfer to a customer: the payment, and the address that its money is forwarded to.
 #[derive(Serialize, ToSchema)]
 pub struct CustomerTransfer {
     #[serde(flatten)]
     payment: PaymentRecord,
-    /// The customer's wallet, as it was when the transfer was made.
+    /// The customer's wallet when the transfer was created.
     address: String,
 }
 
-/// A page of them.
+/// A page of transfers.
 #[derive(Serialize, ToSchema)]
 pub struct CustomerTransferList {
     message: &'static str,
@@ -75,19 +77,20 @@ pub struct CustomerTransferList {
 
 /// Transfer to a customer
 ///
-/// Answers like a payment: whoever pays sends exactly `amount` to `intermediary_wallet` in time, and all of it is sent on to the
-/// customer's wallet as it is now, without a fee. What is told has `transfer.` names. A surplus stays, and can be refunded.
+/// Answers like a payment: the payer sends exactly `amount` to `intermediary_wallet` in time. The whole amount is then
+/// forwarded to the customer's current wallet, without a fee. Webhook events have `transfer.` names. A surplus is held
+/// and can be refunded.
 #[utoipa::path(
     post, path = "/transfers", tag = "Money", operation_id = "createTransfer", request_body = TransferRequest,
     responses(
-        (status = 202, description = "The transfer; its wallet is watched from now on.", body = InitiateAnswer),
+        (status = 202, description = "The transfer; its wallet is now watched.", body = InitiateAnswer),
         (status = 404, description = "`customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable`, \
             `wallet_blocked` or `wallet_in_review` (by screening), `above_send_limit` or `psp_paused`.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
-        (status = 503, description = "`chain_paused`: the operator has paused the chain; `screening_unavailable`: screening did not \
-            answer in time about the customer's wallet; the database or the chain is away; or `timed_out`: it may have been \
-            carried out.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; `screening_unavailable`: \
+            screening of the customer's wallet did not finish in time; the database or the chain is unavailable; or \
+            `timed_out`: the request may have been carried out.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
@@ -122,7 +125,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
 impl CustomerTransfer {
     fn of(app: &Shared, payment: &Payment) -> Result<Self, ApiError> {
         let Purpose::Transfer { to } = payment.terms.purpose else {
-            return Err(ApiError::internal("a transfer's row holds something else"));
+            return Err(ApiError::internal("a transfer's row has another purpose"));
         };
         Ok(Self { payment: PaymentRecord::of(app, payment), address: checksummed(to) })
     }
@@ -131,10 +134,10 @@ impl CustomerTransfer {
 /// List transfers
 #[utoipa::path(
     get, path = "/transfers", tag = "Money", operation_id = "listTransfers", params(
-        ("customer_id" = Option<String>, Query, description = "To this customer."),
-        ("reference" = Option<String>, Query, description = "With exactly this reference."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("customer_id" = Option<String>, Query, description = "Only transfers to this customer."),
+        ("reference" = Option<String>, Query, description = "Only transfers with exactly this reference."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses((status = 200, description = "A page, newest first.", body = CustomerTransferList)),
 )]
@@ -164,9 +167,9 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 /// Read a transfer
 #[utoipa::path(
     get, path = "/transfers/{transfer_id}", tag = "Money", operation_id = "getTransfer",
-    params(("transfer_id" = String, Path, description = "As its creation answered it, in `payment_id`.")),
+    params(("transfer_id" = String, Path, description = "The `payment_id` from its creation.")),
     responses(
-        (status = 200, description = "The transfer, whole.", body = CustomerTransfer),
+        (status = 200, description = "The complete transfer.", body = CustomerTransfer),
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::OrderSending;
-use payferry_actors::psps::wallets::withdrawal_wallet;
+use payferry_journal::psps::wallets::withdrawal_wallet;
 use payferry_domain::WithdrawalId;
 use payferry_domain::sending::{SendingId, SendingKind};
 use payferry_httpkit::Answer;
@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::sendings::{self, Asked, SendingPage, SendingRecord};
 use crate::http::state::AppState;
 
-/// A withdrawal to be made.
+/// A withdrawal to create.
 #[derive(ToSchema)]
 pub struct WithdrawalRequest {
     /// A decimal string, at most 6 decimals.
@@ -27,29 +27,29 @@ pub struct WithdrawalRequest {
     /// USDC or USDT.
     #[schema(example = "USDC")]
     pub currency: String,
-    /// base, polygon or arbitrum: where the balance is.
+    /// base, polygon or arbitrum: the chain of the balance.
     #[schema(example = "base")]
     pub chain: String,
     /// The PSP's own reference.
     #[schema(max_length = 255)]
     pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Its numbers are 64-bit integers or IEEE 754 doubles, and
-    /// larger ones are refused: what has to come back digit by digit is written as a string.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused. Send a number as a string if its digits must be preserved.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Withdraw from the balance
 ///
-/// To the wallet that the operator registered for the account; it is shown in the settings. What becomes of it is told by
-/// `withdraw.sent` or `withdraw.failed`, and what failed is on the balance again.
+/// Sends to the wallet that the operator registered for the account, which the settings show. The webhook
+/// `withdraw.sent` or `withdraw.failed` reports the outcome. The amount of a failed withdrawal returns to the balance.
 #[utoipa::path(
     post, path = "/withdrawals", tag = "Money", operation_id = "createWithdrawal", request_body = WithdrawalRequest,
     responses(
         (status = 202, description = "The withdrawal; its amount is reserved.", body = SendingRecord),
         (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, \
             `withdrawal_wallet_missing`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
@@ -59,7 +59,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     let wallet =
         withdrawal_wallet(app.database(), request.psp_id, chain, now).await.map_err(WithdrawalWalletError::from)?;
     let Some(to) = wallet else {
-        let detail = "The operator has registered no withdrawal wallet for this account, or it does not hold yet.";
+        let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
         return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));
     };
     let (id, psp_id) = (SendingId::Withdrawal(WithdrawalId::generate()), request.psp_id);
@@ -83,8 +83,8 @@ pub struct WithdrawalList {
 #[utoipa::path(
     get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
@@ -97,7 +97,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 /// Read a withdrawal
 #[utoipa::path(
     get, path = "/withdrawals/{withdrawal_id}", tag = "Money", operation_id = "getWithdrawal",
-    params(("withdrawal_id" = String, Path, description = "As its creation answered it.")),
+    params(("withdrawal_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The withdrawal.", body = SendingRecord),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -1,7 +1,7 @@
 //! `GET` and `POST /consent?token=...`: the terms of service, and the button that accepts them.
 //!
-//! Works without JavaScript. The token in the address is the proof; no cookie is set, and nothing of the customer is
-//! shown but who asks.
+//! Works without JavaScript. The token in the URL authenticates. No cookie is set, and the page shows only the
+//! requesting PSP, nothing about the customer.
 
 use axum::Form;
 use axum::extract::State;
@@ -10,8 +10,9 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::customers::audit::{self, Actor, Entry};
-use payferry_actors::customers::{ChangeError, Opened, customer_of};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::customers::{ChangeError, Opened, customer_of};
 use payferry_domain::customer::{Command, Customer};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::{customers, psps};
@@ -25,7 +26,7 @@ use serde_json::json;
 use crate::http::consent::link::{self, LinkError};
 use crate::http::state::{AppState, Shared};
 
-/// What the button sends.
+/// The submitted form.
 #[derive(Deserialize)]
 pub(in crate::http) struct Click {
     accept: Option<String>,
@@ -45,7 +46,7 @@ impl<E: Into<ApiError>> From<E> for Refusal {
     }
 }
 
-/// The terms.
+/// Shows the terms.
 pub(in crate::http) async fn show(_: Admitted, State(app): State<AppState>, uri: Uri) -> Response {
     match ask(&app, &token_of(&uri)).await {
         Ok((customer, psp)) => match customer.tos_accepted_at {
@@ -56,7 +57,7 @@ pub(in crate::http) async fn show(_: Admitted, State(app): State<AppState>, uri:
     }
 }
 
-/// Accepts them.
+/// Records the acceptance of the terms.
 pub(in crate::http) async fn accept(
     _: Admitted,
     State(app): State<AppState>,
@@ -75,12 +76,12 @@ pub(in crate::http) async fn accept(
     outcome.await.unwrap_or_else(|refusal| refuse(&refusal))
 }
 
-/// The token in the address; what is none is refused as one.
+/// Returns the token in the URL; a missing one becomes an empty text, which is refused as invalid.
 fn token_of(uri: &Uri) -> String {
     QueryFields::of(uri).optional("token", |token| Ok(token.to_owned())).unwrap_or_default()
 }
 
-/// The customer that the token is for, and who asks for its consent.
+/// Returns the customer of the token, and the name of the PSP that asks for its consent.
 async fn ask(app: &Shared, token: &str) -> Result<(Customer, String), Refusal> {
     let id = customer_id(app, token)?;
     let row = customers::Entity::find_by_id(id.to_string()).one(app.database().reader()).await?;
@@ -132,7 +133,7 @@ fn offer(app: &Shared, status: StatusCode, psp: &str) -> Response {
                 p.box role="alert" { "Nothing was accepted. Use the button below the terms." }
             }
             div.box { @for paragraph in terms.paragraphs() { p { (paragraph) } } }
-            // To the same address, with its token.
+            // Posts to the same URL, with its token.
             form method="post" {
                 button.pay name="accept" value="yes" { "I have read and accept the terms" }
             }
@@ -156,12 +157,12 @@ fn accepted(headline: &str, at: Timestamp) -> Response {
 fn refuse(refusal: &Refusal) -> Response {
     let (status, headline, explanation) = match refusal {
         Refusal::Link(LinkError::Expired) => {
-            (StatusCode::GONE, "This link is too old", "It was good for 24 hours. Ask for a new one where you got it.")
+            (StatusCode::GONE, "This link has expired", "It was valid for 24 hours. Ask its sender for a new one.")
         }
         Refusal::Link(LinkError::Forged) => {
-            (StatusCode::NOT_FOUND, "No such link", "This link leads nowhere. Copy it whole, or ask for a new one.")
+            (StatusCode::NOT_FOUND, "No such link", "This link is not valid. Copy all of it, or ask for a new one.")
         }
-        Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing left to accept."),
+        Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing to accept."),
         Refusal::Error(error) => return failure(error),
     };
     notice(status, headline, explanation)

@@ -1,4 +1,4 @@
-//! `GET /docs`: the reference, rendered from our own OpenAPI document. No script, nothing loaded from elsewhere.
+//! `GET /docs`: the API reference, rendered from the OpenAPI document. No script and no external resources.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use payferry_httpkit::pages;
 use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 
-/// Deepest nesting of schemas that is written out.
+/// Maximum nesting of schemas that the page shows.
 const DEPTH_MAX: usize = 6;
 
-/// The page, whole.
+/// Renders the complete page.
 pub(in crate::http) fn render(document: &OpenApi) -> Arc<str> {
     let document = serde_json::to_value(document).unwrap_or_default();
     pages::page("Payferry API reference", &body(&document)).into_string().into()
 }
 
-/// The page as an answer.
+/// Answers with the page.
 pub(in crate::http) async fn serve(State(page): State<Arc<str>>) -> Response {
     pages::respond(StatusCode::OK, page.to_string())
 }
@@ -32,7 +32,7 @@ fn object(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }
 
-/// Method, path and operation of every route of a tag.
+/// Method, path and operation of every route with a tag.
 fn operations<'a>(document: &'a Value, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a str, &'a Value)> {
     object(&document["paths"]).flat_map(move |(path, item)| {
         object(item)
@@ -115,7 +115,7 @@ fn endpoint(document: &Value, method: &str, path: &str, operation: &Value) -> Ma
     }
 }
 
-/// The schema a reference names, or the schema itself.
+/// Resolves a reference to its schema.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let one = schema["oneOf"].as_array().or_else(|| schema["allOf"].as_array());
     if let Some(named) = one.and_then(|list| list.iter().find(|part| part["$ref"].is_string())) {
@@ -163,7 +163,7 @@ fn fields(document: &Value, schema: &Value, depth: usize) -> Markup {
     }
 }
 
-/// What a schema says about its values beyond their type.
+/// The constraints of a schema beyond its type.
 fn bounds(schema: &Value) -> Markup {
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let told = [
@@ -185,7 +185,7 @@ fn bounds(schema: &Value) -> Markup {
     html! { @if !notes.is_empty() { span.soft { " (" (notes.join("; ")) ")" } } }
 }
 
-/// Text with `code` in backticks.
+/// Renders a text with `code` in backticks.
 fn prose(text: &str) -> Markup {
     html! {
         @for (index, part) in text.split('`').enumerate() {

@@ -16,11 +16,11 @@ use crate::http::state::{AppState, Shared};
 
 /// Cancel a payment
 ///
-/// Only a pending payment to which no transfer was recorded can be cancelled. Money that arrives later makes it
-/// mismatched, and can be refunded.
+/// Only a pending payment without a recorded transfer can be cancelled. Money that arrives later makes it mismatched,
+/// and can be refunded.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/cancel", tag = "Payments", operation_id = "cancelPayment",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "The payment, failed with the reason `cancelled`.", body = PaymentRecord),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -1,11 +1,11 @@
-//! What a PSP decides about one of its payments: one command, one commit, one answer.
+//! A PSP's decision about one of its payments: one command, one commit, one answer.
 
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use payferry_actors::CommandError;
-use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::pauses::Scope;
 use payferry_actors::payment::Beside;
 use payferry_domain::PaymentId;
@@ -22,15 +22,15 @@ use crate::http::state::{AppState, Shared};
 pub(super) struct Change {
     pub payment_id: PaymentId,
     pub command: Command,
-    /// How it is written down.
+    /// Action in the audit log.
     pub action: &'static str,
-    /// What else is written down. Never personal data.
+    /// Details in the audit log. Never personal data.
     pub detail: Value,
 }
 
 impl Change {
-    /// Has the payment carry it out, unless it is money out of an account that the operator has paused. What is answered is what `answer` makes of the payment as the commit leaves it, the
-    /// same that the request's idempotency key keeps.
+    /// Sends the command to the payment's actor, unless the command sends money and the operator has paused the
+    /// account. Returns `answer` of the committed payment, which the idempotency key also stores.
     pub async fn carry_out<S: Requires>(
         self,
         app: &AppState,

@@ -1,8 +1,8 @@
-//! `GET /payments/{payment_id}/webhooks`: what was told about a payment.
+//! `GET /payments/{payment_id}/webhooks`: the webhook deliveries of a payment.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::webhook::log;
+use payferry_journal::webhooks::log;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -25,10 +25,10 @@ pub struct DeliveryLog {
 
 /// Read a payment's delivery log
 ///
-/// The same for a payout or a withdrawal, by its own id.
+/// Also returns the log of a payout or a withdrawal, by its own id.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "Every delivery with each of its attempts.", body = DeliveryLog),
         (status = 404, description = "There is no payment with this id.", body = Problem),

@@ -1,9 +1,9 @@
-//! `GET /payments/{payment_id}/events`: the payment as it changes, as server-sent events.
+//! `GET /payments/{payment_id}/events`: streams a payment's changes as server-sent events.
 
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::Payment;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -16,12 +16,13 @@ use crate::http::state::{AppState, Shared};
 
 /// Follow a payment
 ///
-/// Server-sent events: `payment` with the payment as `GET /payments/{payment_id}` shows it, at once and whenever it
-/// changes (its `id` is the payment's version); `end` once it is settled or failed, and the stream ends. It also ends
-/// after half an hour; open it again. At most 1,024 at once for one account.
+/// Server-sent events. `payment` has the payment as in `GET /payments/{payment_id}`; it is sent at once and after each
+/// change (its `id` is the payment's version). `end` is sent once the payment is settled or failed, and ends the
+/// stream. The stream also ends after half an hour; open it again. At most 1,024 streams of one account can be open at
+/// once.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is none with this id.", body = Problem),
@@ -40,7 +41,7 @@ pub async fn events(
 fn event(app: &Shared, payment: &Payment) -> Event {
     let event = Event::default().event("payment").id(payment.version.to_string());
     event.json_data(PaymentRecord::of(app, payment)).unwrap_or_else(|error| {
-        tracing::error!(%error, "a payment cannot be shown on its stream");
-        Event::default().comment("not shown")
+        tracing::error!(%error, "a payment could not be serialised for its stream");
+        Event::default().comment("unavailable")
     })
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -13,12 +13,12 @@ use crate::http::state::AppState;
 
 /// Read a payment
 ///
-/// Webhooks are not the only source of truth: this is.
+/// The authoritative state of a payment, independent of webhooks.
 #[utoipa::path(
     get, path = "/payments/{payment_id}", tag = "Payments", operation_id = "getPayment",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
-        (status = 200, description = "The payment, whole.", body = PaymentRecord),
+        (status = 200, description = "The complete payment.", body = PaymentRecord),
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]

@@ -1,4 +1,4 @@
-//! `POST /payments/initiate`: key to PSP, body to a typed request, one call to the actors.
+//! `POST /payments/initiate`: authentication, a typed request, one call to the actors.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -21,27 +21,27 @@ use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
 use crate::http::state::{AppState, Shared};
 
-/// Seconds until a payment expires, unless the request says otherwise.
+/// Default time until a payment expires, seconds.
 pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
-/// The shortest time to pay.
+/// Minimum time until a payment expires, seconds.
 pub const EXPIRES_IN_MIN_SECS: i64 = 60;
-/// The longest time to pay.
+/// Maximum time until a payment expires, seconds.
 pub const EXPIRES_IN_MAX_SECS: i64 = 86_400;
-/// Bytes of `metadata` as JSON.
+/// Maximum size of `metadata` as JSON, in bytes.
 pub const METADATA_BYTES_MAX: usize = 16 * 1024;
-/// Objects and lists within each other in `metadata`, itself counted. It is stored deeper inside other JSON than it came,
-/// and readers of JSON stop at about a hundred levels: what is taken must be readable for ever.
+/// Maximum nesting of `metadata`, its own level included. It is stored inside other JSON, and JSON parsers stop at
+/// about a hundred levels, so stored metadata must stay well below that.
 pub const METADATA_LEVELS_MAX: usize = 32;
-/// The chain's name that leaves the choice to the service.
+/// The chain name that lets the service choose.
 const BEST: &str = "best";
 
-/// A payment to be made.
+/// A payment to create.
 #[derive(ToSchema)]
 pub struct InitiateRequest {
-    /// Which merchant is paid.
+    /// The merchant that is paid.
     #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub merchant_id: String,
-    /// Who pays: a customer that is active and cleared. Required if the account's settings say so.
+    /// The customer who pays; must be active and cleared. Required if the account's settings say so.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub customer_id: Option<String>,
     /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
@@ -53,8 +53,9 @@ pub struct InitiateRequest {
     /// base, polygon, arbitrum, or best: the service chooses.
     #[schema(example = "best")]
     pub chain: String,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks. Its numbers are 64-bit
-    /// integers or IEEE 754 doubles, and larger ones are refused: what has to come back digit by digit is written as a string.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
+    /// integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
+    /// preserved.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
     /// Seconds until it expires.
@@ -65,21 +66,21 @@ pub struct InitiateRequest {
     pub reference: Option<String>,
 }
 
-/// A payment as it was made.
+/// A created payment.
 #[derive(Serialize, ToSchema)]
 pub struct InitiateAnswer {
-    /// `tr_` of a transfer to a customer.
+    /// Begins with `tr_` for a transfer to a customer.
     #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     payment_id: String,
     /// pending.
     status: &'static str,
-    /// Where the payer sends exactly `amount`.
+    /// The address to which the payer sends exactly `amount`.
     intermediary_wallet: String,
-    /// A page for the payer, with live instructions.
+    /// Page for the payer, with live instructions.
     magic_link: String,
     amount: String,
     currency: &'static str,
-    /// The chain on which the money is due; of `best`, the one that was chosen.
+    /// The chain on which the payment is due; with `best`, the chosen one.
     chain: &'static str,
     /// The token's contract on that chain.
     token_address: String,
@@ -87,7 +88,7 @@ pub struct InitiateAnswer {
     payment_uri: Option<String>,
     #[schema(format = "date-time")]
     expires_at: String,
-    /// Of `best`: every chain that was looked at, and why.
+    /// With `best`: every candidate chain, and why it was or was not chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     chain_candidates: Option<Vec<ChainCandidateRecord>>,
 }
@@ -103,19 +104,20 @@ struct Asked {
     reference: Option<String>,
 }
 
-/// Make a payment
+/// Create a payment
 ///
-/// The payer sends the exact amount to `intermediary_wallet`; everything else happens by itself and is told by webhook.
+/// The payer sends the exact amount to `intermediary_wallet`. The rest happens automatically and is reported by
+/// webhook.
 #[utoipa::path(
     post, path = "/payments/initiate", tag = "Payments", operation_id = "initiatePayment", request_body = InitiateRequest,
     responses(
-        (status = 201, description = "The payment; it is watched from now on.", body = InitiateAnswer),
+        (status = 201, description = "The payment; its wallet is now watched.", body = InitiateAnswer),
         (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, or `psp_paused`: the operator has paused the account.",
             body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
-        (status = 503, description = "`chain_paused`: the operator has paused the chain; the database or the chain is away; or \
-            `timed_out`: it may have been carried out.",
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; the database or the chain is \
+            unavailable; or `timed_out`: the request may have been carried out.",
             body = Problem),
     ),
 )]
@@ -141,7 +143,7 @@ pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>
     make(&app, &request.idempotency, initiate, |answer| Answer::created(&answer)).await
 }
 
-/// Makes a payment, whatever its purpose, and answers it as it was made.
+/// Creates a payment for any purpose and answers with it.
 pub(in crate::http) async fn make(
     app: &AppState,
     idempotency: &Idempotency,
@@ -178,13 +180,13 @@ fn asked(body: &Fields<'_>) -> Option<Asked> {
     })
 }
 
-/// Seconds until it expires.
+/// Reads the seconds until the payment expires.
 pub(in crate::http) fn expires_in(body: &Fields<'_>) -> i64 {
     let read = |value| read::whole(value, EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS);
     body.optional("expires_in", read).unwrap_or(EXPIRES_IN_DEFAULT_SECS)
 }
 
-/// A chain's name, or `best`.
+/// Reads a chain's name, or `best`.
 pub(in crate::http) fn chain(value: &Value) -> Result<ChainAsked, Fault> {
     if value == BEST {
         return Ok(ChainAsked::Best);
@@ -192,7 +194,7 @@ pub(in crate::http) fn chain(value: &Value) -> Result<ChainAsked, Fault> {
     read::name::<Chain>(value, "base, polygon, arbitrum, best").map(ChainAsked::Named)
 }
 
-/// The merchant is the PSP's own. Merchants are for ever, so that it is asked of the database once.
+/// Checks that the merchant belongs to the PSP. Merchants are permanent, so the result is cached.
 async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) -> Result<(), ApiError> {
     if app.merchants.get(&merchant_id) == Some(psp_id) {
         return Ok(());
@@ -202,13 +204,13 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
         .one(app.database().reader())
         .await?;
     if own.is_none() {
-        return Err(not_found("merchant_not_found", "merchant_id", "names no merchant of this account"));
+        return Err(not_found("merchant_not_found", "merchant_id", "is not a merchant of this account"));
     }
     app.merchants.insert(merchant_id, psp_id);
     Ok(())
 }
 
-/// The customer is the PSP's own and may transact. It is asked each time: a deactivation holds at once.
+/// Checks that the customer belongs to the PSP and may transact. Not cached, because a deactivation must apply at once.
 pub(in crate::http) async fn check_customer(
     app: &Shared,
     psp_id: PspId,
@@ -223,7 +225,7 @@ pub(in crate::http) async fn check_customer(
         .one(app.database().reader())
         .await?;
     let Some((is_active, kyc_status)) = row else {
-        return Err(not_found("customer_not_found", "customer_id", "names no customer of this account"));
+        return Err(not_found("customer_not_found", "customer_id", "is not a customer of this account"));
     };
     if !is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -234,7 +236,7 @@ pub(in crate::http) async fn check_customer(
             let detail = format!("The customer may not transact: its kyc_status is {status}.");
             Err(ApiError::Conflict("customer_not_cleared", detail, Vec::new()))
         }
-        Err(_) => Err(ApiError::internal("a customer has a status that nobody knows")),
+        Err(_) => Err(ApiError::internal("a customer has an unknown status")),
     }
 }
 

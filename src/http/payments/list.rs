@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::Status;
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
 use payferry_entities::payments::{Column, Entity, Model};
@@ -20,23 +20,23 @@ use super::PaymentRecord;
 use crate::http::openapi::PageParams;
 use crate::http::state::{AppState, Shared};
 
-/// Which payments.
+/// Filters of the list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PaymentFilters {
     /// pending, confirmed, settled, mismatched or failed.
     pub status: Option<String>,
-    /// Of this merchant.
+    /// Payments of this merchant.
     pub merchant_id: Option<String>,
-    /// Of this customer.
+    /// Payments of this customer.
     pub customer_id: Option<String>,
-    /// With exactly this reference.
+    /// Payments with exactly this reference.
     pub reference: Option<String>,
-    /// Made at or after this ISO 8601 time.
+    /// Created at or after this ISO 8601 time.
     pub created_from: Option<String>,
-    /// Made before this ISO 8601 time.
+    /// Created before this ISO 8601 time.
     pub created_to: Option<String>,
-    /// Only payments older than this one; the `next_after` of the page before. Not together with `offset`.
+    /// Only payments older than this one: the `next_after` of the previous page. Not together with `offset`.
     pub after: Option<String>,
 }
 
@@ -44,11 +44,11 @@ pub struct PaymentFilters {
 #[derive(Serialize, ToSchema)]
 pub struct PaymentList {
     message: &'static str,
-    /// Of the whole list; null with `after`.
+    /// Number of payments in the whole list; null with `after`.
     total: Option<u64>,
     limit: u64,
     offset: u64,
-    /// Give it as `after` for the next page; null on the last.
+    /// Pass it as `after` to get the next page; null on the last page.
     next_after: Option<String>,
     /// Newest first.
     payments: Vec<PaymentRecord>,
@@ -131,11 +131,11 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
     payments.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id)
 }
 
-/// What comes after the payment in the list.
+/// Condition for the payments after the given one in the list.
 async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea_orm::sea_query::SimpleExpr, ApiError> {
     let cursor = super::own(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
-            let message = "names no payment of this account".to_owned();
+            let message = "is not a payment of this account".to_owned();
             let error = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
             ApiError::BadParameters(vec![error])
         }

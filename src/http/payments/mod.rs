@@ -1,5 +1,5 @@
-//! Payments: reads go to the database, changes are one call to the actors. A transfer to a customer is one, too, and is found
-//! by its own id.
+//! Payments: reads query the database, changes are one call to the actors. A transfer to a customer is also a payment
+//! and is found by its own id.
 
 pub mod cancel;
 mod change;
@@ -14,7 +14,7 @@ pub mod resolve;
 mod view;
 
 use payferry_actors::chains::Chains;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, Purpose, Status, Terms};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};
@@ -28,12 +28,12 @@ use super::state::Shared;
 pub use view::PaymentRecord;
 pub(super) use view::progress;
 
-/// `purpose` of the rows of pay-ins.
+/// `purpose` of pay-in rows.
 const PAY_IN: &str = Purpose::PayIn.as_str();
-/// `purpose` of the rows of transfers to customers.
+/// `purpose` of rows of transfers to customers.
 pub(super) const TRANSFER: &str = "transfer";
 
-/// The row of one of the PSP's own payments or transfers.
+/// Returns the row of one of the PSP's own payments or transfers.
 pub(crate) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
     let missing = || ApiError::NotFound("payment");
     let (payment_id, purpose) = match id.parse::<TransferId>() {
@@ -46,7 +46,7 @@ pub(crate) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, 
     row.one(app.database().reader()).await?.ok_or_else(missing)
 }
 
-/// The id under which webhooks speak of one of the PSP's own payments, transfers, payouts or withdrawals.
+/// Returns the id that webhooks use for one of the PSP's own payments, transfers, payouts or withdrawals.
 async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
     let Ok(sending) = id.parse::<SendingId>() else { return own(app, psp_id, id).await.map(|_| id.to_owned()) };
     let row = sendings::Entity::find_by_id(sending.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
@@ -54,7 +54,7 @@ async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, Ap
     row.map(|row| row.id).ok_or(ApiError::NotFound("payment"))
 }
 
-/// A payment's addresses as people compare them. Each has a hash in it: they are written once for an answer.
+/// A payment's checksummed addresses. Each needs a hash, so an answer computes them once.
 pub(super) struct Addresses {
     pub(super) wallet: String,
     pub(super) token: String,
@@ -65,15 +65,15 @@ impl Addresses {
         Self { wallet: checksummed(terms.wallet), token: checksummed(terms.token_address) }
     }
 
-    /// A transfer of `amount` to the payment's wallet, for wallets (EIP-681).
+    /// An EIP-681 URI for a transfer of `amount` to the payment's wallet.
     pub(super) fn transfer_uri(&self, chains: &Chains, chain: Chain, amount: Amount) -> String {
         let Self { wallet, token } = self;
         let chain_id = chain_id(chains, chain);
         format!("ethereum:{token}@{chain_id}/transfer?address={wallet}&uint256={}", amount.units())
     }
 
-    /// What a wallet reads from a QR code (EIP-681): a transfer of what is still due. `None` if the payment no longer
-    /// waits for money: nobody is to be asked to pay in vain.
+    /// An EIP-681 URI for the amount still due, for QR codes. `None` if the payment no longer expects money, so that no
+    /// payer is asked to pay without effect.
     fn payment_uri(&self, chains: &Chains, payment: &Payment) -> Option<String> {
         let waits = payment.status == Status::Pending || payment.is_completable();
         let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
@@ -81,7 +81,7 @@ impl Addresses {
     }
 }
 
-/// The chain's id here.
+/// The configured id of a chain.
 pub(super) fn chain_id(chains: &Chains, chain: Chain) -> u64 {
     chains.spec(chain).map_or_else(|| chain.default_id(), |spec| spec.chain_id)
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::log;
+use payferry_journal::webhooks::log;
 use payferry_domain::DeliveryId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
@@ -14,23 +14,23 @@ use utoipa::ToSchema;
 use super::own_subject;
 use crate::http::state::AppState;
 
-/// What was queued.
+/// The queued delivery.
 #[derive(Serialize, ToSchema)]
 pub struct RedeliverAnswer {
     message: &'static str,
     payment_id: String,
     delivery_id: String,
-    /// queued.
+    /// Always queued.
     delivery_status: &'static str,
 }
 
 /// Deliver an event again
 ///
-/// Whatever became of the delivery, it is queued again with all its retries and keeps its `event_id`.
+/// The delivery is queued again with all its retries, whatever its status, and keeps its `event_id`.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/webhooks/{delivery_id}/redeliver", tag = "Payments", operation_id = "redeliver",
     params(
-        ("payment_id" = String, Path, description = "As `initiate` answered it."),
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
         ("delivery_id" = String, Path, description = "The `id` of an entry of the delivery log."),
     ),
     responses(

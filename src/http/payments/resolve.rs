@@ -1,9 +1,9 @@
-//! `POST /payments/{payment_id}/resolve`: what the PSP decides about money that does not fit.
+//! `POST /payments/{payment_id}/resolve`: the PSP's decision about mismatched money.
 
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, PaymentId, RefundId};
 use payferry_httpkit::Answer;
@@ -18,29 +18,29 @@ use super::refunds::request::{RefundAsked, unsuitable};
 use super::{PaymentRecord, own};
 use crate::http::state::{AppState, Shared};
 
-/// The field that goes with `accept` alone.
+/// The field that belongs to `accept` only.
 const EXPECTED_RECEIVED: &str = "expected_received";
 
-/// What is to become of a payment.
+/// The resolution of a payment.
 #[derive(ToSchema)]
 pub struct ResolveRequest {
-    /// accept: settle what was received; refund: send it back; retry_settlement: try a failed settlement again at once.
+    /// accept: settle what was received; refund: send it back; retry_settlement: retry a failed settlement at once.
     #[schema(example = "accept")]
     pub action: String,
-    /// With `accept`: what you believe was received. If it has moved, nothing happens.
+    /// With `accept`: the amount that you believe was received. If it has changed, the request fails.
     #[schema(example = "9.50")]
     pub expected_received: Option<String>,
-    /// With `refund`: how much; all that can be refunded, if it is left out.
+    /// With `refund`: the amount; everything refundable if absent.
     pub amount: Option<String>,
-    /// With `refund`: where it goes; see the endpoint for refunds.
+    /// With `refund`: the recipient; see the endpoint for refunds.
     pub address: Option<String>,
-    /// With `refund`: of money on another chain; see the endpoint for refunds.
+    /// With `refund`: for money on another chain; see the endpoint for refunds.
     pub chain: Option<String>,
-    /// With `refund`: of money in another token; see the endpoint for refunds.
+    /// With `refund`: for money in another token; see the endpoint for refunds.
     pub token_address: Option<String>,
 }
 
-/// What is to be done.
+/// The requested resolution.
 enum Action {
     Accept { expected_received: Option<Amount> },
     Refund(RefundAsked),
@@ -49,19 +49,19 @@ enum Action {
 
 /// Resolve a payment
 ///
-/// `accept` confirms a mismatched payment for what was received (200). `refund` is the same as the endpoint for refunds
-/// (202). `retry_settlement` tries a failed settlement again without waiting for its turn (202).
+/// `accept` confirms a mismatched payment for the received amount (200). `refund` does the same as the endpoint for
+/// refunds (202). `retry_settlement` retries a failed settlement at once, before its next scheduled attempt (202).
 #[utoipa::path(
     post, path = "/payments/{payment_id}/resolve", tag = "Payments", operation_id = "resolvePayment",
     request_body = ResolveRequest,
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "Accepted: the payment, confirmed.", body = PaymentRecord),
-        (status = 202, description = "The payment; its refund or its settlement is under way.", body = PaymentRecord),
+        (status = 202, description = "The payment; its refund or its settlement is in progress.", body = PaymentRecord),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`payment_not_mismatched`, `received_moved`, `nothing_to_accept`, `funds_blocked`, \
             `settlement_not_failed`, `settlement_in_progress`, or what the endpoint for refunds says.", body = Problem),
-        (status = 422, description = "Every bad field is named.", body = Problem),
+        (status = 422, description = "Every invalid field is named.", body = Problem),
     ),
 )]
 pub async fn resolve(
@@ -112,7 +112,7 @@ fn action(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action>
     };
     let known = RefundAsked::FIELDS.into_iter().chain([EXPECTED_RECEIVED]);
     for field in known.filter(|field| fields.has(field) && !belongs(field)) {
-        fields.fault(field, Fault::new("not_applicable", format!("does not go with the action {name}")));
+        fields.fault(field, Fault::new("not_applicable", format!("is not allowed with the action {name}")));
     }
     match name {
         "accept" => Some(Action::Accept { expected_received }),

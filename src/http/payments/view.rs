@@ -1,6 +1,6 @@
-//! A payment as the interface shows it.
+//! A payment in answers.
 
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{
     ChainChoice, HistoryEntry, Label, Payment, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };
@@ -13,49 +13,49 @@ use super::Addresses;
 use super::refunds::RefundRecord;
 use crate::http::state::Shared;
 
-/// A payment, whole. Amounts are decimal strings, times ISO 8601; what does not apply (yet) is null.
+/// A complete payment. Amounts are decimal strings, times ISO 8601. Values that do not apply (yet) are null.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PaymentRecord {
     #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     payment_id: String,
-    /// pending, confirmed, settled, mismatched or failed; finer facts are `labels`. Of a transfer to a customer: pending,
+    /// pending, confirmed, settled, mismatched or failed; `labels` has details. For a transfer to a customer: pending,
     /// underpaid, settled or failed.
     status: &'static str,
-    /// Absent from a transfer to a customer.
+    /// Absent for a transfer to a customer.
     merchant_id: Option<String>,
     customer_id: Option<String>,
     /// The PSP's own reference.
     reference: Option<String>,
-    /// Due.
+    /// The amount due.
     #[schema(example = "10.00")]
     amount: String,
-    /// Counted at or before confirmation; does not change after it.
+    /// Amount counted at or before confirmation; does not change after it.
     amount_received: String,
-    /// Counted after confirmation.
+    /// Amount counted after confirmation.
     excess_received: String,
-    /// Still to be paid.
+    /// Amount still to be paid.
     amount_due: String,
     /// USDC or USDT.
     currency: &'static str,
-    /// The chain on which the money is due.
+    /// The chain on which the payment is due.
     chain: &'static str,
-    /// The token's contract: the only one that counts.
+    /// The token's contract. Transfers of other contracts do not count.
     token_address: String,
-    /// Where the payer sends the money.
+    /// The address to which the payer sends the money.
     intermediary_wallet: String,
-    /// The payer's page.
+    /// URL of the payer's page.
     magic_link: String,
-    /// EIP-681, for wallets: a transfer of what is due. Null once the payment no longer waits for money.
+    /// EIP-681 URI for wallets: a transfer of the amount still due. Null once the payment no longer expects money.
     payment_uri: Option<String>,
     /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED or
     /// SETTLEMENT_FAILED.
     labels: Vec<&'static str>,
-    /// expired, kyt_blocked, settlement_failed or cancelled; only of a failed payment.
+    /// expired, kyt_blocked, settlement_failed or cancelled; null unless the payment failed.
     failure_reason: Option<&'static str>,
-    /// Blocks from the youngest transfer to the last block that was read, both counted; 0 without a transfer, null
-    /// while the chain is not read.
+    /// Blocks from the latest transfer's block to the last block read, both included; 0 without a transfer, null while
+    /// the chain is not read.
     confirmations: Option<u64>,
-    /// Blocks that are needed; null if the chain's own `required_finality` is.
+    /// Required blocks; null if `required_finality` is not blocks.
     required_confirmations: Option<u32>,
     /// blocks, safe or finalized.
     required_finality: &'static str,
@@ -63,17 +63,17 @@ pub struct PaymentRecord {
     kyt: KytRecord,
     /// The same as `kyt.verdict`.
     kyt_verdict: &'static str,
-    /// Once the payment was confirmed.
+    /// Present once the payment was confirmed.
     settlement: Option<SettlementRecord>,
     refunds: Vec<RefundRecord>,
-    /// Of `best`: what was weighed.
+    /// With `best`: the candidate chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     chain_candidates: Option<Vec<ChainCandidateRecord>>,
-    /// As it was given.
+    /// As submitted.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
     status_history: Vec<HistoryRecord>,
-    /// Outages of the chain move it on.
+    /// Postponed by outages of the chain.
     #[schema(format = "date-time")]
     expires_at: String,
     #[schema(format = "date-time")]
@@ -92,7 +92,7 @@ struct TransferRecord {
     block_time: String,
     from: String,
     amount: String,
-    /// USDC or USDT; null for a contract that is only mistaken for one.
+    /// USDC or USDT; null for a token that the service does not support.
     token: Option<&'static str>,
     token_address: String,
     chain: &'static str,
@@ -100,11 +100,11 @@ struct TransferRecord {
     status: &'static str,
     /// pending, allow, review or block.
     kyt_verdict: &'static str,
-    /// Whether it is part of what was received.
+    /// True if it is part of the received amount.
     counted: bool,
 }
 
-/// What screening says: of the settled money once the payment is confirmed, else the worst of what arrived.
+/// Screening result: of the settled money once the payment is confirmed, else the worst of the received transfers.
 #[derive(Debug, Serialize, ToSchema)]
 struct KytRecord {
     /// pending, allow, review or block.
@@ -118,8 +118,8 @@ struct KytRecord {
     checked_at: Option<String>,
 }
 
-/// How the money is shared out; `psp_amount` and `treasury_fee` add up to `amount`. Of a transfer to a customer both are null: all of
-/// it is the customer's.
+/// How the amount is divided: `psp_amount` and `treasury_fee` add up to `amount`. Both are null for a transfer to a
+/// customer, who receives all of it.
 #[derive(Debug, Serialize, ToSchema)]
 struct SettlementRecord {
     /// queued, settled, failed or withdrawn.
@@ -132,18 +132,18 @@ struct SettlementRecord {
     settled_at: Option<String>,
 }
 
-/// A chain that `best` looked at.
+/// A candidate chain of `best`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ChainCandidateRecord {
     chain: &'static str,
-    /// Whether it could have been chosen.
+    /// True if it could have been chosen.
     eligible: bool,
-    /// Whether it was.
+    /// True if it was chosen.
     chosen: bool,
     reason: String,
 }
 
-/// One line of the history.
+/// One entry of the status history.
 #[derive(Debug, Serialize, ToSchema)]
 struct HistoryRecord {
     status: &'static str,
@@ -153,7 +153,7 @@ struct HistoryRecord {
 }
 
 impl PaymentRecord {
-    /// The payment, with its chain as this process sees it now.
+    /// Builds the record, with confirmations as this process currently sees the chain.
     pub fn of(app: &Shared, payment: &Payment) -> Self {
         let terms = &payment.terms;
         let kyt = payment.kyt();
@@ -200,16 +200,16 @@ impl PaymentRecord {
     }
 }
 
-/// How far the youngest transfer that may count has come.
+/// Progress of the latest transfer that may count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) struct Progress {
-    /// Blocks on it, itself included; at most `required`.
+    /// Blocks of confirmation, its own included; at most `required`.
     pub(in crate::http) confirmations: u64,
-    /// Blocks that are needed.
+    /// Required blocks.
     pub(in crate::http) required: u64,
 }
 
-/// The progress of a transfer that waits to become final by a number of blocks; nothing if there is none.
+/// The progress of a transfer that waits for a number of blocks; `None` if there is none.
 pub(in crate::http) fn progress(app: &Shared, payment: &Payment) -> Option<Progress> {
     let waits = |transfer: &Transfer| transfer.is_right() && transfer.status == TransferStatus::Seen;
     let Finality::Blocks(required) = payment.required_finality() else { return None };
@@ -220,7 +220,7 @@ pub(in crate::http) fn progress(app: &Shared, payment: &Payment) -> Option<Progr
     Some(Progress { confirmations: confirmations(app, payment)?.min(required), required })
 }
 
-/// Of the youngest transfer that may count.
+/// Confirmations of the latest transfer that may count.
 fn confirmations(app: &Shared, payment: &Payment) -> Option<u64> {
     let present = payment.transfers.iter().filter(|transfer| transfer.is_right() && transfer.is_present());
     let Some(youngest) = present.map(|transfer| transfer.block.number).max() else { return Some(0) };
@@ -273,7 +273,7 @@ fn settlement_record(payment: &Payment, settlement: &Settlement) -> SettlementRe
     }
 }
 
-/// What `best` weighed; nothing if the request named the chain.
+/// The candidates of `best`; `None` if the request named the chain.
 pub(super) fn chain_candidates(payment: &Payment) -> Option<Vec<ChainCandidateRecord>> {
     let ChainChoice::Best { candidates } = &payment.terms.chain_choice else { return None };
     let record = |candidate: &payferry_domain::payment::ChainCandidate| ChainCandidateRecord {

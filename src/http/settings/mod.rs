@@ -1,6 +1,6 @@
-//! The PSP's policies: what it may decide, and beside it what the operator has decided about it.
+//! The PSP's policies: those it decides, and those the operator has set for it.
 //!
-//! Deliberately absent: how a policy acts on a payment (`payferry_domain`), where it is kept (`crate::tenants`).
+//! `payferry_domain` applies policies to payments, and `crate::tenants` stores them.
 
 pub mod change;
 pub mod show;
@@ -8,7 +8,7 @@ pub mod show;
 use std::collections::BTreeMap;
 
 use payferry_accounts::tenants::PspRecord;
-use payferry_actors::psps::EventFamilies;
+use payferry_journal::psps::EventFamilies;
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_httpkit::error::ApiError;
@@ -20,72 +20,73 @@ use utoipa::ToSchema;
 
 use super::state::Shared;
 
-/// What a PSP and the operator have decided about the PSP's payments.
+/// Settings of the PSP's payments, as decided by the PSP and the operator.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SettingsRecord {
-    /// How much less than due still pays, as an amount; never more than due.
+    /// Accepted underpayment, as an amount; never more than the due amount.
     #[schema(example = "0.05")]
     tolerance: String,
-    /// How much less than due still pays, in basis points; the greater of the two holds.
+    /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
     tolerance_bps: u16,
-    /// What happens with more than was due: `hold`, `accept` or `refund_excess`.
+    /// Treatment of overpayments: `hold`, `accept` or `refund_excess`.
     #[schema(value_type = String, example = "hold")]
     overpayment: OverpaymentPolicy,
-    /// Whether refunds may go to the sender when no address is given.
+    /// True if refunds without an address may go to the sender.
     refund_to_sender: bool,
-    /// Whether every payment must name its customer.
+    /// True if every payment must name its customer.
     require_customer: bool,
     /// Transfers below this are ignored.
     #[schema(example = "0.001")]
     dust_floor: String,
-    /// `payment.*` and `payin.*` are two names of one happening; which are sent: `both`, `payment` or `payin`.
+    /// Which event names are sent: `both`, `payment` or `payin`. `payment.*` and `payin.*` are two names of the same
+    /// event.
     #[schema(value_type = String, example = "both")]
     event_families: EventFamilies,
-    /// What "final" means on each chain that runs here.
+    /// Required finality on each running chain.
     #[schema(value_type = Object)]
     finality: BTreeMap<Chain, FinalityRecord>,
     /// The treasury's share of each settlement, in basis points. Set by the operator.
     fee_bps: u16,
-    /// How much may be sent. Set by the operator.
+    /// Limits of outbound transfers. Set by the operator.
     limits: LimitsRecord,
-    /// Where the account withdraws to, and will. Set by the operator.
+    /// The account's current and pending withdrawal wallets. Set by the operator.
     withdrawal_wallets: Vec<WalletRecord>,
     /// ISO 8601.
     #[schema(format = "date-time")]
     updated_at: String,
 }
 
-/// What "final" means on one chain.
+/// Required finality on one chain.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FinalityRecord {
-    /// Bands of amounts, rising; the last has no bound.
+    /// Bands of ascending amounts; the last has no upper bound.
     tiers: Vec<Tier>,
-    /// Whether they are the operator's, which the account follows until it sets its own.
+    /// True if these are the operator's bands, which apply until the account sets its own.
     is_default: bool,
-    /// The least that own tiers have to want.
+    /// The minimum that the account's own bands must require.
     least: Vec<Tier>,
 }
 
-/// How much may be sent: refunds, payouts, withdrawals, transfers.
+/// Limits of outbound transfers: refunds, payouts, withdrawals, transfers.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LimitsRecord {
-    /// By one of them.
+    /// Maximum amount of a single outbound transfer.
     #[schema(example = "1000000.00")]
     send_max: String,
-    /// In a token on one UTC day, over all chains.
+    /// Maximum amount in a token on one UTC day, over all chains.
     #[schema(example = "5000000.00")]
     send_daily_max: String,
 }
 
 impl SettingsRecord {
-    /// As they hold on this node.
+    /// The settings as they apply on this node.
     async fn of(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
         let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
         let policies = &psp.policies;
         let ceilings = policies.ceilings(app.system.psps().ceilings());
         let finality = app.system.chains().running().map(|spec| {
             let record = FinalityRecord {
-                tiers: tiers::shown(&policies.finality_on(spec)),
+                tiers: tiers::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
                 is_default: !policies.finality.contains_key(&spec.chain),
                 least: tiers::shown(&spec.finality_least),
             };

@@ -22,7 +22,7 @@ pub struct SettingsAnswer {
 
 /// Read the settings
 ///
-/// What the account has decided about its payments, and what the operator has decided about the account.
+/// The account's own policies, and the settings that the operator decided for the account.
 #[utoipa::path(
     get, path = "/api/v1/settings", tag = "Settings", operation_id = "getSettings",
     responses((status = 200, description = "The settings.", body = SettingsAnswer)),

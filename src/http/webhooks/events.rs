@@ -1,8 +1,7 @@
-//! `GET /api/v1/events`: the feed of everything, for those who missed a webhook, and for those who would rather ask.
+//! `GET /api/v1/events`: the feed of all events, for clients that missed webhooks or prefer polling.
 //!
-//! The order is that of the commits: the journal is the only one that writes events, one group after the other, and each
-//! event takes the next position in its group. A request that waits is woken by the commit; nothing is asked again and
-//! again meanwhile.
+//! Events are in commit order. Only the journal writes events, one group after the other, and each event takes the next
+//! position in its group. A commit wakes the waiting requests, so they do not poll the database.
 
 use std::time::Duration;
 
@@ -26,22 +25,22 @@ use utoipa::{IntoParams, ToSchema};
 use crate::http::openapi::PageParams;
 use crate::http::state::{AppState, Shared};
 
-/// Seconds that a request may ask to wait.
+/// Maximum wait of a request, seconds.
 pub const WAIT_SECS_MAX: u64 = 30;
-/// Before a request's own time is over, a wait ends.
+/// Time by which a wait ends before the request's own time limit.
 const WAIT_MARGIN: Duration = Duration::from_secs(2);
-/// Requests that wait at once, of all PSPs together: each holds a place among the requests under way.
+/// Concurrent waiting requests of all PSPs together. Each occupies a permit for requests.
 pub const WAITS_AT_ONCE: usize = 256;
-/// Requests of one PSP that wait at once.
+/// Concurrent waiting requests of one PSP.
 pub const WAITS_PER_PSP: usize = 8;
 
-/// From where on.
+/// Parameters of the feed.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct FeedParams {
     /// Only events after this `event_id`; from the beginning if absent. Not together with `offset`.
     pub after: Option<String>,
-    /// While there is nothing after that, wait so many seconds for something. A wait may end up to two seconds early.
+    /// If there is no event yet, wait up to this many seconds for one. A wait may end up to two seconds early.
     #[param(minimum = 0, maximum = 30, default = 0)]
     pub wait: Option<u64>,
 }
@@ -50,35 +49,35 @@ pub struct FeedParams {
 #[derive(Serialize, ToSchema)]
 pub struct Feed {
     message: &'static str,
-    /// Of the whole feed; null with `after`.
+    /// Number of events in the whole feed; null with `after`.
     total: Option<u64>,
     limit: u64,
     offset: u64,
-    /// Give it as `after` to go on, now or later; null while there is nothing.
+    /// Pass it as `after` to continue, now or later; null if there is no event.
     next_after: Option<String>,
-    /// Whether there is more already.
+    /// True if there are more events already.
     has_more: bool,
-    /// Delivered events up to this time are not kept any more; null while all are, and with `after`.
+    /// Delivered events up to this time have been deleted; null while none were, and with `after`.
     #[schema(format = "date-time")]
     forgotten_until: Option<String>,
-    /// The bodies as they are signed and sent, in the order in which they were committed.
+    /// The bodies as they are signed and sent, in commit order.
     #[schema(value_type = Vec<Object>)]
     events: Vec<Box<RawValue>>,
 }
 
 /// Read the feed of events
 ///
-/// Everything that was announced, whether or not it was delivered or wanted, in an order that never shows a later event
-/// before an earlier one. With `wait` an answer comes as soon as there is something; at most 8 requests of an account
-/// wait at once.
+/// All events in commit order, regardless of their delivery and of the subscribed patterns. A page never contains a
+/// later event before an earlier one. With `wait`, the answer comes as soon as there is an event; at most 8 requests of
+/// an account can wait at once.
 ///
-/// Events are kept for a time (400 days unless configured otherwise). Whoever went away for longer is told so with 410.
+/// Events are kept for a time (400 days unless configured otherwise). A client whose `after` is older gets 410.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "Webhooks", operation_id = "listEvents", params(FeedParams, PageParams),
     responses(
         (status = 200, description = "A page of the feed.", body = Feed),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-        (status = 410, description = "`events_forgotten`: events after `after` are not kept any more.", body = Problem),
+        (status = 410, description = "`events_forgotten`: events after `after` have been deleted.", body = Problem),
     ),
 )]
 pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
@@ -110,7 +109,7 @@ pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri)
     Ok(Answer::ok(&feed)?.into_response())
 }
 
-/// A page and one more, as soon as there is anything, and after `wait` in any case.
+/// Reads a page plus one row, waiting up to `wait` for the first event.
 async fn rows(
     app: &Shared,
     psp_id: PspId,
@@ -126,7 +125,7 @@ async fn rows(
     let _place = app.waits.take(Holder::Psp(psp_id), app.config.limits.waits_per_psp)?;
     let wait = wait.min(app.config.limits.request_timeout.saturating_sub(WAIT_MARGIN));
     let until = Instant::now() + wait;
-    // Before the first look, so that nothing is missed between the two.
+    // Subscribe before the first read, so that no event between the two is missed.
     let mut wake = app.system.journal().wake_on(psp_id);
     loop {
         let rows = asked.clone().all(reader).await?;
@@ -141,7 +140,7 @@ async fn rows(
     }
 }
 
-/// Where in the feed the event stands, if all that follows it is still there.
+/// The position of the event in the feed, if all events after it still exist.
 async fn position(
     app: &Shared,
     psp_id: PspId,
@@ -154,25 +153,25 @@ async fn position(
         .one(app.database().reader())
         .await?;
     match (found, floor) {
-        // One that was not delivered is kept while later ones are gone.
+        // An undelivered event is kept even when later events were deleted.
         (Some(event), Some(floor)) if event.position < floor.position => Err(forgotten(floor)),
         (Some(event), _) => Ok(event.position),
         (None, Some(floor)) if is_the_last(after, floor) => Ok(floor.position),
         (None, Some(floor)) if is_older(after, floor) => Err(forgotten(floor)),
         (None, _) => {
-            let message = "names no event of this account".to_owned();
+            let message = "is not an event of this account".to_owned();
             let field = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
             Err(ApiError::BadParameters(vec![field]))
         }
     }
 }
 
-/// Whoever has read all that was forgotten has missed nothing.
+/// A client that has read all deleted events has missed none.
 fn is_the_last(after: EventId, floor: &event_floors::Model) -> bool {
     after.to_string() == floor.event_id
 }
 
-/// Ids begin with their time, and whose events they were is not kept.
+/// Compares the time in the ids, since the owner of a deleted event is not stored.
 fn is_older(after: EventId, floor: &event_floors::Model) -> bool {
     let floor = floor.event_id.parse::<EventId>().map(|floor| floor.ulid().timestamp_ms());
     floor.is_ok_and(|floor| after.ulid().timestamp_ms() <= floor)
@@ -181,8 +180,8 @@ fn is_older(after: EventId, floor: &event_floors::Model) -> bool {
 fn forgotten(floor: &event_floors::Model) -> ApiError {
     let until = Timestamp(floor.created_at);
     let detail = format!(
-        "Events up to {until} are not kept any more. Read the feed from its beginning (without `after`), and \
-         `GET /payments` for what was before."
+        "Events up to {until} have been deleted. Read the feed from its beginning (without `after`), and \
+         `GET /payments` for the time before."
     );
     ApiError::Gone("events_forgotten", detail)
 }

@@ -1,6 +1,6 @@
-//! Where a PSP hears of events, what went there, and the feed of everything.
+//! Webhook configuration, the delivery log, and the feed of all events.
 //!
-//! The rows, the secrets and the sending are the webhook sender's; here is only what the interface says of them.
+//! The webhook sender owns the rows, the secrets and the sending. This module only presents them.
 
 pub mod events;
 pub mod redeliver;
@@ -10,8 +10,8 @@ pub mod show;
 pub mod test;
 pub mod undelivered;
 
-use payferry_actors::webhook::endpoints;
-use payferry_actors::webhook::log::LogEntry;
+use payferry_webhook::endpoints;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
 use payferry_entities::{delivery_attempts, webhook_endpoints};
@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::state::Shared;
 
-/// Patterns of one filter; there are two dozen events.
+/// Maximum patterns of one filter; there are two dozen events.
 const PATTERNS_MAX: usize = 50;
 
 /// A delivery of one event.
@@ -37,19 +37,19 @@ pub struct DeliveryRecord {
     event_id: String,
     #[schema(example = "payment.confirmed")]
     event: String,
-    /// Of the event, gapless per payment in the feed.
+    /// Sequence number of the event, without gaps per payment in the feed.
     sequence: i64,
-    /// Where the last attempt went; null before the first.
+    /// URL of the last attempt; null before the first.
     url: Option<String>,
-    /// queued, delivering, delivered, failed (waits for a retry) or exhausted.
+    /// queued, delivering, delivered, failed (will be retried) or exhausted.
     delivery_status: String,
     attempt_count: i64,
     /// HTTP status of the last answer.
     response_code: Option<i64>,
-    /// Its first 1 KiB.
+    /// First 1 KiB of the last answer.
     response_body: Option<String>,
     duration_ms: Option<i64>,
-    /// Why the last attempt failed, if not by its answer.
+    /// Error of the last attempt, if it got no answer.
     error: Option<String>,
     #[schema(format = "date-time")]
     next_attempt_at: Option<String>,
@@ -64,7 +64,7 @@ pub struct DeliveryRecord {
 /// One attempt at a delivery.
 #[derive(Debug, Serialize, ToSchema)]
 struct AttemptRecord {
-    /// From 1.
+    /// Number of the attempt, from 1.
     number: i64,
     #[schema(format = "date-time")]
     at: String,
@@ -76,12 +76,12 @@ struct AttemptRecord {
 }
 
 impl DeliveryRecord {
-    /// The entries of a log.
+    /// The entries of a delivery log.
     pub fn of_all(app: &Shared, entries: Vec<LogEntry>) -> Result<Vec<Self>, ApiError> {
         let sender = app.system.webhooks();
         let record = |entry: LogEntry| {
             let LogEntry { delivery, event, attempts } = entry;
-            // Still marked for a moment after its outcome was recorded.
+            // The sender clears its mark a moment after the outcome was recorded.
             let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
             let under_way = is_open && sender.is_under_way(&delivery.id);
             Ok(Self {
@@ -119,14 +119,14 @@ fn attempt_record(attempt: delivery_attempts::Model) -> AttemptRecord {
     }
 }
 
-/// The patterns of an endpoint as they are shown: none means all.
+/// The patterns of an endpoint; an empty list means all events.
 fn patterns_shown(endpoint: &webhook_endpoints::Model) -> Result<Vec<String>, ApiError> {
     let patterns = endpoints::patterns(endpoint)?;
     let all = || vec![EventPattern::All.to_string()];
     Ok(if patterns.is_empty() { all() } else { patterns.iter().map(ToString::to_string).collect() })
 }
 
-/// A list of event patterns.
+/// Reads a list of event patterns.
 fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
     let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
     if list.is_empty() {
@@ -139,7 +139,7 @@ fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
     list.iter().map(|pattern| read::name(pattern, expected)).collect()
 }
 
-/// There is no URL to rotate a secret for, or to test.
+/// The error if there is no URL whose secret to rotate or which to test.
 fn not_set() -> ApiError {
     let detail = "No webhook URL is set; set one with PATCH /api/v1/set_webhook.".to_owned();
     ApiError::Conflict("webhook_not_set", detail, Vec::new())

@@ -1,8 +1,8 @@
-//! `POST /api/v1/webhook/redeliver`: in bulk, after an outage of the endpoint.
+//! `POST /api/v1/webhook/redeliver`: redelivers in bulk after an outage of the endpoint.
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::log;
+use payferry_journal::webhooks::log;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
@@ -13,38 +13,38 @@ use utoipa::ToSchema;
 use super::patterns;
 use crate::http::state::AppState;
 
-/// Which deliveries.
+/// Filter of the deliveries.
 #[derive(ToSchema)]
 pub struct RedeliverRequest {
-    /// Of events made at or after this time.
+    /// Events created at or after this time.
     #[schema(format = "date-time")]
     pub from: String,
-    /// Of events made before this time.
+    /// Events created before this time.
     #[schema(format = "date-time")]
     pub to: String,
     /// Patterns such as `payment.*`; all events if absent.
     pub events: Option<Vec<String>>,
 }
 
-/// How much was queued.
+/// Result of a bulk redelivery.
 #[derive(Serialize, ToSchema)]
 pub struct BulkRedeliverAnswer {
     message: &'static str,
-    /// Deliveries that are queued again.
+    /// Number of deliveries that were queued again.
     redelivered: u64,
-    /// There are more: the `from` of the next call, ISO 8601.
+    /// If there are more: the `from` of the next request, ISO 8601.
     #[serde(skip_serializing_if = "Option::is_none")]
     continue_from: Option<String>,
 }
 
 /// Deliver events again, in bulk
 ///
-/// Whatever became of the deliveries, they are queued again with all their retries.
+/// The deliveries are queued again with all their retries, whatever their status.
 #[utoipa::path(
     post, path = "/api/v1/webhook/redeliver", tag = "Webhooks", operation_id = "redeliverInBulk", request_body = RedeliverRequest,
     responses(
         (status = 202, description = "They are queued.", body = BulkRedeliverAnswer),
-        (status = 422, description = "Every bad field is named.", body = Problem),
+        (status = 422, description = "Every invalid field is named.", body = Problem),
     ),
 )]
 pub async fn redeliver(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::endpoints;
+use payferry_webhook::endpoints;
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
@@ -19,17 +19,17 @@ use crate::http::state::AppState;
 pub struct RotateAnswer {
     message: &'static str,
     webhook_url: String,
-    /// Shown this once.
+    /// Shown only once.
     #[schema(example = "whsec_...")]
     signing_secret: String,
-    /// Until when the old secret signs too.
+    /// Time until which deliveries are also signed with the old secret.
     #[schema(format = "date-time")]
     previous_secret_expires_at: Option<String>,
 }
 
 /// Replace the signing secret
 ///
-/// For 24 hours, deliveries are signed with the old and the new one.
+/// For 24 hours, deliveries are signed with both the old and the new secret.
 #[utoipa::path(
     post, path = "/api/v1/webhook/rotate", tag = "Webhooks", operation_id = "rotateWebhookSecret",
     responses(

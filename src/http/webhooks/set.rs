@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::{UrlPolicy, endpoints, url_guard};
+use payferry_webhook::{UrlPolicy, endpoints, url_guard};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
@@ -14,31 +14,31 @@ use utoipa::ToSchema;
 use super::{patterns, patterns_shown};
 use crate::http::state::AppState;
 
-/// Where events go.
+/// Destination of events.
 #[derive(ToSchema)]
 pub struct SetWebhookRequest {
-    /// HTTPS, publicly reachable. (The sandbox also takes plain HTTP and this machine.)
+    /// HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)
     #[schema(format = "uri", max_length = 2_048, example = "https://psp.example/webhooks")]
     pub webhook_url: String,
-    /// Patterns such as `payment.*` or `payin.settled`; if absent, they stay as they are, at first all events.
+    /// Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent.
     #[schema(example = json!(["payment.*", "refund.sent"]))]
     pub events: Option<Vec<String>>,
 }
 
-/// Where events go now.
+/// The current destination of events.
 #[derive(Serialize, ToSchema)]
 pub struct SetWebhookAnswer {
     message: &'static str,
     webhook_url: String,
     events: Vec<String>,
-    /// What signs the deliveries; shown when it is made, else null.
+    /// The secret that signs deliveries; shown only when it is created, else null.
     #[schema(example = "whsec_...")]
     signing_secret: Option<String>,
 }
 
 /// Set where events go
 ///
-/// The first call makes the signing secret and shows it.
+/// The first request creates the signing secret and shows it.
 #[utoipa::path(
     patch, path = "/api/v1/set_webhook", tag = "Webhooks", operation_id = "setWebhook", request_body = SetWebhookRequest,
     responses(

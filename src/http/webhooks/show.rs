@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::webhook::endpoints;
+use payferry_webhook::endpoints;
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
@@ -13,14 +13,14 @@ use utoipa::ToSchema;
 use super::patterns_shown;
 use crate::http::state::AppState;
 
-/// Where events go. Secrets are not shown again.
+/// Destination of events. Secrets are not shown again.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookAnswer {
     message: &'static str,
-    /// Null if none was ever set: events wait until one is.
+    /// Null if none was ever set: events are queued until one is.
     webhook_url: Option<String>,
     events: Vec<String>,
-    /// Until when the secret before the last rotation signs too.
+    /// Time until which deliveries are also signed with the secret before the last rotation.
     #[schema(format = "date-time")]
     previous_secret_expires_at: Option<String>,
     #[schema(format = "date-time")]
@@ -36,7 +36,7 @@ pub struct WebhookAnswer {
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Response, ApiError> {
     let endpoint = endpoints::load(app.database().reader(), caller.psp_id).await?;
-    let now = app.clock().real_now().as_millis();
+    let now = app.clock().real_now::<Timestamp>().as_millis();
     let text = |at: i64| Timestamp(at).to_string();
     let answer = match endpoint {
         None => WebhookAnswer {

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::TestError;
+use payferry_webhook::TestError;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
@@ -13,26 +13,26 @@ use utoipa::ToSchema;
 use super::not_set;
 use crate::http::state::AppState;
 
-/// What came of the test.
+/// Result of the test.
 #[derive(Serialize, ToSchema)]
 pub struct TestAnswer {
     message: &'static str,
     webhook_url: String,
     /// The `webhook-id` of the request.
     event_id: String,
-    /// Whether the endpoint answered 2xx in time.
+    /// True if the endpoint answered 2xx in time.
     delivered: bool,
     response_code: Option<u16>,
     /// First 1 KiB of the answer.
     response_body: Option<String>,
     duration_ms: u64,
-    /// Why it failed, if not by its answer.
+    /// Error of the request, if it got no answer.
     error: Option<String>,
 }
 
 /// Send a test event
 ///
-/// One signed `webhook.test` with `payment_id: "pay_test"`, now and once; the answer says what came of it.
+/// Sends one signed `webhook.test` with `payment_id: "pay_test"` immediately, without retries, and returns the outcome.
 #[utoipa::path(
     post, path = "/api/v1/webhook/test", tag = "Webhooks", operation_id = "testWebhook",
     responses(

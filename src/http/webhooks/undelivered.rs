@@ -1,9 +1,9 @@
-//! `GET /api/v1/webhook/undelivered`: what is stuck.
+//! `GET /api/v1/webhook/undelivered`: lists pending and exhausted deliveries.
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::webhook::log;
+use payferry_journal::webhooks::log;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -19,7 +19,7 @@ use crate::http::state::AppState;
 #[derive(Serialize, ToSchema)]
 pub struct UndeliveredList {
     message: &'static str,
-    /// Of the whole list.
+    /// Number of deliveries in the whole list.
     total: u64,
     limit: u64,
     offset: u64,

@@ -1,8 +1,8 @@
-//! `anvil`, an Ethereum node of other people's making, as a process of its own: what the chain side is held against
-//! besides the devchain.
+//! `anvil`, an independent Ethereum node in a process of its own: the second implementation, besides the devchain, that
+//! the chain code is tested with.
 //!
-//! `tests/tools` installs it. It starts with no accounts of its own: a test funds its keys with `anvil_setBalance`,
-//! which the devchain knows too. The canonical CREATE2 deployer is there from the start, as on the devchain.
+//! `tests/tools` installs it. It starts without accounts: a test funds its keys with `anvil_setBalance`, which the
+//! devchain supports too. The canonical CREATE2 deployer exists from the start, as on the devchain.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use std::time::Duration;
 use payferry_devchain::Mining;
 use tempfile::TempDir;
 
-/// Where `tests/tools` puts it, from the workspace's root.
+/// Path where `tests/tools` installs it, relative to the workspace root.
 const INSTALLED: &str = ".tools/anvil/anvil";
 
-/// How a node is started. The defaults are the devchain's.
+/// Options of a node. The defaults equal the devchain's.
 #[derive(Clone, Copy, Debug)]
 pub struct AnvilOptions {
     /// EIP-155 chain id.
     pub chain_id: u64,
-    /// When blocks are made; intervals below a second work.
+    /// When blocks are mined; intervals below one second are supported.
     pub mining: Mining,
-    /// Timestamp of block 0; none takes the wall clock.
+    /// Timestamp of block 0; `None`: the wall clock.
     pub genesis_timestamp_secs: Option<u64>,
-    /// The rules it runs by: the devchain's.
+    /// Hard fork; the same as the devchain's.
     pub hardfork: &'static str,
-    /// `safe` is this many blocks behind `latest`, and `finalized` twice as many.
+    /// Distance of `safe` behind `latest`, in blocks; `finalized` is twice as far behind.
     pub safe_depth: u64,
-    /// Base fee of the first block, in wei. It falls without end on an idle chain, other than the devchain's.
+    /// Base fee of the first block, in wei. On an idle chain it falls without a lower bound, unlike the devchain's.
     pub base_fee_initial_wei: u64,
-    /// Gas a block can hold.
+    /// Gas limit of a block.
     pub block_gas_limit: u64,
-    /// The port on this machine; 0 takes a free one.
+    /// Local port; 0 selects a free one.
     pub port: u16,
 }
 
@@ -52,17 +52,17 @@ impl Default for AnvilOptions {
     }
 }
 
-/// A running node, killed when this is dropped.
+/// A running node, killed on drop.
 #[derive(Debug)]
 pub struct Anvil {
     process: Child,
     port: u16,
-    /// Where it puts the states that it does not keep in memory.
+    /// Folder for states that the node does not keep in memory.
     _cache: TempDir,
 }
 
 impl Anvil {
-    /// Starts it and waits until it listens. Panics, saying what to do, when it is not installed.
+    /// Starts the node and waits until it listens. Panics with instructions when it is not installed.
     pub fn start(options: AnvilOptions) -> Self {
         let cache = tempfile::tempdir().unwrap();
         let mut command = Command::new(binary());
@@ -97,19 +97,19 @@ impl Anvil {
             let _ = process.wait();
             panic!("anvil did not start: {reason}");
         };
-        // It reports every request, and would stand still when nobody reads.
+        // The node logs every request and would block if its output were not read.
         let errors = process.stderr.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         std::thread::spawn(move || std::io::copy(&mut BufReader::new(errors), &mut std::io::sink()));
         Self { process, port, _cache: cache }
     }
 
-    /// A node that makes blocks at this interval.
+    /// Starts a node that mines blocks at this interval.
     pub fn by_interval(chain_id: u64, interval: Duration) -> Self {
         Self::start(AnvilOptions { chain_id, mining: Mining::Interval(interval), ..AnvilOptions::default() })
     }
 
-    /// Where it answers JSON-RPC, over HTTP and over WebSocket.
+    /// JSON-RPC URL, for HTTP and WebSocket.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -122,7 +122,7 @@ impl Drop for Anvil {
     }
 }
 
-/// Reads up to the line that says where it listens; none when it ended before.
+/// Reads output up to the line with the listen address; `None` if the process ended before.
 fn port_of(output: &mut impl BufRead) -> Option<u16> {
     output.lines().map_while(Result::ok).find_map(|line| {
         let (_, address) = line.split_once("Listening on ")?;
@@ -136,6 +136,6 @@ fn binary() -> PathBuf {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let installed = root.join(INSTALLED);
-    assert!(installed.exists(), "there is no anvil: run `tests/tools` once, or name one in ANVIL");
+    assert!(installed.exists(), "anvil is not installed: run `tests/tools` once, or set ANVIL to its path");
     installed
 }

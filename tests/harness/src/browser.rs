@@ -1,7 +1,7 @@
-//! A real browser: headless Chromium with a profile of its own, driven as a person would use it.
+//! A real browser: headless Chromium with its own profile, driven like a user would.
 //!
-//! Every wait is bounded; a test that drops it leaves no process behind. Chromium and its driver are installed by
-//! `tests/tools`; where they are missing the test fails and says so.
+//! Every wait is bounded, and dropping the browser ends its processes. `tests/tools` installs Chromium and its driver;
+//! a test fails with that hint when they are missing.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,18 +17,18 @@ use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElem
 
 use crate::{PATIENCE, install_tls};
 
-/// How long the driver may take to start.
+/// Maximum time the driver may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Starts of the driver before it is given up: it sometimes ends at once, and which port it takes is its own choice.
+/// Maximum number of attempts to start the driver: it sometimes exits at once. It chooses its own port.
 const DRIVER_STARTS_MAX: usize = 3;
-/// How long the driver may take for one command, a page's loading included.
+/// Maximum time of one driver command, including loading a page.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
-/// How often somebody who waits looks.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(25);
-/// The driver says this, with its port, when it is ready.
+/// Text in the driver's ready message, followed by its port.
 const READY: &str = "started successfully on port ";
 
-/// A root user has no sandbox in the sandbox; nothing is fetched by the browser of its own accord.
+/// The browser's own sandbox does not work as root. The other flags stop background requests of the browser.
 const FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
@@ -41,11 +41,11 @@ const FLAGS: [&str; 12] = [
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    // Whatever would look elsewhere finds nothing there.
+    // Every other host name fails to resolve.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 
-/// The same letters on every machine: pictures are compared by eye.
+/// The same fonts on every machine, because pictures are compared by eye.
 const FONTS: &str = r#"<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
   <dir>/usr/share/fonts</dir>
@@ -56,25 +56,25 @@ const FONTS: &str = r#"<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.d
 </fontconfig>
 "#;
 
-/// One browser with one page.
+/// A browser with one page.
 pub struct Browser {
-    // In this order at the end: the session, the driver with all that it started, the profile.
+    // Fields are dropped in this order: the session, the driver with its child processes, the profile.
     driver: WebDriver,
     _process: Process,
     _profile: TempDir,
 }
 
-/// The driver's process, killed when it is dropped; the browser ends with it.
+/// The driver's process, killed on drop; the browser ends with it.
 struct Process(Child);
 
-/// The driver and its port; `None` if it ended or took too long.
+/// Starts the driver and returns its port; `None` if it exited or timed out.
 fn start_driver(fonts: &Path) -> Option<(Process, String)> {
     let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
     let mut command = Command::new(&program);
     command.arg("--port=0").env("FONTCONFIG_FILE", fonts).env("TZ", "UTC");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap_or_else(|error| {
-        panic!("Chromium's driver cannot be started ({program}: {error}); tests/tools installs it, or name one in CHROMEDRIVER")
+            panic!("the Chromium driver cannot be started ({program}: {error}); run tests/tools to install it, or set CHROMEDRIVER")
     });
     let stdout = child.stdout.take().unwrap();
     let process = Process(child);
@@ -90,12 +90,12 @@ fn start_driver(fonts: &Path) -> Option<(Process, String)> {
 }
 
 impl Browser {
-    /// A fresh browser.
+    /// Starts a browser.
     pub async fn start() -> Self {
         Self::launch(true).await
     }
 
-    /// One that runs no script of any page.
+    /// Starts a browser that runs no JavaScript.
     pub async fn without_javascript() -> Self {
         Self::launch(false).await
     }
@@ -107,68 +107,68 @@ impl Browser {
         std::fs::write(&fonts, FONTS).unwrap();
         let (process, port) = (0..DRIVER_STARTS_MAX)
             .find_map(|_| start_driver(&fonts))
-            .expect("Chromium's driver said in no start that it was ready");
+            .expect("no attempt to start the Chromium driver reported that it was ready");
         let driver = WebDriver::builder(format!("http://127.0.0.1:{port}"), capabilities(profile.path(), runs_scripts))
             .request_timeout(COMMAND_PATIENCE)
             .connect()
             .await
-            .unwrap_or_else(|error| panic!("Chromium did not start ({error}); tests/tools installs it"));
+            .unwrap_or_else(|error| panic!("Chromium did not start ({error}); run tests/tools to install it"));
         Self { driver, _process: process, _profile: profile }
     }
 
-    /// Opens an address and waits until it is loaded.
+    /// Opens a URL and waits until the page is loaded.
     pub async fn open(&self, url: &str) {
         self.driver.goto(url).await.unwrap_or_else(|error| panic!("{url}: {error}"));
     }
 
-    /// Loads the page again.
+    /// Reloads the page.
     pub async fn reload(&self) {
         self.driver.refresh().await.unwrap();
     }
 
-    /// Where it is.
+    /// Path of the current URL.
     pub async fn path(&self) -> String {
         self.driver.current_url().await.unwrap().path().to_owned()
     }
 
-    /// The status with which the page was answered.
+    /// HTTP status of the page.
     pub async fn status(&self) -> i64 {
         let answer = self.run("return performance.getEntriesByType('navigation')[0].responseStatus").await;
         answer.as_i64().unwrap()
     }
 
-    /// Makes the window so wide and high, in CSS pixels, with so many dots to each.
+    /// Sets the window size in CSS pixels, and the device pixels per CSS pixel.
     pub async fn resize(&self, width: u32, height: u32, dots: u32) {
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": dots, "mobile": false});
         self.cdp("Emulation.setDeviceMetricsOverride", metrics).await;
     }
 
-    /// What the person prefers.
+    /// Sets the user's preferred colour scheme.
     pub async fn prefer_dark(&self, is_dark: bool) {
         let value = if is_dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": value}]});
         self.cdp("Emulation.setEmulatedMedia", media).await;
     }
 
-    /// Whether it can reach anything.
+    /// Enables or disables the network.
     pub async fn set_online(&self, is_online: bool) {
         let conditions = json!({"offline": !is_online, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
         self.cdp("Network.enable", json!({})).await;
         self.cdp("Network.emulateNetworkConditions", conditions).await;
     }
 
-    /// Runs a script in every page from now on, before any of the page's own.
+    /// Runs a script in every page opened from now on, before the page's own scripts.
     pub async fn run_first(&self, script: &str) {
         self.cdp("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;
     }
 
-    /// Runs a script and answers what it returns.
+    /// Runs a script and returns its result.
     pub async fn run(&self, script: &str) -> Value {
         let answer = self.driver.execute(script, Vec::new()).await;
         answer.unwrap_or_else(|error| panic!("{script}: {error}")).json().clone()
     }
 
-    /// The text of the first element that the selector finds, as a person sees it; nothing if there is none.
+    /// Visible text of the first element that matches the selector; `None` if there is none.
     pub async fn text(&self, css: &str) -> Option<String> {
         self.try_text(css).await.unwrap_or_default()
     }
@@ -180,12 +180,13 @@ impl Browser {
         }
     }
 
-    /// How many elements the selector finds.
+    /// Number of elements that match the selector.
     pub async fn count(&self, css: &str) -> usize {
         self.driver.find_all(By::Css(css)).await.unwrap().len()
     }
 
-    /// Waits until the element's text is as wanted; answers the text. The page may replace it meanwhile.
+    /// Waits until the element's text satisfies `wanted`, and returns the text. The page may replace the element
+    /// meanwhile.
     pub async fn until(&self, css: &str, wanted: impl Fn(&str) -> bool) -> String {
         let since = Instant::now();
         loop {
@@ -193,12 +194,12 @@ impl Browser {
             if let Some(text) = text.as_deref().filter(|text| wanted(text)) {
                 return text.to_owned();
             }
-            assert!(since.elapsed() < PATIENCE, "{css} never became as wanted within {PATIENCE:?}: {text:?}");
+            assert!(since.elapsed() < PATIENCE, "{css} did not get the expected text within {PATIENCE:?}: {text:?}");
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Waits until the selector finds so many elements.
+    /// Waits until this number of elements match the selector.
     pub async fn until_count(&self, css: &str, wanted: usize) {
         let since = Instant::now();
         loop {
@@ -206,18 +207,18 @@ impl Browser {
             if count == wanted {
                 return;
             }
-            assert!(since.elapsed() < PATIENCE, "{css} never found {wanted} within {PATIENCE:?}: {count}");
+            assert!(since.elapsed() < PATIENCE, "{css} did not match {wanted} elements within {PATIENCE:?}: {count}");
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Clicks the first element that the selector finds, once it is there. A page that it leads to is loaded when this
-    /// answers.
+    /// Clicks the first element that matches the selector, once it exists. Returns after a page opened by the click is
+    /// loaded.
     pub async fn click(&self, css: &str) {
         self.when_there(css, async |element| element.click().await).await;
     }
 
-    /// Types into a field, once it is there.
+    /// Types into a field, once it exists.
     pub async fn fill(&self, css: &str, text: &str) {
         self.when_there(css, async |element| {
             element.clear().await?;
@@ -226,7 +227,7 @@ impl Browser {
         .await;
     }
 
-    /// Does something with an element, again if the page replaced it meanwhile.
+    /// Acts on an element; retries if the page replaced it meanwhile.
     async fn when_there(&self, css: &str, act: impl AsyncFn(WebElement) -> WebDriverResult<()>) {
         let since = Instant::now();
         loop {
@@ -242,14 +243,14 @@ impl Browser {
         }
     }
 
-    /// What the browser complained of since this was last asked: failed requests, refused scripts and styles, uncaught
-    /// errors, and whatever a page wrote there itself.
+    /// Browser console entries since the last call: failed requests, blocked scripts and styles, uncaught errors, and
+    /// messages of the page.
     pub async fn complaints(&self) -> Vec<String> {
         let entries = self.driver.browser_log().await.unwrap();
         entries.into_iter().map(|entry| format!("{}: {}", entry.level, entry.message)).collect()
     }
 
-    /// A picture of the whole page, however high, as PNG.
+    /// Saves a PNG picture of the whole page at its full height.
     pub async fn picture(&self, path: &Path) {
         let size = self.run("const r = document.documentElement; return [r.clientWidth, r.scrollHeight]").await;
         let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
@@ -260,7 +261,7 @@ impl Browser {
         std::fs::write(path, png).unwrap();
     }
 
-    /// Ends it.
+    /// Ends the session.
     pub async fn close(self) {
         self.driver.quit().await.unwrap();
     }
@@ -289,7 +290,7 @@ fn capabilities(profile: &Path, runs_scripts: bool) -> thirtyfour::ChromeCapabil
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Chromium dies with its parent.
+        // Chromium exits with its parent.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -304,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// A page whose script its policy allows or not, on a port of its own.
+    /// Serves a page with this script policy on its own port.
     async fn page(policy: &'static str) -> String {
         let html = Html(
             "<!DOCTYPE html><html lang=en><title>t</title><link rel=icon href='data:,'><h1>as served</h1>\
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn it_runs_scripts_takes_pictures_and_complains_of_what_is_refused() {
+    async fn runs_scripts_takes_pictures_and_reports_refused_scripts() {
         let browser = Browser::start().await;
         browser.open(&page("script-src 'unsafe-inline'").await).await;
         browser.until("h1", |text| text == "as scripted").await;
@@ -330,7 +331,7 @@ mod tests {
         browser.resize(400, 300, 2).await;
         browser.picture(&picture).await;
         let png = std::fs::read(picture).unwrap();
-        // Its width stands in the header, after the signature and the name of the chunk.
+        // The PNG header has the width after the signature and the chunk's name.
         assert_eq!(png[16..20], 800_u32.to_be_bytes());
 
         browser.open(&page("script-src 'none'").await).await;
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn without_javascript_no_script_runs() {
+    async fn runs_no_script_without_javascript() {
         let browser = Browser::without_javascript().await;
         browser.open(&page("script-src 'unsafe-inline'").await).await;
         assert_eq!(browser.text("h1").await.as_deref(), Some("as served"));

@@ -1,5 +1,5 @@
-//! An S3-compatible bucket: as much of the protocol as a store of documents speaks, and it believes no request whose
-//! signature (AWS Signature Version 4) is not of the access key.
+//! An S3-compatible bucket for tests: the part of the protocol that a document store uses. Rejects requests without a
+//! valid signature (AWS Signature Version 4) of the access key.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,11 +18,11 @@ use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The bucket's name.
+/// Name of the bucket.
 pub const BUCKET: &str = "documents";
-/// Where it says it is.
+/// Region of the bucket.
 pub const REGION: &str = "test-region-1";
-/// Bytes of an object.
+/// Maximum size of an object in bytes.
 const OBJECT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A running bucket.
@@ -47,7 +47,7 @@ struct Object {
 }
 
 impl Bucket {
-    /// Starts one that takes this access key.
+    /// Starts a bucket that accepts this access key.
     pub async fn start(access_key_id: &str, secret: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -64,28 +64,28 @@ impl Bucket {
         Self { url, shelf, _serving: AbortOnDropHandle::new(serving) }
     }
 
-    /// Where its API is.
+    /// URL of the bucket's API.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Every object by its path.
+    /// All objects by path.
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
         let objects = self.shelf.objects.lock();
         objects.iter().map(|(path, object)| (path.clone(), object.content.to_vec())).collect()
     }
 
-    /// Makes everything that is there look as old as this.
+    /// Sets the age of every object.
     pub fn age(&self, age: chrono::Duration) {
         self.shelf.objects.lock().values_mut().for_each(|object| object.at = Utc::now() - age);
     }
 
-    /// Why requests were refused.
+    /// Rejected requests with the reason.
     pub fn refused(&self) -> Vec<String> {
         self.shelf.refused.lock().clone()
     }
 
-    /// From now on, it answers 500 to everything, or works again.
+    /// Makes every request fail with status 500, or ends that.
     pub fn set_broken(&self, broken: bool) {
         *self.shelf.broken.lock() = broken;
     }
@@ -152,7 +152,8 @@ fn tag_of(content: &[u8]) -> String {
 }
 
 impl Shelf {
-    /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>, read backwards.
+    /// Verifies a signature:
+    /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>.
     fn verify(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<(), &'static str> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let given = header(AUTHORIZATION.as_str()).ok_or("no authorization")?;
@@ -177,7 +178,7 @@ impl Shelf {
         }
         let digest = header("x-amz-content-sha256").ok_or("no digest")?;
         if digest != hex::encode(Sha256::digest(body)) {
-            return Err("the content is another than was signed");
+            return Err("the content does not match the signed digest");
         }
         let mut query: Vec<&str> = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()).collect();
         query.sort_unstable();

@@ -1,8 +1,10 @@
-//! Databases for tests: each has one of its own, of SQLite in a folder or on a PostgreSQL server, gone with the test.
+//! Databases for tests: each test gets its own, a SQLite file in a folder or a database on a PostgreSQL server, removed
+//! after the test.
 //!
-//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. The
-//! tables are not made here: that is the service's own part.
+//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. A database
+//! has today's tables from the start: it is a copy of a template ([`template`]). The service's own migration then finds nothing to do.
 
+mod template;
 mod trouble;
 
 use std::path::{Path, PathBuf};
@@ -14,15 +16,15 @@ use url::Url;
 
 pub use trouble::{CommitsFail, Filled, Held, Lock, TableAway};
 
-/// The variable that names the database to test on: `sqlite` (also when it is not set) or `postgres`.
+/// Variable that selects the database for tests: `sqlite` (the default) or `postgres`.
 pub const DATABASE: &str = "PAYFERRY_TEST_DATABASE";
-/// The variable that names a PostgreSQL server, as `postgres://user@host:port`: `tests/with-postgres` sets it.
+/// Variable with the URL of a PostgreSQL server, `postgres://user@host:port`: `tests/with-postgres` sets it.
 pub const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
-/// A tablespace of the server that has little room and only one user.
+/// A small tablespace of the server, used by one test at a time.
 const SMALL_TABLESPACE: &str = "small";
 const SQLITE_FILE: &str = "payferry.db";
 
-/// An empty database that nobody else uses, removed when this is dropped.
+/// A database that nothing else uses, without rows, removed when this is dropped.
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,
@@ -32,69 +34,88 @@ pub struct TestDatabase {
 #[derive(Debug)]
 enum Place {
     Folder(TempDir),
-    /// Somebody else's folder.
+    /// A folder that is not removed on drop.
     Foreign(PathBuf),
     Server {
         server: Url,
         name: String,
-        /// On the disk that can be filled.
+        /// Whether the database is in the small tablespace.
         is_small: bool,
     },
 }
 
 impl TestDatabase {
-    /// Of the kind that `PAYFERRY_TEST_DATABASE` names.
+    /// Creates a database of the kind selected by `PAYFERRY_TEST_DATABASE`.
     pub async fn create() -> Self {
         if chosen_postgres() { Self::postgres().await } else { Self::sqlite() }
     }
 
-    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
-    pub async fn postgres() -> Self {
-        Self::on_server(false).await
+    /// The same without tables: for tests of migrations.
+    pub async fn empty() -> Self {
+        if chosen_postgres() {
+            return Self::empty_postgres().await;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
     }
 
-    async fn on_server(is_small: bool) -> Self {
+    /// On the PostgreSQL server, whatever is chosen, and without tables.
+    pub async fn empty_postgres() -> Self {
+        Self::on_server(false, false).await
+    }
+
+    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
+    pub async fn postgres() -> Self {
+        Self::on_server(false, true).await
+    }
+
+    async fn on_server(is_small: bool, has_tables: bool) -> Self {
         let Ok(server) = std::env::var(POSTGRES) else {
             panic!(
-                "this test needs a PostgreSQL server: run it as `tests/with-postgres cargo test ...`, \
-                 or name one in {POSTGRES} (postgres://user@host:port)"
+                "this test needs a PostgreSQL server: run it with `tests/with-postgres cargo test ...`, \
+                 or set {POSTGRES} to the URL of a server (postgres://user@host:port)"
             );
         };
         let server: Url = server.parse().unwrap_or_else(|error| panic!("{POSTGRES}: {error}"));
         let name = format!("test_{}", Ulid::generate()).to_lowercase();
         let place = if is_small { format!(" TABLESPACE {SMALL_TABLESPACE}") } else { String::new() };
-        administer(&server, &format!("CREATE DATABASE {name}{place}")).await.unwrap();
+        if has_tables {
+            template::copy_postgres(&server, &name, &place).await.unwrap();
+        } else {
+            administer(&server, &format!("CREATE DATABASE {name}{place}")).await.unwrap();
+        }
         let url = with_database(&server, &name).into();
         Self { url, place: Place::Server { server, name, is_small } }
     }
 
-    /// A SQLite file, whatever is chosen: for tests of what only files do.
+    /// Creates a SQLite file, whichever kind is selected: for tests of file behaviour.
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        template::apart(template::copy_sqlite(&folder.path().join(SQLITE_FILE)));
         Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
     }
 
-    /// A SQLite file in a folder that is not this one's to remove.
+    /// A SQLite file, yet to be made, in a folder that is not this one's to remove.
     pub fn sqlite_in(folder: &Path) -> Self {
         Self { url: sqlite_url(folder), place: Place::Foreign(folder.to_owned()) }
     }
 
-    /// As the service takes it: `sqlite://path?mode=rwc` or `postgres://user@host:port/name`.
+    /// Database URL as in the service's configuration: `sqlite://path?mode=rwc` or `postgres://user@host:port/name`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether it is on a PostgreSQL server.
+    /// Whether the database is on a PostgreSQL server.
     pub fn is_postgres(&self) -> bool {
         matches!(self.place, Place::Server { .. })
     }
 
-    /// SQLite's file.
+    /// Path of the SQLite file.
     pub fn file(&self) -> Option<PathBuf> {
         self.folder().map(|folder| folder.join(SQLITE_FILE))
     }
 
-    /// The folder of SQLite's file, where the files beside it are, too.
+    /// Folder of the SQLite file and its companion files.
     pub fn folder(&self) -> Option<&Path> {
         match &self.place {
             Place::Folder(folder) => Some(folder.path()),
@@ -103,7 +124,7 @@ impl TestDatabase {
         }
     }
 
-    /// A connection past the service, to look or to stand in its way.
+    /// Opens a connection beside the service, to inspect or disturb the database.
     pub async fn connect(&self) -> DatabaseConnection {
         connect(&self.url).await.unwrap()
     }
@@ -112,18 +133,11 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let Place::Server { server, name, .. } = &self.place else { return };
-        // On a thread of its own, since the test's runtime may be the one that drops it. WITH (FORCE) ends whoever is
-        // still connected.
-        let dropped = std::thread::scope(|scope| {
-            let remove = || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-                runtime.block_on(administer(server, &statement)).map_err(std::io::Error::other)
-            };
-            scope.spawn(remove).join()
-        });
+        // WITH (FORCE) ends the connections that are still open.
+        let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        let dropped = template::apart(administer(server, &statement));
         // A server that is gone has taken the database along; a test that fails says why itself.
-        if let Ok(Err(error)) = dropped {
+        if let Err(error) = dropped {
             eprintln!("the test's database {name} stays: {error}");
         }
     }
@@ -165,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_database_of_its_own_is_gone_with_the_test() {
+    async fn each_test_database_is_separate_and_removed_on_drop() {
         let (one, other) = (TestDatabase::create().await, TestDatabase::create().await);
         assert_ne!(one.url(), other.url());
         let connection = one.connect().await;
@@ -176,7 +190,7 @@ mod tests {
         drop(one);
         match folder {
             Some(folder) => assert!(!folder.exists()),
-            None => assert!(connect(&url).await.is_err(), "dropped beside an open connection"),
+            None => assert!(connect(&url).await.is_err(), "the database was dropped beside an open connection"),
         }
     }
 }

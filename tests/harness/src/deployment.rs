@@ -1,6 +1,7 @@
-//! What stands on a node for Payferry: test tokens, payers with money, and the settlement contract.
+//! Contracts on a test node: test tokens, funded payers and the settlement contract.
 //!
-//! Deliberately absent: payments. The contract may also be deployed by `payferry deploy`; then its address is told.
+//! Deliberately absent: payments. The contract may also be deployed by `payferry deploy`; the test then sets its
+//! address.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +17,28 @@ use payferry_domain::{Chain, Token};
 use crate::node::Node;
 use crate::payers::send_as;
 
-/// Base units that each payer gets of each token.
+/// Initial balance of each payer in each token, in base units.
 pub const PAYER_FUNDS: u64 = 1_000_000_000_000_000;
-/// Gas of minting to all payers.
+/// Gas limit of minting to all payers.
 const MINT_GAS: u64 = 8_000_000;
-/// Gas money of every account, in whole coins.
+/// Initial balance for gas of every account, in whole coins.
 const GAS_COINS: u64 = 1_000_000;
 
-/// Everybody on the test chains: keys derived from names, worth nothing anywhere else.
+/// Accounts of the test chains: keys derived from names, without value anywhere else.
 #[derive(Debug)]
 pub struct Accounts {
     /// Deploys contracts and owns the test tokens.
     pub deployer: Wallet,
-    /// The operator's account: settles, sends, pays for gas.
+    /// The operator's account: settles, sends outbound transfers, pays for gas.
     pub operator: Wallet,
-    /// Payers whose money is clean.
+    /// Payers whose funds are clean.
     pub payers: Vec<Wallet>,
-    /// A payer that belongs on the sanctions list.
+    /// A payer for the sanctions list.
     pub sanctioned: Wallet,
 }
 
 impl Accounts {
-    /// The same ones each time.
+    /// Returns the same accounts each time.
     pub fn known(payers: usize) -> Self {
         Self {
             deployer: wallet("deployer"),
@@ -47,12 +48,12 @@ impl Accounts {
         }
     }
 
-    /// Who administers the contract. Its key is used by nobody here.
+    /// Admin of the contract. Its key is not used.
     pub fn admin() -> Address {
         wallet("admin").address()
     }
 
-    /// Where fees go.
+    /// Account that receives the fees.
     pub fn treasury() -> Address {
         wallet("treasury").address()
     }
@@ -62,7 +63,7 @@ impl Accounts {
         hex::encode(self.operator.signer().to_bytes())
     }
 
-    /// Payers of both kinds, the sanctioned one last.
+    /// All payers, the sanctioned one last.
     pub fn all_payers(&self) -> impl Iterator<Item = &Wallet> {
         self.payers.iter().chain([&self.sanctioned])
     }
@@ -72,28 +73,28 @@ fn wallet(name: &str) -> Wallet {
     Wallet::from_seed(&format!("payferry test {name}"))
 }
 
-/// What is on one node.
+/// Contracts on one node.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// As the service names the chain.
+    /// The service's name of the chain.
     pub chain: Chain,
-    /// Where it is.
+    /// The node.
     pub node: Node,
     /// The test tokens.
     pub tokens: BTreeMap<Token, Address>,
-    /// The settlement contract, once it is there.
+    /// The settlement contract, once it is deployed.
     pub contract: Address,
 }
 
 impl Deployment {
-    /// Funds the accounts, deploys the tokens and Payferry, and mints to the payers.
+    /// Funds the accounts, deploys the tokens and the settlement contract, and mints to the payers.
     pub async fn new(chain: Chain, node: Node, accounts: &Accounts) -> Self {
         let mut deployment = Self::tokens_only(chain, node, accounts).await;
         deployment.deploy_payferry(accounts).await;
         deployment
     }
 
-    /// The same without Payferry, for `payferry deploy`: set `contract` to what it prints.
+    /// The same without the settlement contract, for `payferry deploy`: set `contract` to the printed address.
     pub async fn tokens_only(chain: Chain, node: Node, accounts: &Accounts) -> Self {
         let gas_money = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
         for wallet in [&accounts.deployer, &accounts.operator].into_iter().chain(accounts.all_payers()) {
@@ -114,7 +115,7 @@ impl Deployment {
         deployment
     }
 
-    /// Deploys Payferry as `payferry deploy` would, with the operator in both roles.
+    /// Deploys the settlement contract as `payferry deploy` does, with the operator in both roles.
     pub async fn deploy_payferry(&mut self, accounts: &Accounts) {
         let operator = accounts.operator.address();
         let code = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
@@ -127,22 +128,22 @@ impl Deployment {
         self.tokens[&token]
     }
 
-    /// Where the vault of a PSP or a payment is, or will be.
+    /// Address of the vault of a PSP or a payment, deployed or not.
     pub fn vault(&self, id: &str) -> Address {
         vault_address(self.contract, salt_of(id))
     }
 
-    /// What an account holds, base units.
+    /// Balance of an account, in base units.
     pub async fn balance(&self, token: Token, account: Address) -> i64 {
         self.node.balance_of(self.token(token), account).await.to()
     }
 
-    /// What the PSP's vault and the treasury hold, base units.
+    /// Balances of the PSP's vault and of the treasury, in base units.
     pub async fn holdings(&self, psp_id: &str, token: Token) -> (i64, i64) {
         (self.balance(token, self.vault(psp_id)).await, self.balance(token, Accounts::treasury()).await)
     }
 
-    /// All payers are given money in one transaction.
+    /// Funds all payers in one transaction.
     async fn mint(&self, accounts: &Accounts, token: Address) {
         let to: Vec<Address> = accounts.all_payers().map(Wallet::address).collect();
         let last = accounts.sanctioned.address();
@@ -154,14 +155,14 @@ impl Deployment {
     }
 }
 
-/// Deploys through the canonical CREATE2 deployer; answers where.
+/// Deploys through the canonical CREATE2 deployer. Returns the address.
 async fn deploy(node: &Node, deployer: &Wallet, salt: B256, init_code: &[u8]) -> Address {
     let address = CREATE2_DEPLOYER.create2_from_code(salt, init_code);
     if !node.has_code(address).await {
         let input: Bytes = create2_deploy_input(salt, init_code);
         send_as(node, deployer, CREATE2_DEPLOYER, input, PAYFERRY_DEPLOY_GAS_MAX).await;
         node.mine(1).await;
-        assert!(node.has_code(address).await, "nothing is at {address} after the deployment");
+        assert!(node.has_code(address).await, "no code at {address} after the deployment");
     }
     address
 }

@@ -1,8 +1,7 @@
-//! A JSON-RPC endpoint over HTTP in front of a devchain, that does wrong what providers do wrong: as a script says, by
-//! method, time and chance.
+//! A JSON-RPC endpoint over HTTP in front of a devchain, with scripted provider faults by method, time and probability.
 //!
-//! The HTTP is its own, so that it can refuse connections, break answers off and close in the middle. What the chain
-//! itself does (reorganisations, outages) is the devchain's part.
+//! It has its own HTTP implementation, so that it can refuse connections, truncate answers and close connections.
+//! Faults of the chain itself (reorgs, outages) are injected in the devchain.
 
 mod fault;
 mod view;
@@ -24,10 +23,10 @@ pub use fault::{Fault, HeadShown, What};
 use view::View;
 use wire::Reply;
 
-/// Part of every endpoint's address: no log, error or metric may show it.
+/// Part of every endpoint's URL: no log, error or metric may contain it.
 pub const SECRET: &str = "s3cret-api-key";
 
-/// A scripted endpoint. It is gone with the value.
+/// A scripted endpoint. It stops on drop.
 pub struct Endpoint {
     script: Arc<Script>,
     address: SocketAddr,
@@ -42,7 +41,7 @@ struct Script {
     dice: Mutex<u64>,
 }
 
-/// A fault and how often it was shown.
+/// A fault and the number of times it was applied.
 struct Planned {
     fault: Fault,
     since: Instant,
@@ -50,7 +49,7 @@ struct Planned {
 }
 
 impl Endpoint {
-    /// In front of this chain, without a fault.
+    /// Starts an endpoint without faults in front of this chain.
     pub async fn before(chain: &Devchain) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -65,23 +64,23 @@ impl Endpoint {
         Self { script, address, server: Mutex::new(Some(server)) }
     }
 
-    /// Where it is, with an API key as providers have it.
+    /// URL of the endpoint, with an API key in the path as providers use it.
     pub fn url(&self) -> Url {
         format!("http://{}/v2/{SECRET}", self.address).parse().unwrap()
     }
 
-    /// Shows these faults from now on, in place of what it showed before. The first that fits a request is shown.
+    /// Replaces the active faults. The first one that matches a request is applied.
     pub fn show(&self, faults: impl IntoIterator<Item = Fault>) {
         let since = Instant::now();
         *self.script.faults.lock() = faults.into_iter().map(|fault| Planned { fault, since, shown: 0 }).collect();
     }
 
-    /// Behaves from now on.
+    /// Removes all faults.
     pub fn behave(&self) {
         self.show([]);
     }
 
-    /// Seeds the chance of faults that show themselves now and then.
+    /// Seeds the random choice of probabilistic faults.
     pub fn seed(&self, seed: u64) {
         *self.script.dice.lock() = seed;
     }
@@ -95,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// Is there again, at the same address.
+    /// Listens again at the same address.
     pub async fn come_back(&self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         let server = tokio::spawn(serve(listener, Arc::clone(&self.script)));
@@ -104,7 +103,7 @@ impl Endpoint {
         }
     }
 
-    /// Calls of a method that arrived, answered or not.
+    /// Number of received calls of a method, answered or not.
     pub fn calls(&self, method: &str) -> u64 {
         self.script.calls.lock().get(method).copied().unwrap_or(0)
     }
@@ -119,7 +118,7 @@ impl Drop for Endpoint {
 }
 
 async fn serve(listener: TcpListener, script: Arc<Script>) {
-    // Connections end with the server.
+    // Connections close with the server.
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
@@ -162,7 +161,7 @@ impl Script {
         if let Some(reply) = self.shown(&methods, |what| Reply::of(what, packet.is_array())) {
             return reply;
         }
-        // Providers whose limit is one of HTTP.
+        // Providers that report their range limit as an HTTP status.
         let refused = requests.iter().any(|request| {
             let method = request["method"].as_str().unwrap_or("");
             let status = |what: &What| what.error(method, &request["params"]).filter(|(code, _)| *code == 413);
@@ -221,7 +220,7 @@ impl Script {
         Ok(answer)
     }
 
-    /// The first fault that fits these methods now and is of the kind that `pick` takes.
+    /// Applies the first active fault that matches these methods and that `pick` accepts.
     fn shown<T>(&self, methods: &[&str], pick: impl Fn(&What) -> Option<T>) -> Option<T> {
         let mut faults = self.faults.lock();
         for planned in faults.iter_mut() {
@@ -238,7 +237,7 @@ impl Script {
         None
     }
 
-    /// splitmix64: looks random and repeats from run to run.
+    /// splitmix64: pseudo-random and repeatable.
     fn roll(&self) -> u64 {
         let mut dice = self.dice.lock();
         *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,7 +1,7 @@
-//! An EVM node by its URL: devchain over HTTP, anvil, or any other that knows anvil's controls.
+//! An EVM node by its URL: devchain over HTTP, anvil, or any other node with anvil's control methods.
 //!
-//! Everything goes over JSON-RPC, so that a story runs on either. Deliberately absent: what is deployed on it
-//! (`deployment`), who pays on it (`payers`).
+//! All access uses JSON-RPC, so that a test runs on any of them. Deliberately absent: deployed contracts (`deployment`)
+//! and payers (`payers`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::install_tls;
 
 pub use payferry_devchain::Dropped;
 
-/// Blocks so far apart never look like an outage, seconds.
+/// Maximum distance between blocks, in seconds, that the service does not treat as an outage.
 pub const SPACING_SECS: u64 = 15;
 
-/// A running node. Clones are the same one; what this process started for it ends with the last of them.
+/// A running node. Clones share it; processes and tasks started for it end with the last clone.
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
@@ -39,31 +39,31 @@ struct Inner {
     kind: Kind,
 }
 
-/// What answers at the URL.
+/// Implementation behind the URL.
 enum Kind {
-    /// A devchain of this process.
+    /// A devchain in this process.
     Devchain { chain: Devchain, _serving: AbortOnDropHandle<()> },
-    /// An anvil, which this process makes mine.
+    /// An anvil process that mines on request of this process.
     Anvil { _anvil: Anvil, paused: Arc<Mutex<bool>>, _mining: AbortOnDropHandle<()> },
 }
 
-/// A request that the node refused.
+/// A request that the node rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
-    /// JSON-RPC's error code.
+    /// JSON-RPC error code.
     pub code: i64,
-    /// The node's words.
+    /// Error message of the node.
     pub message: String,
-    /// More, if the node says more.
+    /// Additional error data, if any.
     pub data: Value,
 }
 
-/// A block's place in the chain.
+/// A block of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// From 0.
+    /// Block number, from 0.
     pub number: u64,
-    /// Of the header.
+    /// Block hash.
     pub hash: B256,
     /// Unix seconds.
     pub timestamp: u64,
@@ -76,13 +76,13 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// A devchain in memory, served over HTTP on a free port of this machine.
+    /// Starts a devchain in memory, served over HTTP on a free local port.
     pub async fn devchain(chain_id: u64, block_time: Duration) -> Self {
         Self::devchain_with(ChainConfig { chain_id, mining: Mining::Interval(block_time), ..ChainConfig::default() })
             .await
     }
 
-    /// The same, configured in full.
+    /// Starts a devchain with this configuration.
     pub async fn devchain_with(config: ChainConfig) -> Self {
         let chain_id = config.chain_id;
         let chain = Devchain::open(config).await.unwrap();
@@ -94,8 +94,8 @@ impl Node {
         Self { inner: Arc::new(Inner { url, chain_id, http: client(), kind }) }
     }
 
-    /// An anvil on a free port of this machine. Its blocks are asked for one by one: the intervals that it can be told
-    /// to take up again are whole seconds.
+    /// Starts an anvil on a free local port. Each block is mined by a request, because anvil can only resume mining
+    /// with intervals of whole seconds.
     pub async fn anvil(chain_id: u64, block_time: Duration) -> Self {
         let options = AnvilOptions { chain_id, mining: Mining::OnDemand, ..AnvilOptions::default() };
         let anvil = tokio::task::spawn_blocking(move || Anvil::start(options)).await.unwrap();
@@ -105,7 +105,7 @@ impl Node {
         Self { inner: Arc::new(Inner { url, chain_id, http, kind }) }
     }
 
-    /// Where it answers.
+    /// JSON-RPC URL.
     pub fn url(&self) -> &str {
         &self.inner.url
     }
@@ -115,7 +115,7 @@ impl Node {
         self.inner.chain_id
     }
 
-    /// The devchain itself, if it is one of this process: for its faults, which no other node has.
+    /// The devchain if it runs in this process: for its injected faults, which other nodes do not have.
     pub fn in_process(&self) -> Option<&Devchain> {
         match &self.inner.kind {
             Kind::Devchain { chain, .. } => Some(chain),
@@ -123,7 +123,7 @@ impl Node {
         }
     }
 
-    /// One request, which may be refused. Panics if nobody answers.
+    /// Sends a request that the node may reject. Panics without an answer.
     pub async fn try_rpc(&self, method: &str, params: Value) -> Result<Value, Refused> {
         let mut answer = post(&self.inner.http, &self.inner.url, method, &params)
             .await
@@ -138,19 +138,19 @@ impl Node {
         }
     }
 
-    /// One request that must succeed.
+    /// Sends a request that must succeed.
     pub async fn rpc(&self, method: &str, params: Value) -> Value {
         let answer = self.try_rpc(method, params.clone()).await;
         answer.unwrap_or_else(|refused| panic!("{method} {params}: {refused:?}"))
     }
 
-    /// The same, read as `T`.
+    /// Sends a request that must succeed, and parses its result as `T`.
     pub async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> T {
         let answer = self.rpc(method, params).await;
         serde_json::from_value(answer.clone()).unwrap_or_else(|error| panic!("{method}: {error}: {answer}"))
     }
 
-    /// A call of a contract's function at the newest block.
+    /// Calls a contract function at the newest block.
     pub async fn call<C: SolCall>(&self, to: Address, call: &C) -> C::Return {
         let data = Bytes::from(call.abi_encode());
         let output: Bytes = self.ask("eth_call", json!([{"to": to, "data": data}, "latest"])).await;
@@ -167,55 +167,55 @@ impl Node {
         }
     }
 
-    /// The next nonce of an account as of `tag`: latest, pending.
+    /// Next nonce of an account at `tag`: latest or pending.
     pub async fn nonce(&self, account: Address, tag: &str) -> u64 {
         quantity(&self.rpc("eth_getTransactionCount", json!([account, tag])).await)
     }
 
-    /// Whether a contract is there.
+    /// Whether a contract exists at the address.
     pub async fn has_code(&self, address: Address) -> bool {
         let code: Bytes = self.ask("eth_getCode", json!([address, "latest"])).await;
         !code.is_empty()
     }
 
-    /// What an account holds of a token, base units.
+    /// Token balance of an account, in base units.
     pub async fn balance_of(&self, token: Address, account: Address) -> U256 {
         self.call(token, &TokenContract::balanceOfCall { account }).await
     }
 
-    /// The receipt of a transaction that is mined.
+    /// Receipt of a mined transaction.
     pub async fn receipt(&self, hash: B256) -> Option<TransactionReceipt> {
         self.ask("eth_getTransactionReceipt", json!([hash])).await
     }
 
-    /// Logs.
+    /// Returns logs that match the filter.
     pub async fn logs(&self, filter: &Filter) -> Vec<Log> {
         self.ask("eth_getLogs", json!([filter])).await
     }
 
-    /// Sends signed bytes.
+    /// Sends a signed transaction.
     pub async fn send_raw(&self, raw: &Bytes) -> Result<B256, Refused> {
         let hash = self.try_rpc("eth_sendRawTransaction", json!([raw])).await?;
         Ok(serde_json::from_value(hash).unwrap())
     }
 
-    /// Mines so many blocks now.
+    /// Mines this number of blocks at once.
     pub async fn mine(&self, blocks: u64) {
         self.rpc("anvil_mine", json!([blocks])).await;
     }
 
-    /// Mines one block with what waits, at this second of Unix time.
+    /// Mines one block with the pending transactions and this timestamp (Unix seconds).
     pub async fn mine_at(&self, timestamp: u64) {
         self.rpc("evm_setNextBlockTimestamp", json!([timestamp])).await;
         self.rpc("evm_mine", json!([])).await;
     }
 
-    /// Mines no more by itself; [`Node::mine`] and its like still work.
+    /// Pauses interval mining; [`Node::mine`] and similar methods still work.
     pub async fn pause_mining(&self) {
         self.set_paused(true).await;
     }
 
-    /// Mines by itself again.
+    /// Resumes interval mining.
     pub async fn resume_mining(&self) {
         self.set_paused(false).await;
     }
@@ -228,7 +228,7 @@ impl Node {
         }
     }
 
-    /// Moves chain time on, with blocks all the way, so that it does not look like an outage.
+    /// Advances chain time with blocks in between, so that it does not look like an outage.
     pub async fn advance_time(&self, secs: u64) {
         let mut left = secs;
         while left > 0 {
@@ -238,20 +238,20 @@ impl Node {
         }
     }
 
-    /// Moves chain time on in one gap, as an outage would, and mines one block that shows it.
+    /// Advances chain time in one step, like an outage, and mines one block.
     pub async fn jump_time(&self, secs: u64) {
         self.rpc("evm_increaseTime", json!([secs])).await;
         self.rpc("evm_mine", json!([])).await;
     }
 
-    /// Replaces the last `depth` blocks by others, one more of them.
+    /// Replaces the last `depth` blocks by `depth` + 1 others.
     pub async fn reorg(&self, depth: u64, dropped: Dropped) {
         match &self.inner.kind {
             Kind::Devchain { .. } => {
                 self.rpc("anvil_reorg", json!([depth, [], dropped == Dropped::Remine])).await;
             }
             Kind::Anvil { paused, .. } => {
-                // Anvil's drops all transactions, and makes one block less.
+                // Anvil's reorg drops all transactions, and mines one block less.
                 let _paused = paused.lock().await;
                 let raw = if dropped == Dropped::Remine { self.newest_transactions(depth).await } else { Vec::new() };
                 self.rpc("anvil_reorg", json!([depth, []])).await;
@@ -263,7 +263,7 @@ impl Node {
         }
     }
 
-    /// The transactions of the newest blocks, raw, in their order.
+    /// Raw transactions of the newest blocks, in order.
     async fn newest_transactions(&self, blocks: u64) -> Vec<Bytes> {
         let head = self.head().await.number;
         let mut raw = Vec::new();
@@ -292,17 +292,17 @@ async fn post(http: &reqwest::Client, url: &str, method: &str, params: &Value) -
     http.post(url).json(&request).send().await?.json().await
 }
 
-/// Asks for a block each time the interval is over, unless it is paused.
+/// Requests a block after each interval, unless mining is paused.
 async fn mine_by_interval(url: String, http: reqwest::Client, interval: Duration, paused: Arc<Mutex<bool>>) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        // Held until the block is there: once paused, none is under way.
+        // Held until the block is mined: after `pause`, no block is pending.
         let paused = paused.lock().await;
         if !*paused {
-            // A node that is gone mines nothing; who asks it something else says so.
+            // A stopped node cannot mine; other requests report that error.
             let _ = post(&http, &url, "evm_mine", &json!([])).await;
         }
     }
@@ -317,20 +317,20 @@ fn quantity(value: &Value) -> u64 {
 mod tests {
     use super::*;
 
-    /// Nothing is mined unless a test says so.
+    /// No block is mined unless a test mines it.
     const NEVER: Duration = Duration::from_hours(24);
 
     #[tokio::test]
-    async fn the_controls_move_blocks_and_time_on_devchain() {
-        the_controls_move_blocks_and_time(Node::devchain(8_453, NEVER).await).await;
+    async fn controls_advance_blocks_and_time_on_devchain() {
+        controls_advance_blocks_and_time(Node::devchain(8_453, NEVER).await).await;
     }
 
     #[tokio::test]
-    async fn the_controls_move_blocks_and_time_on_anvil() {
-        the_controls_move_blocks_and_time(Node::anvil(8_453, NEVER).await).await;
+    async fn controls_advance_blocks_and_time_on_anvil() {
+        controls_advance_blocks_and_time(Node::anvil(8_453, NEVER).await).await;
     }
 
-    async fn the_controls_move_blocks_and_time(node: Node) {
+    async fn controls_advance_blocks_and_time(node: Node) {
         assert_eq!(node.rpc("eth_chainId", json!([])).await, "0x2105");
         let before = node.head().await;
         node.mine(3).await;
@@ -349,16 +349,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_devchain_mines_by_itself_until_it_is_paused() {
-        it_mines_by_itself_until_it_is_paused(Node::devchain(137, Duration::from_millis(10)).await).await;
+    async fn devchain_mines_by_interval_until_paused() {
+        mines_by_interval_until_paused(Node::devchain(137, Duration::from_millis(10)).await).await;
     }
 
     #[tokio::test]
-    async fn an_anvil_mines_by_itself_until_it_is_paused() {
-        it_mines_by_itself_until_it_is_paused(Node::anvil(137, Duration::from_millis(10)).await).await;
+    async fn anvil_mines_by_interval_until_paused() {
+        mines_by_interval_until_paused(Node::anvil(137, Duration::from_millis(10)).await).await;
     }
 
-    async fn it_mines_by_itself_until_it_is_paused(node: Node) {
+    async fn mines_by_interval_until_paused(node: Node) {
         let grows = async || {
             let before = node.head().await.number;
             let since = std::time::Instant::now();
@@ -369,7 +369,7 @@ mod tests {
         };
         assert!(grows().await);
         node.pause_mining().await;
-        // A block may have been under way.
+        // A block may still be pending.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let still = node.head().await;
         tokio::time::sleep(Duration::from_millis(100)).await;

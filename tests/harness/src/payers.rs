@@ -1,4 +1,4 @@
-//! Payers: real, signed token transfers from accounts of their own.
+//! Payers: signed token transfers from separate accounts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,19 +13,19 @@ use tokio::sync::Mutex;
 use crate::deployment::{Accounts, Deployment};
 use crate::node::Node;
 
-/// Gas that a token transfer surely fits in.
+/// Gas limit of a token transfer.
 const TRANSFER_GAS: u64 = 120_000;
-/// Wei per gas that the tests' own transactions offer.
+/// Maximum fee per gas of the tests' transactions, in wei.
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
 
-/// Whose money is sent.
+/// Sender of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Payer {
-    /// Nothing is known against it.
+    /// An address without findings.
     #[default]
     Clean,
-    /// It is on the sanctions list.
+    /// An address on the sanctions list.
     Sanctioned,
 }
 
@@ -34,13 +34,13 @@ pub enum Payer {
 pub struct Payers {
     deployment: Deployment,
     accounts: Arc<Accounts>,
-    /// One lock a payer: the nonce is read, used and accepted before the next transfer of the same payer.
+    /// One lock per payer: the nonce is read, used and accepted before the next transfer of the same payer.
     turns: Vec<Mutex<()>>,
     next_payer: AtomicUsize,
 }
 
 impl Payers {
-    /// The payers that the deployment gave money to.
+    /// Payers funded by the deployment.
     pub fn new(deployment: &Deployment, accounts: &Arc<Accounts>) -> Self {
         Self {
             deployment: deployment.clone(),
@@ -50,7 +50,7 @@ impl Payers {
         }
     }
 
-    /// Sends so many base units to `to`; the node has accepted it when this answers with the transaction's hash.
+    /// Sends this number of base units to `to`. Returns the transaction's hash once the node has accepted it.
     pub async fn transfer(&self, payer: Payer, token: Token, to: Address, units: i64) -> B256 {
         let clean = self.accounts.payers.len();
         let (turn, wallet) = match payer {
@@ -66,7 +66,7 @@ impl Payers {
         send_as(&self.deployment.node, wallet, contract, call.abi_encode().into(), TRANSFER_GAS).await
     }
 
-    /// Whether a transaction is in a block now, and succeeded there.
+    /// Whether a transaction is currently in a block and succeeded.
     pub async fn was_mined(&self, hash: B256) -> bool {
         self.deployment.node.receipt(hash).await.is_some_and(|receipt| receipt.status())
     }
@@ -74,7 +74,7 @@ impl Payers {
 
 /// Signs a call with the account's next nonce and sends it.
 pub async fn send_as(node: &Node, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> B256 {
-    // Asked each time: a reorganisation that drops transactions gives their nonces back.
+    // Read for each transaction: a reorg that drops transactions makes their nonces available again.
     let nonce = node.nonce(wallet.address(), "pending").await;
     let (raw, hash) = wallet.sign_call(node.chain_id(), nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);
     let sent = node.send_raw(&raw).await.unwrap_or_else(|refused| panic!("nonce {nonce}: {refused:?}"));
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::node::Dropped;
 
-    /// Nothing is mined unless a test says so.
+    /// No block is mined unless a test mines it.
     const NEVER: Duration = Duration::from_hours(24);
 
     async fn devchain() -> Node {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_pay_at_once() {
+    async fn payers_transfer_concurrently() {
         pay_many_at_once(devchain().await).await;
         pay_many_at_once(anvil().await).await;
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_go_on_after_a_reorganisation_gave_nonces_back() {
+    async fn payers_continue_after_a_reorg_returns_their_nonces() {
         reorganise(devchain().await).await;
         reorganise(anvil().await).await;
     }
@@ -149,14 +149,14 @@ mod tests {
         deployment.node.mine(1).await;
         deployment.node.reorg(1, Dropped::Discard).await;
         assert!(!payers.was_mined(gone[0]).await);
-        // Another amount, or they would be the same transactions again.
+        // Another amount, to get different transaction hashes.
         for _ in 0..8 {
             payers.transfer(Payer::Clean, Token::Usdc, to, 2).await;
         }
         deployment.node.mine(1).await;
         assert!(!payers.was_mined(gone[0]).await);
         assert_eq!(deployment.balance(Token::Usdc, to).await, 16);
-        // Put back, they are mined again.
+        // Transactions returned to the pool are mined again.
         let back = payers.transfer(Payer::Clean, Token::Usdc, to, 3).await;
         deployment.node.mine(1).await;
         deployment.node.reorg(1, Dropped::Remine).await;

@@ -1,6 +1,6 @@
 //! The real binary as an operator runs it: configured by a file, started, stopped and killed.
 //!
-//! Which binary is the caller's to say: only a crate's own integration tests know where theirs was built.
+//! The caller passes the path of the binary, because only the integration tests of its crate know it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use serde_json::Value;
 
 pub use crate::settings::{ChainSettings, Folder, Settings, Tier};
 
-/// What SIGTERM promises.
+/// Maximum duration of a graceful stop after SIGTERM, as documented.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where the binary was built.
+/// Path of the binary.
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
 }
 
 impl Binary {
-    /// `path` is the binary: in its own integration tests `env!("CARGO_BIN_EXE_payferry")`.
+    /// `path` is the binary; in integration tests of its crate: `env!("CARGO_BIN_EXE_payferry")`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// A command of it, without whatever the test's own environment configures.
+    /// A command of the binary, without configuration variables of the test's own environment.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         for (name, _) in std::env::vars_os() {
@@ -37,7 +37,7 @@ impl Binary {
         command
     }
 
-    /// Runs a command with the folder's configuration to its end; answers what it printed. Panics if it fails.
+    /// Runs a command with the folder's configuration and returns its output. Panics if it fails.
     pub fn run(&self, folder: &Folder, arguments: &[&str]) -> String {
         let output = self.output(folder, arguments);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -45,12 +45,12 @@ impl Binary {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Runs a command with the folder's configuration to its end, whatever that is.
+    /// Runs a command with the folder's configuration and returns its result.
     pub fn output(&self, folder: &Folder, arguments: &[&str]) -> Output {
         self.command().arg("--config").arg(folder.config()).args(arguments).output().unwrap()
     }
 
-    /// Makes the database's tables, a PSP and a key for it; answers the PSP's id and the key.
+    /// Migrates the database and creates a PSP with an API key. Returns the PSP's id and the key.
     pub fn make_psp(&self, folder: &Folder, name: &str) -> (String, String) {
         self.run(folder, &["migrate"]);
         let psp_id = self.run(folder, &["psp", "create", "--name", name]);
@@ -58,7 +58,7 @@ impl Binary {
         (psp_id, api_key)
     }
 
-    /// Starts `serve` without waiting until it is ready. `env` is more of its environment.
+    /// Starts `serve` with additional environment variables, without waiting until it is ready.
     pub fn spawn(&self, folder: &Folder, env: &[(&str, &str)]) -> Starting {
         let mut command = self.command();
         command.args(["serve", "--json", "--config"]).arg(folder.config());
@@ -71,20 +71,20 @@ impl Binary {
     }
 }
 
-/// A process that was started and may not be ready yet. Killed when it is dropped.
+/// A started process that may not be ready yet. Killed on drop.
 #[derive(Debug)]
 pub struct Starting {
     child: Child,
-    /// Reads the line that says that it is ready.
+    /// Reads the ready line.
     first_line: Option<std::thread::JoinHandle<String>>,
-    /// Where it writes its log.
+    /// Log file.
     stderr: PathBuf,
-    /// Where its log began: the file is that of all processes of the folder.
+    /// Offset of this process's log in the file, which all processes of the folder share.
     stderr_from: u64,
 }
 
 impl Starting {
-    /// Starts a command that says by one line of JSON when it is ready. Its log is appended to a file in `folder`.
+    /// Starts a command that prints one line of JSON when it is ready. Its log is appended to a file in `folder`.
     pub fn spawn(mut command: Command, folder: &Path, env: &[(&str, &str)]) -> Self {
         let stderr = folder.join("stderr.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&stderr).unwrap();
@@ -100,17 +100,17 @@ impl Starting {
         Self { child, first_line: Some(first_line), stderr, stderr_from }
     }
 
-    /// Whether waiting for it would end at once: it is ready, or has ended.
+    /// Whether the process is ready or has exited, so that waiting would return at once.
     pub fn has_spoken(&self) -> bool {
         self.first_line.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
-    /// Waits for the ready line. Panics with the log if it ends without one.
+    /// Waits for the ready line. Panics with the log if the process exits without one.
     pub fn ready(self) -> Served {
-        self.try_ready().unwrap_or_else(|log| panic!("it ended before it was ready: {log}"))
+        self.try_ready().unwrap_or_else(|log| panic!("the process exited before it was ready: {log}"))
     }
 
-    /// The same; the error is the log of a process that ended instead.
+    /// Waits for the ready line. The error is the log of a process that exited without one.
     pub fn try_ready(mut self) -> Result<Served, String> {
         let line = self.first_line.take().map(|reader| reader.join().unwrap()).unwrap_or_default();
         match serde_json::from_str(&line) {
@@ -119,14 +119,14 @@ impl Starting {
         }
     }
 
-    /// What it has written to standard error.
+    /// Log of this process (standard error).
     pub fn log(&self) -> String {
         let all = std::fs::read(&self.stderr).unwrap_or_default();
         let from = usize::try_from(self.stderr_from).unwrap_or_default().min(all.len());
         String::from_utf8_lossy(&all[from..]).into_owned()
     }
 
-    /// How it ended, if it has.
+    /// Exit status, if the process has exited.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -139,7 +139,7 @@ impl Starting {
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        // A test that failed in between leaves no process behind; one that has ended is not there any more.
+        // A failed test leaves no process behind. Both calls fail harmlessly for a process that has exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -149,37 +149,37 @@ impl Drop for Starting {
 #[derive(Debug)]
 pub struct Served {
     process: Starting,
-    /// What it said when it was ready.
+    /// The parsed ready line.
     pub ready: Value,
 }
 
 impl Served {
-    /// Something that it said when it was ready.
+    /// Text value of the ready line.
     pub fn text(&self, key: &str) -> &str {
         self.ready[key].as_str().unwrap_or_else(|| panic!("no {key} in {}", self.ready))
     }
 
-    /// Where PSPs and payers reach it.
+    /// API URL for PSPs and payers.
     pub fn api_url(&self) -> &str {
         self.text("api_url")
     }
 
-    /// Where the operator does.
+    /// URL of the operator listener.
     pub fn operator_url(&self) -> &str {
         self.text("operator_url")
     }
 
-    /// What it has written to standard error.
+    /// Log of this process (standard error).
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// How it ended, if it has.
+    /// Exit status, if the process has exited.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.process.ended()
     }
 
-    /// SIGTERM; it must end by itself, well and in time. Answers how long it took.
+    /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
     pub fn stop(mut self) -> Duration {
         let told = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_ready_says_things_and_is_stopped_or_killed() {
+    fn processes_start_log_and_are_stopped_or_killed() {
         let temp = tempfile::tempdir().unwrap();
         let shell = |script: &str| {
             let mut command = Command::new("sh");

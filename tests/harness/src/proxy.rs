@@ -1,7 +1,7 @@
-//! A TCP proxy in front of a PostgreSQL server, which fails as networks and servers do: gone, silent, or cut off in the
-//! middle of a commit.
+//! A TCP proxy in front of a PostgreSQL server with failures of networks and servers: unreachable, silent, or
+//! disconnected during a commit.
 //!
-//! Deliberately absent: anything that changes what is said. What passes, passes byte for byte.
+//! Deliberately absent: changes of the data. Forwarded data is forwarded byte for byte.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-/// A `COMMIT` as the driver sends it: a simple query.
+/// A `COMMIT` as sent by the driver: a simple query.
 const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
-/// How a statement begins that is a transaction by itself (`payferry_entities::Batch`), behind its name.
+/// Start of a statement that is a transaction by itself (`payferry_entities::Batch`), after the statement's name.
 const BATCH: &[u8] = b"\0WITH part0 AS (";
-/// How the driver names the statements it prepares; a number follows.
+/// Prefix of the driver's prepared statement names; a number follows.
 const PREPARED: &[u8] = b"sqlx_s_";
-/// Bytes read at once.
+/// Maximum number of bytes per read.
 const CHUNK_BYTES: usize = 16 * 1_024;
 
-/// What becomes of connections.
+/// State of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// They pass.
+    /// Data is forwarded.
     Open,
-    /// There are none, and new ones are refused.
+    /// All connections are closed, and new ones are refused.
     Gone,
-    /// They stand, and new ones are accepted, and nothing that is said arrives. A connection on which something was lost
-    /// stays silent for ever.
+    /// Connections stay open and new ones are accepted, but no data is forwarded. A connection that lost data stays
+    /// silent.
     Silent,
 }
 
@@ -47,27 +47,27 @@ pub struct Proxy {
     _accepting: AbortOnDropHandle<()>,
 }
 
-/// Which commits are cut.
+/// Selection of the commits to cut.
 #[derive(Debug)]
 struct Commits {
-    /// Of a hundred; and the order of events, the same at every run.
+    /// Percentage of commits to cut. The random choice has a fixed seed.
     cut_percent: AtomicUsize,
     random: Mutex<StdRng>,
     cut_before: AtomicUsize,
     cut_after: AtomicUsize,
 }
 
-/// Where a commit is cut.
+/// Position at which a commit is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// The server never hears of it.
+    /// The server does not receive the commit.
     Before,
-    /// The server has committed, and nobody hears of it.
+    /// The server has committed, but the client does not receive the answer.
     After,
 }
 
 impl Proxy {
-    /// In front of the server that `url` names.
+    /// Starts a proxy in front of the server at `url`.
     pub async fn start(url: &str) -> Self {
         let url: Url = url.parse().unwrap();
         let server = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
@@ -84,7 +84,7 @@ impl Proxy {
         Self { address, line, commits, _accepting: AbortOnDropHandle::new(accepting) }
     }
 
-    /// `url` by way of the proxy.
+    /// Returns `url` with the proxy's host and port.
     pub fn url(&self, url: &str) -> String {
         let mut url: Url = url.parse().unwrap();
         url.set_host(Some(&self.address.ip().to_string())).unwrap();
@@ -92,18 +92,18 @@ impl Proxy {
         url.into()
     }
 
-    /// From now on.
+    /// Sets the state of the connections.
     pub fn set(&self, line: Line) {
         self.line.send_replace(line);
     }
 
-    /// From now on, so many of a hundred commits are cut off, half of them before the server hears of them and half after
-    /// it has committed.
+    /// Cuts this percentage of commits from now on: half of them before the server receives them, half after it has
+    /// committed.
     pub fn cut_commits(&self, percent: usize) {
         self.commits.cut_percent.store(percent, Ordering::Relaxed);
     }
 
-    /// How many commits were cut before the server heard of them, and after it had committed.
+    /// Number of commits cut before and after the server committed.
     pub fn commits_cut(&self) -> (usize, usize) {
         (self.commits.cut_before.load(Ordering::Relaxed), self.commits.cut_after.load(Ordering::Relaxed))
     }
@@ -123,7 +123,7 @@ impl Commits {
 async fn accept(listener: TcpListener, server: String, mut line: watch::Receiver<Line>, commits: Arc<Commits>) {
     let address = listener.local_addr().unwrap();
     let mut listener = Some(listener);
-    // Ended with this task.
+    // Connections end with this task.
     let mut connections = JoinSet::new();
     loop {
         let now = *line.borrow_and_update();
@@ -173,7 +173,7 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
         };
         let length = match read {
             Ok(length) if length > 0 => length,
-            // Whoever hangs up is lost to the other side, too, unless nobody can hear it.
+            // A closed connection closes the other side too, unless the line is silent.
             _ if is_lost || *line.borrow() == Line::Silent => return hold(line).await,
             _ => return,
         };
@@ -183,7 +183,7 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
         }
         let said = if is_answer { &answered[..length] } else { &asked[..length] };
         if is_answer && is_cut {
-            // It says that it is done.
+            // The server's answer confirms the commit.
             commits.cut_after.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -203,18 +203,18 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
     }
 }
 
-/// The statements of one connection that are transactions by themselves.
+/// Prepared statements of one connection that are transactions by themselves.
 #[derive(Default)]
 struct Batches(Vec<Vec<u8>>);
 
 impl Batches {
-    /// Whether one of them is run by what is said. Notes those that are prepared by it.
+    /// Whether the data executes one of them. Records those that the data prepares.
     fn commit_in(&mut self, said: &[u8]) -> bool {
-        // Of what is bound, the first thing said is where to (nowhere in particular: an empty name) and what.
+        // A bind message starts with the portal's name (empty) and the statement's name.
         let runs = self.0.iter().any(|name| contains(said, &[b"\0", &**name, b"\0"].concat()));
         if let Some(end) = find(said, BATCH) {
             let name = said[..end].windows(PREPARED.len()).rposition(|some| some == PREPARED);
-            self.0.push(said[name.expect("the driver names what it prepares")..end].to_vec());
+            self.0.push(said[name.expect("the driver names its prepared statements")..end].to_vec());
         }
         runs
     }
@@ -228,7 +228,7 @@ fn find(said: &[u8], what: &[u8]) -> Option<usize> {
     said.windows(what.len()).position(|some| some == what)
 }
 
-/// Keeps a connection standing on which nothing arrives, until the line is gone.
+/// Keeps a silent connection open until the line is gone.
 async fn hold(mut line: watch::Receiver<Line>) {
     let _ = line.wait_for(|line| *line == Line::Gone).await;
 }

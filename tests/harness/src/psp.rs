@@ -1,47 +1,42 @@
-//! A PSP's client: what it does with the service, over HTTP.
+//! PSP client of the tests: the testkit's client with one merchant. It panics with the response if a request fails.
 
 use std::time::{Duration, Instant};
 
 use payferry_domain::{Amount, Chain, Token};
+use payferry_testkit::client::{CallError, request};
+use payferry_testkit::psp::{PAGE, Psp as Client};
+use reqwest::header::HeaderValue;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::PATIENCE;
 use crate::receiver::Receiver;
-use crate::{PATIENCE, install_tls};
 
-/// How often somebody who waits looks.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
-/// Longest wait before a request is sent again: each is twice the one before, from [`POLL`] on.
+/// Longest pause before a request is sent again. Each pause is twice the one before, from [`POLL`] on.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
-/// Items of a page.
-const PAGE: usize = 200;
-/// How long a request may take.
-const TIMEOUT: Duration = Duration::from_mins(1);
-/// How long an idle connection is used again: well below the 10 s after which the service closes it, or a request may
-/// meet the closing.
-const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// One PSP, with one merchant. Clones are the same.
+/// One PSP, with one merchant. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Psp {
-    /// Where the service is.
+    /// URL of the service.
     pub url: String,
-    /// Its key.
+    /// The PSP's key.
     pub api_key: String,
-    /// The merchant that it was given by [`Psp::connect`].
+    /// The merchant of [`Psp::connect`].
     pub merchant_id: String,
-    http: reqwest::Client,
+    client: Client,
 }
 
 impl Psp {
-    /// A client with this key, and no merchant yet.
+    /// Makes a client without a merchant.
     pub fn new(url: &str, api_key: &str) -> Self {
-        install_tls();
-        let http = reqwest::Client::builder().timeout(TIMEOUT).pool_idle_timeout(IDLE_MAX).build().unwrap();
-        Self { url: url.to_owned(), api_key: api_key.to_owned(), merchant_id: String::new(), http }
+        let client = Client::new(url, api_key).unwrap();
+        Self { url: url.to_owned(), api_key: api_key.to_owned(), merchant_id: String::new(), client }
     }
 
-    /// The same with a merchant, and `receiver` as the webhook endpoint.
+    /// Makes a client with a merchant, and `receiver` as the webhook endpoint.
     pub async fn connect(url: &str, api_key: &str, receiver: &Receiver) -> Self {
         let mut psp = Self::new(url, api_key);
         psp.merchant_id = psp.merchant("m-1").await;
@@ -49,16 +44,12 @@ impl Psp {
         psp
     }
 
-    /// Makes a merchant, or finds it again; answers its id.
+    /// Makes or finds a merchant. Returns its id.
     pub async fn merchant(&self, external_id: &str) -> String {
-        let merchant = json!({
-            "external_id": external_id, "name": "Ferry Shop", "email": "shop@example.com", "business_id": "B-1",
-        });
-        let synced = self.ok(Method::POST, "/merchants/sync", json!({"merchants": [merchant]})).await;
-        synced["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
+        self.client.merchant(external_id, "B-1").await.unwrap().to_string()
     }
 
-    /// Makes `receiver` the webhook endpoint; it learns the secret if this is the first time.
+    /// Makes `receiver` the webhook endpoint. It learns the secret if this is the first endpoint.
     pub async fn set_webhook(&self, receiver: &Receiver) {
         let set = self.ok(Method::PATCH, "/api/v1/set_webhook", json!({"webhook_url": receiver.url()})).await;
         if let Some(secret) = set["signing_secret"].as_str() {
@@ -66,59 +57,56 @@ impl Psp {
         }
     }
 
-    /// A request of a service that may be gone; null sends no body.
+    /// Sends a request to a service that may be gone. Null sends no body.
     pub async fn try_call(
         &self,
         method: Method,
         path: &str,
         body: &Value,
         idempotency_key: Option<&str>,
-    ) -> Result<(StatusCode, Value), reqwest::Error> {
-        let mut request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.api_key);
-        if !body.is_null() {
-            request = request.json(body);
-        }
+    ) -> Result<(StatusCode, Value), CallError> {
+        let json = if body.is_null() { String::new() } else { body.to_string() };
+        let mut request = request(method, path, json.into());
         if let Some(key) = idempotency_key {
-            request = request.header("idempotency-key", key);
+            request.headers_mut().insert("idempotency-key", HeaderValue::from_str(key).unwrap());
         }
-        let response = request.send().await?;
-        let status = response.status();
-        let text = response.text().await?;
-        Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+        let response = self.client.side().call(request).await?;
+        let text = || Value::String(String::from_utf8_lossy(&response.body).into_owned());
+        Ok((response.status, serde_json::from_slice(&response.body).unwrap_or_else(|_| text())))
     }
 
-    /// A request that must be answered.
+    /// Sends a request that must have a response.
     pub async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
         let answer = self.try_call(method.clone(), path, &body, None).await;
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error:?}"))
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     pub async fn ok(&self, method: Method, path: &str, body: Value) -> Value {
         let (status, answer) = self.call(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer:#}");
         answer
     }
 
-    /// The body of a request to make a payment; `chain` may be `best`.
+    /// Returns the body of an initiation. `chain` may be `best`.
     pub fn initiation(&self, amount: &str, token: Token, chain: &str) -> Value {
         json!({"merchant_id": self.merchant_id, "amount": amount, "currency": token.as_str(), "chain": chain})
     }
 
-    /// Makes a payment; answers as the service does.
+    /// Initiates a payment. Returns the response.
     pub async fn initiate(&self, amount: &str, token: Token, chain: &str) -> Value {
         self.ok(Method::POST, "/payments/initiate", self.initiation(amount, token, chain)).await
     }
 
-    /// Makes a payment; answers its id.
+    /// Initiates a payment. Returns its id.
     pub async fn payment(&self, amount: &str, token: Token, chain: Chain) -> String {
         let made = self.initiate(amount, token, chain.as_str()).await;
         assert_eq!(made["status"], "pending", "{made:#}");
         made["payment_id"].as_str().unwrap().to_owned()
     }
 
-    /// Posts under an idempotency key until it succeeds, over deaths and outages of the service; answers how, and how
-    /// often it had to be asked again. An answer that forbids asking again is the error.
+    /// Posts with an idempotency key until it succeeds, through kills and outages of the service. Returns the response,
+    /// and the number of repetitions. A response that forbids a repetition is the error.
     pub async fn insist(
         &self,
         path: &str,
@@ -130,7 +118,7 @@ impl Psp {
         loop {
             let why = match self.try_call(Method::POST, path, body, Some(key)).await {
                 Ok((status, answer)) if status.is_success() => return Ok((answer, again)),
-                // Still running from before, too many at once, or away.
+                // Overloaded or unavailable, or the first request is still running.
                 Ok((status, answer)) if matches!(status.as_u16(), 429 | 503) => format!("{status} {answer}"),
                 Ok((status, answer)) if answer["code"] == "idempotency_request_running" => format!("{status} {answer}"),
                 Ok((status, answer)) => return Err(format!("{status} {answer}")),
@@ -144,12 +132,12 @@ impl Psp {
         }
     }
 
-    /// The payment as the PSP reads it.
+    /// Reads a payment.
     pub async fn read(&self, id: &str) -> Value {
         self.ok(Method::GET, &format!("/payments/{id}"), Value::Null).await
     }
 
-    /// Reads the payment until it is as expected.
+    /// Reads a payment until `wanted` accepts it.
     pub async fn until(&self, id: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let since = Instant::now();
         loop {
@@ -157,30 +145,24 @@ impl Psp {
             if wanted(&payment) {
                 return payment;
             }
-            assert!(since.elapsed() < PATIENCE, "payment never became {what}: {payment:#}");
+            assert!(since.elapsed() < PATIENCE, "the payment did not become {what} in time: {payment:#}");
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Reads the payment until it has this status.
+    /// Reads a payment until it has this status.
     pub async fn until_status(&self, id: &str, status: &str) -> Value {
         self.until(id, status, |payment| payment["status"] == status).await
     }
 
-    /// Every payment, newest first.
+    /// Returns every payment, newest first.
     pub async fn payments(&self) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), String::new());
-        loop {
-            let page = self.ok(Method::GET, &format!("/payments?limit={PAGE}{after}"), Value::Null).await;
-            all.extend(page["payments"].as_array().unwrap().iter().cloned());
-            match page["next_after"].as_str() {
-                Some(next) => after = format!("&after={next}"),
-                None => return all,
-            }
-        }
+        let mut all = Vec::new();
+        self.client.payments("", |payment| all.push(payment)).await.unwrap();
+        all
     }
 
-    /// Everything that a list without a cursor has, newest first, by the name of its items.
+    /// Returns every item of a list without a cursor, newest first. `items` is the name of the items.
     pub async fn list(&self, path: &str, items: &str) -> Vec<Value> {
         let mut all: Vec<Value> = Vec::new();
         loop {
@@ -193,7 +175,7 @@ impl Psp {
         }
     }
 
-    /// Every entry of the ledger, oldest first.
+    /// Returns every entry of the ledger, oldest first.
     pub async fn entries(&self) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
@@ -207,7 +189,7 @@ impl Psp {
         }
     }
 
-    /// The names of the payment's events in the feed, in order of sequence; fails if the sequence has a gap.
+    /// Returns the names of the payment's events in the feed, in order of sequence. Panics if the sequence has a gap.
     pub async fn events(&self, id: &str) -> Vec<String> {
         let mut events: Vec<Value> = self.feed().await.into_iter().filter(|event| event["payment_id"] == id).collect();
         events.sort_by_key(|event| event["sequence"].as_i64().unwrap());
@@ -217,33 +199,20 @@ impl Psp {
         events.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The whole feed of events, oldest first.
+    /// Returns every event of the feed, oldest first.
     pub async fn feed(&self) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), String::new());
-        loop {
-            let page = self.ok(Method::GET, &format!("/api/v1/events?limit={PAGE}{after}"), Value::Null).await;
-            all.extend(page["events"].as_array().unwrap().iter().cloned());
-            match page["next_after"].as_str() {
-                Some(next) if page["has_more"] == true => after = format!("&after={next}"),
-                _ => return all,
-            }
-        }
-    }
-
-    /// Every delivery of the payment's webhooks, with its attempts.
-    pub async fn webhook_log(&self, id: &str) -> Vec<Value> {
-        let log = self.ok(Method::GET, &format!("/payments/{id}/webhooks"), Value::Null).await;
-        log["deliveries"].as_array().unwrap().clone()
+        let events = self.client.events().await.unwrap();
+        events.iter().map(|event| serde_json::from_str(event.get()).unwrap()).collect()
     }
 }
 
-/// A decimal amount as base units.
+/// Converts a decimal amount to base units.
 pub fn units(decimal: &Value) -> i64 {
-    let text = decimal.as_str().unwrap_or_else(|| panic!("{decimal} is no amount"));
-    text.parse::<Amount>().unwrap_or_else(|error| panic!("{decimal}: {error}")).units()
+    let text = decimal.as_str().unwrap_or_else(|| panic!("{decimal} is not an amount"));
+    text.parse::<Amount>().unwrap_or_else(|error| panic!("{error}")).units()
 }
 
-/// Base units as a decimal amount.
+/// Converts base units to a decimal amount.
 pub fn decimal(units: i64) -> String {
     Amount::from_units(units).to_string()
 }

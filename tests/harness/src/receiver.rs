@@ -1,51 +1,49 @@
-//! A PSP's webhook receiver: it outlives the service, verifies with somebody else's code, and can be made to fail.
+//! Webhook receiver of the tests: the testkit's receiver with an inbox. It outlives the service and can be made to
+//! fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use parking_lot::Mutex;
+use payferry_testkit::receiver::WebhookRequest;
 use serde_json::Value;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::PATIENCE;
 
-/// How often somebody who waits looks.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How it answers.
+/// Manner of the responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Manner {
-    /// 200, at once.
+    /// Answers 200 at once.
     #[default]
     Well,
-    /// This status, at once; what it says is kept all the same.
+    /// This status, at once. The delivery is recorded.
     Status(u16),
-    /// This status to the first so many requests of each event, then 200: nobody who tries more often gives up.
+    /// This status to the first requests of each event, then 200.
     Hesitant(u16, usize),
-    /// 200, after so long.
+    /// 200, after this time.
     Slow(Duration),
 }
 
-/// One request that it was sent.
+/// A delivery that it received.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// The header `webhook-id`.
+    /// Header `webhook-id`.
     pub webhook_id: String,
-    /// The body, byte for byte.
+    /// Body, byte for byte.
     pub body: String,
-    /// How it was answered.
+    /// Status of the response.
     pub answered: u16,
-    /// When it came.
+    /// Time of arrival.
     pub at: Instant,
 }
 
 impl Delivery {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{}: {error}: {}", self.webhook_id, self.body))
     }
@@ -53,66 +51,64 @@ impl Delivery {
 
 /// A running receiver.
 pub struct Receiver {
-    url: String,
+    receiver: payferry_testkit::receiver::Receiver,
     inbox: Arc<Inbox>,
-    _serving: AbortOnDropHandle<()>,
 }
 
 #[derive(Default)]
 struct Inbox {
-    secrets: Mutex<Vec<String>>,
     received: Mutex<Vec<Delivery>>,
     unverified: Mutex<Vec<String>>,
     manner: Mutex<(Manner, Option<Instant>)>,
 }
 
 impl Receiver {
-    /// On a free port of this machine.
+    /// Starts a receiver on a free port of this machine.
     pub async fn start() -> Self {
         let inbox = Arc::new(Inbox::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hooks", listener.local_addr().unwrap());
-        let router = Router::new().fallback(receive).with_state(inbox.clone());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, inbox, _serving: AbortOnDropHandle::new(serving) }
+        let replying = Arc::clone(&inbox);
+        let receiver =
+            payferry_testkit::receiver::Receiver::start(move |request| Arc::clone(&replying).reply(request)).await;
+        Self { receiver: receiver.unwrap(), inbox }
     }
 
-    /// Where it listens.
+    /// Returns its URL.
     pub fn url(&self) -> &str {
-        &self.url
+        self.receiver.url()
     }
 
-    /// One more secret that deliveries may be signed with.
+    /// Adds a secret that deliveries may be signed with.
     pub fn verify_with(&self, secret: &str) {
-        self.inbox.secrets.lock().push(secret.to_owned());
+        self.receiver.verify_with(secret);
     }
 
-    /// Answers in this manner from now on.
+    /// Changes the manner of the responses.
     pub fn behave(&self, manner: Manner) {
         *self.inbox.manner.lock() = (manner, None);
     }
 
-    /// Answers in this manner for so long, and well afterwards.
+    /// Changes the manner of the responses for `period`.
     pub fn misbehave(&self, manner: Manner, period: Duration) {
         *self.inbox.manner.lock() = (manner, Some(Instant::now() + period));
     }
 
-    /// Every verified delivery, in the order in which they came.
+    /// Returns every verified delivery, in order of arrival.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.inbox.received.lock().clone()
     }
 
-    /// Forgets what it was sent under this `webhook-id`, to see who notices.
+    /// Removes the deliveries with this `webhook-id`, to test that the audit misses them.
     pub fn forget(&self, webhook_id: &str) {
         self.inbox.received.lock().retain(|delivery| delivery.webhook_id != webhook_id);
     }
 
-    /// The `webhook-id`s of what did not verify.
+    /// Returns the `webhook-id`s of the requests that did not verify.
     pub fn unverified(&self) -> Vec<String> {
         self.inbox.unverified.lock().clone()
     }
 
-    /// Bodies by `webhook-id`, as often as they came and were taken, once at least `count` events were.
+    /// Waits for at least `count` events with a successful delivery. Returns the bodies of these deliveries by
+    /// `webhook-id`.
     pub async fn until(&self, count: usize) -> BTreeMap<String, Vec<Value>> {
         let since = Instant::now();
         loop {
@@ -121,7 +117,7 @@ impl Receiver {
                 received.entry(delivery.webhook_id.clone()).or_default().push(delivery.json());
             }
             if received.len() >= count {
-                assert_eq!(self.unverified(), Vec::<String>::new(), "signatures that do not verify");
+                assert_eq!(self.unverified(), Vec::<String>::new(), "deliveries with an invalid signature");
                 return received;
             }
             assert!(since.elapsed() < PATIENCE, "{} of {count} events arrived", received.len());
@@ -139,41 +135,30 @@ impl Inbox {
         manner.0
     }
 
-    fn verifies(&self, headers: &HeaderMap, body: &[u8]) -> bool {
-        let secrets = self.secrets.lock().clone();
-        secrets.iter().any(|secret| {
-            standardwebhooks::Webhook::new(secret).is_ok_and(|webhook| webhook.verify(body, headers).is_ok())
-        })
-    }
-}
-
-async fn receive(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let at = Instant::now();
-    let webhook_id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-    if inbox.secrets.lock().is_empty() {
-        // The PSP has not read its secret yet.
-        return StatusCode::SERVICE_UNAVAILABLE;
-    }
-    if !inbox.verifies(&headers, &body) {
-        inbox.unverified.lock().push(webhook_id);
-        return StatusCode::BAD_REQUEST;
-    }
-    let status = match inbox.manner() {
-        Manner::Well => StatusCode::OK,
-        Manner::Status(status) => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        Manner::Hesitant(status, times) => {
-            let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
-            let refused = inbox.received.lock().iter().filter(refused).count();
-            if refused < times { StatusCode::from_u16(status).unwrap_or(StatusCode::OK) } else { StatusCode::OK }
+    async fn reply(self: Arc<Self>, request: WebhookRequest) -> StatusCode {
+        let at = Instant::now();
+        let WebhookRequest { webhook_id, body, verified, .. } = request;
+        if verified.is_err() {
+            self.unverified.lock().push(webhook_id);
+            return StatusCode::BAD_REQUEST;
         }
-        Manner::Slow(wait) => {
-            tokio::time::sleep(wait).await;
-            StatusCode::OK
-        }
-    };
-    let body = String::from_utf8_lossy(&body).into_owned();
-    inbox.received.lock().push(Delivery { webhook_id, body, answered: status.as_u16(), at });
-    status
+        let answered = match self.manner() {
+            Manner::Well => 200,
+            Manner::Status(status) => status,
+            Manner::Hesitant(status, times) => {
+                let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
+                if self.received.lock().iter().filter(refused).count() < times { status } else { 200 }
+            }
+            Manner::Slow(delay) => {
+                // The sender may time out meanwhile. Then this future is dropped, and the delivery is not recorded.
+                tokio::time::sleep(delay).await;
+                200
+            }
+        };
+        let body = String::from_utf8_lossy(&body).into_owned();
+        self.received.lock().push(Delivery { webhook_id, body, answered, at });
+        StatusCode::from_u16(answered).unwrap()
+    }
 }
 
 #[cfg(test)]
@@ -182,11 +167,11 @@ mod tests {
 
     const SECRETS: [&str; 2] = ["whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWo=", "whsec_YWJjZGVmZ2hpajAxMjM0NTY3ODk="];
 
-    /// Sends a body signed with `secret`; answers the status.
+    /// Sends a body signed with `secret`. Returns the status.
     async fn send(receiver: &Receiver, secret: &str, id: &str, body: &str) -> u16 {
         crate::install_tls();
         let now = chrono::Utc::now().timestamp();
-        let signature = standardwebhooks::Webhook::new(secret).unwrap().sign(id, now, body.as_bytes()).unwrap();
+        let signature = payferry_testkit::signature::sign(secret, id, now, body.as_bytes()).unwrap();
         let request = reqwest::Client::new()
             .post(receiver.url())
             .header("webhook-id", id)
@@ -197,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_keeps_what_verifies_with_any_of_its_secrets() {
+    async fn records_deliveries_that_verify_with_any_of_its_secrets() {
         let receiver = Receiver::start().await;
         assert_eq!(send(&receiver, SECRETS[0], "evt_0", "{}").await, 503);
         receiver.verify_with(SECRETS[0]);
@@ -213,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_fails_as_long_as_it_is_told() {
+    async fn fails_for_the_requested_period() {
         let receiver = Receiver::start().await;
         receiver.verify_with(SECRETS[0]);
         receiver.behave(Manner::Status(500));

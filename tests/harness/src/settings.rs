@@ -1,4 +1,4 @@
-//! The configuration of the real binary, and the folder with all that it names.
+//! The configuration of the real binary, and the folder with its files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use serde::Serialize;
 
 use crate::deployment::{Accounts, Deployment};
 
-/// `payferry.toml`, as far as tests set it. What is not here keeps its default, or goes into `more`.
+/// `payferry.toml`, as far as tests set it. Other keys keep their defaults or are set in `more`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// Listeners and environment.
     pub server: Server,
-    /// Where rows are kept.
+    /// The database.
     pub database: Database,
-    /// Names of the files in the folder.
+    /// Paths of the secrets in the folder.
     pub secrets: Secrets,
     /// The operator's account.
     pub signer: Signer,
     /// The contracts, the same on every chain.
     pub contracts: Contracts,
-    /// Who screens.
+    /// KYT configuration.
     pub kyt: Kyt,
-    /// The chains that are run.
+    /// The enabled chains.
     pub chains: BTreeMap<Chain, ChainSettings>,
-    /// Where documents are kept.
+    /// Storage of documents.
     pub documents: Documents,
     /// Other sections.
     #[serde(flatten)]
@@ -103,10 +103,10 @@ pub struct ChainSettings {
     pub more: toml::Table,
 }
 
-/// One tier of finality.
+/// One finality tier.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tier {
-    /// Of amounts below this; of all others if absent.
+    /// Upper limit of the amounts; absent in the last tier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<String>,
     /// Blocks, `safe` or `finalized`.
@@ -114,7 +114,7 @@ pub struct Tier {
 }
 
 impl ChainSettings {
-    /// As tests like it: asked often, read from the first block, final after two blocks.
+    /// Test defaults: short polling interval, start at the first block, final after two blocks.
     pub fn of(deployment: &Deployment) -> Self {
         let more = toml::toml! {
             l1_gas = "none"
@@ -134,18 +134,18 @@ impl ChainSettings {
     }
 }
 
-/// A folder with a configuration and all that it names.
+/// A folder with a configuration and its files.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Written by [`Folder::write`].
+    /// Written to the file by [`Folder::write`].
     pub settings: Settings,
-    /// The bearer token of the operator's listener.
+    /// Bearer token of the operator listener.
     pub operator_token: String,
 }
 
 impl Folder {
-    /// Makes the secrets and writes a configuration for these chains, on these ports (API, operator).
+    /// Creates the secrets and a configuration for these chains on these ports (API, operator).
     pub fn new(
         path: &Path,
         database_url: &str,
@@ -179,17 +179,17 @@ impl Folder {
         folder
     }
 
-    /// Writes the settings again, after a change.
+    /// Writes the configuration file after a change.
     pub fn write(&self) {
         std::fs::write(self.config(), toml::to_string(&self.settings).unwrap()).unwrap();
     }
 
-    /// The configuration file.
+    /// Path of the configuration file.
     pub fn config(&self) -> PathBuf {
         self.path.join("payferry.toml")
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -203,7 +203,7 @@ mod tests {
     use crate::node::Node;
 
     #[tokio::test]
-    async fn the_configuration_is_as_it_was_agreed() {
+    async fn configuration_has_the_documented_form() {
         let node = Node::devchain(8_453, Duration::from_hours(24)).await;
         let accounts = Accounts::known(1);
         let deployment = Deployment::new(Chain::Base, node, &accounts).await;

@@ -1,7 +1,7 @@
-//! A stand-in for Sumsub: it refuses what is not signed as Sumsub documents, keeps applicants by their external id, and
-//! sends callbacks as Sumsub does, genuine and otherwise.
+//! A simulator of Sumsub: rejects requests that are not signed as documented, stores applicants by their external id,
+//! and creates genuine and forged callbacks.
 //!
-//! Written after the public documentation (docs.sumsub.com), not after the client under test.
+//! Written from the public documentation (docs.sumsub.com), not from the client under test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use serde_json::{Value, json};
 use sha2::{Sha256, Sha512};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Names the client.
+/// App token of the client.
 pub const APP_TOKEN: &str = "prd:stand-in.token-nobody-may-see";
-/// What the client signs requests with.
+/// Secret key that signs the client's requests.
 pub const SECRET_KEY: &str = "secret-key-nobody-may-see";
-/// What callbacks are signed with.
+/// Secret that signs callbacks.
 pub const CALLBACK_SECRET: &str = "callback-secret-nobody-may-see";
-/// The level of verifications, with a space as names there may have.
+/// Level of verifications. It contains a space, because Sumsub permits that.
 pub const LEVEL: &str = "identity level";
-/// The level of screenings.
+/// Level of screenings.
 pub const RESCREEN_LEVEL: &str = "screening-only";
-/// How far a request's clock may be off.
+/// Maximum clock difference of a request, in seconds.
 const TIME_OFF_MAX_SECS: i64 = 60;
 
-/// A running stand-in.
+/// A running simulator.
 pub struct SumsubStandIn {
     url: String,
     books: Arc<Books>,
@@ -49,26 +49,26 @@ struct Books {
     delay_ms: AtomicU64,
 }
 
-/// Somebody to be checked.
+/// An applicant.
 #[derive(Debug, Clone)]
 pub struct Applicant {
-    /// Sumsub's id.
+    /// Sumsub's id of the applicant.
     pub id: String,
-    /// Ours.
+    /// The service's id of the applicant.
     pub external_id: String,
-    /// Which checks.
+    /// Level of the checks.
     pub level: String,
-    /// What was sent at creation.
+    /// Data sent at creation.
     pub data: Value,
     /// `init`, `pending`, `completed`.
     pub status: String,
-    /// As in `reviewResult`.
+    /// The `reviewResult`.
     pub result: Option<Value>,
-    /// Links that were made.
+    /// Number of links created.
     pub links: u64,
 }
 
-/// A request that was signed as it must be.
+/// A correctly signed request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Method, path and query.
@@ -84,12 +84,12 @@ pub struct Callback {
     pub algorithm: &'static str,
     /// `X-Payload-Digest`.
     pub digest: String,
-    /// Byte for byte what is signed.
+    /// The signed body.
     pub body: String,
 }
 
 impl SumsubStandIn {
-    /// On a free port of this machine.
+    /// Starts a simulator on a free local port.
     pub async fn start() -> Self {
         let books = Arc::new(Books::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -99,27 +99,28 @@ impl SumsubStandIn {
         Self { url, books, _serving: AbortOnDropHandle::new(serving) }
     }
 
-    /// Where its API is.
+    /// URL of the API.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether it answers 503 to everything.
+    /// Makes every request fail with status 503, or ends that.
     pub fn set_down(&self, is_down: bool) {
         self.books.is_down.store(is_down, Ordering::SeqCst);
     }
 
-    /// How long it takes for what it does. The work is done before the wait: who does not wait for it has still caused it.
+    /// Sets the delay of answers. The request is processed before the delay, so a client that gives up has still caused
+    /// its effect.
     pub fn set_delay(&self, delay: Duration) {
         self.books.delay_ms.store(u64::try_from(delay.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    /// Requests that were signed as they must be.
+    /// Correctly signed requests.
     pub fn requests(&self) -> Vec<Request> {
         self.books.requests.lock().clone()
     }
 
-    /// Why requests were refused.
+    /// Rejected requests with the reason.
     pub fn refused(&self) -> Vec<String> {
         self.books.refused.lock().clone()
     }
@@ -129,17 +130,17 @@ impl SumsubStandIn {
         self.books.applicants.lock().values().cloned().collect()
     }
 
-    /// The applicant with this id of ours.
+    /// The applicant with this external id.
     pub fn applicant(&self, external_id: &str) -> Option<Applicant> {
         self.books.applicants.lock().get(external_id).cloned()
     }
 
-    /// Forgets an applicant.
+    /// Removes an applicant.
     pub fn delete(&self, external_id: &str) {
         self.books.applicants.lock().remove(external_id).unwrap();
     }
 
-    /// Reviews an applicant: what `GET .../status` answers from now on.
+    /// Sets the review that `GET .../status` returns from now on.
     pub fn review(&self, external_id: &str, status: &str, result: Value) {
         let mut applicants = self.books.applicants.lock();
         let applicant = applicants.get_mut(external_id).unwrap();
@@ -147,12 +148,12 @@ impl SumsubStandIn {
         applicant.result = Some(result);
     }
 
-    /// The callback about how the applicant stands now.
+    /// Creates the callback for the applicant's current state.
     pub fn callback(&self, external_id: &str) -> Callback {
         self.callback_at(external_id, Utc::now())
     }
 
-    /// The same about a moment.
+    /// Creates a callback with this time.
     pub fn callback_at(&self, external_id: &str, at: DateTime<Utc>) -> Callback {
         let applicant = self.applicant(external_id).unwrap();
         sign(&json!({
@@ -172,12 +173,12 @@ impl SumsubStandIn {
     }
 }
 
-/// Nothing speaks against somebody.
+/// Review result without findings.
 pub fn green() -> Value {
     json!({"reviewAnswer": "GREEN"})
 }
 
-/// Something does, for good.
+/// Review result with a final rejection.
 pub fn red(labels: &[&str]) -> Value {
     json!({
         "reviewAnswer": "RED", "reviewRejectType": "FINAL", "rejectLabels": labels,
@@ -185,7 +186,7 @@ pub fn red(labels: &[&str]) -> Value {
     })
 }
 
-/// A callback with this content, signed with the secret that the service knows.
+/// Creates a callback with this content, signed with the secret that the service knows.
 pub fn sign(content: &Value) -> Callback {
     let body = content.to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(CALLBACK_SECRET.as_bytes()).unwrap();
@@ -194,7 +195,7 @@ pub fn sign(content: &Value) -> Callback {
 }
 
 impl Callback {
-    /// The same, signed by SHA-512.
+    /// Signs the callback with SHA-512 instead.
     #[must_use]
     pub fn by_sha512(self) -> Self {
         let mut mac = Hmac::<Sha512>::new_from_slice(CALLBACK_SECRET.as_bytes()).unwrap();
@@ -202,7 +203,7 @@ impl Callback {
         Self { algorithm: "HMAC_SHA512_HEX", digest: hex::encode(mac.finalize().into_bytes()), ..self }
     }
 
-    /// Its headers.
+    /// Headers of the callback.
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert("x-payload-digest-alg", self.algorithm.parse().unwrap());
@@ -228,14 +229,14 @@ async fn serve(State(books): State<Arc<Books>>, method: Method, uri: Uri, header
     answer
 }
 
-/// <https://docs.sumsub.com/reference/authentication>
+/// Verifies a request as in <https://docs.sumsub.com/reference/authentication>.
 fn check_signature(line: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).ok_or(format!("no {name}"));
     if text("x-app-token")? != APP_TOKEN {
         return Err("unknown app token".to_owned());
     }
     let at = text("x-app-access-ts")?;
-    let off = (Utc::now().timestamp() - at.parse::<i64>().map_err(|_| "the time is no number")?).abs();
+    let off = (Utc::now().timestamp() - at.parse::<i64>().map_err(|_| "the time is not a number")?).abs();
     if off > TIME_OFF_MAX_SECS {
         return Err(format!("the time is off by {off} s"));
     }

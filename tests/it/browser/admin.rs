@@ -1,4 +1,4 @@
-//! PSPs and keys, by the operator's forms.
+//! PSPs, keys and pauses through the operator's forms.
 
 use payferry_harness::psp::Psp;
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::world::{Desk, NARROW, WIDE};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_psp_and_its_key_are_made_used_and_revoked() {
+async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     browser.click("header nav a[href='/ops/view/psps']").await;
@@ -54,7 +54,7 @@ async fn a_psp_and_its_key_are_made_used_and_revoked() {
     browser.until("#keys", |text| text.contains("revoked")).await;
     let since = std::time::Instant::now();
     while psp.call(Method::GET, "/payments", Value::Null).await.0 != 401 {
-        assert!(since.elapsed().as_secs() < 30, "the key is still taken");
+        assert!(since.elapsed().as_secs() < 30, "the key is still accepted");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     let complaints = browser.complaints().await;
@@ -63,7 +63,7 @@ async fn a_psp_and_its_key_are_made_used_and_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_is_held_back_and_let_go() {
+async fn operator_sets_and_lifts_a_pause() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     browser.click("header nav a[href='/ops/view/pauses']").await;

@@ -1,4 +1,4 @@
-//! Customers and the people who decide about them, in front of a browser.
+//! Customers' consent page and the operator's customer pages in a browser.
 
 use payferry_harness::browser::Browser;
 use reqwest::Method;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::world::{Desk, NARROW, WIDE};
 
-/// Makes a customer as the PSP does; its id.
+/// Creates a customer as the PSP does; returns its id.
 async fn customer(desk: &Desk) -> String {
     let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
         "country": "USA" });
@@ -22,7 +22,7 @@ async fn consent(desk: &Desk, id: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_terms_are_accepted_without_javascript() {
+async fn terms_are_accepted_without_javascript() {
     let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
     let browser = &desk.browser;
     let id = customer(&desk).await;
@@ -47,7 +47,7 @@ async fn the_terms_are_accepted_without_javascript() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operator_finds_a_customer_and_decides() {
+async fn operator_finds_a_customer_and_decides() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     let id = customer(&desk).await;

@@ -1,4 +1,4 @@
-//! What the page does by itself.
+//! Live updates of the operator's pages.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use super::world::Desk;
 use crate::process::{Running, median};
 use payferry_harness::browser::Browser;
 
-/// How soon an incident must be on the page.
+/// Time within which an incident must be on the page.
 const INCIDENT_MAX: Duration = Duration::from_secs(2);
-/// Incidents that are looked at; most of them have to be quick, as whatever else runs on the machine makes some late.
+/// Number of measured incidents. The median must be fast, because other load on the machine delays some of them.
 const INCIDENTS: usize = 5;
-/// How late the latest of them may be, on a machine that is busy with something else.
+/// Limit for a single incident on a busy machine.
 const INCIDENT_LATEST: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_is_on_the_page_within_two_seconds() {
+async fn panic_is_on_the_page_within_two_seconds() {
     let desk = Desk::logged_in().await;
     desk.browser.until("#link", |text| text == "live").await;
     let mut took = Vec::new();
@@ -29,7 +29,7 @@ async fn a_panic_is_on_the_page_within_two_seconds() {
         desk.browser.until(".log li", |text| text.contains(&id)).await;
         took.push(since.elapsed());
     }
-    println!("on the page {took:?} after it was asked for");
+    println!("on the page {took:?} after the request");
     assert!(median(&took) < INCIDENT_MAX, "{took:?}");
     assert!(took.iter().all(|took| *took < INCIDENT_LATEST), "{took:?}");
     desk.assert_calm().await;
@@ -37,7 +37,7 @@ async fn a_panic_is_on_the_page_within_two_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_is_in_the_log_and_leads_to_its_payment() {
+async fn panic_is_in_the_log_and_links_to_its_payment() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     let id = desk.payment().await;
@@ -65,9 +65,10 @@ async fn a_panic_is_in_the_log_and_leads_to_its_payment() {
     desk.panic(&id, 1).await;
     let line = browser.until(".log li", |text| text.contains(&id)).await;
     assert!(line.contains("panic") && line.contains("restarted"), "{line}");
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
 
-    // Root, shard, payment. The settled one leaves its shard when all is told, and then there is one shard to click.
+    // Root, shard, payment. The settled payment leaves its shard after its last event, and then one shard remains to
+    // click.
     browser.until_count(".tiles li:not(.empty)", 1).await;
     browser.click(".tiles li:not(.empty) a").await;
     browser.until("h1", |text| text.starts_with("Shard ")).await;
@@ -86,13 +87,13 @@ async fn a_panic_is_in_the_log_and_leads_to_its_payment() {
         .await;
     browser.until("section[aria-labelledby=transfers]", |text| text.contains("25.00") && text.contains("final")).await;
     browser.until("section[aria-labelledby=deliveries]", |text| text.contains("payment.settled")).await;
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
     desk.assert_calm().await;
     desk.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_does_with_the_page_is_kept_while_it_changes() {
+async fn page_state_survives_live_updates() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     let id = desk.payment().await;
@@ -107,10 +108,10 @@ async fn what_one_does_with_the_page_is_kept_while_it_changes() {
     let mark = format!("scrollTo(0, 200); window.row = document.querySelector('#version-1'); return {where_it_stands}");
     let stood = browser.run(&mark).await;
     desk.refreshed().await;
-    // More of the same page.
+    // Another update of the same page.
     desk.pay(&id, Some("1")).await;
     browser.until(".title", |text| text.contains("EXCESS")).await;
-    // And something above it, for money that only an operator can let go.
+    // An update above the current position: a transfer that only an operator can release.
     let from_a_sanctioned = json!({"amount": "1", "from": "sanctioned"});
     desk.psp.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), from_a_sanctioned).await;
     browser.until("section[aria-labelledby=transfers] .badge.bad", |text| text == "block").await;
@@ -126,7 +127,7 @@ async fn what_one_does_with_the_page_is_kept_while_it_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_when_it_is_cut_off_and_goes_on_afterwards() {
+async fn page_reports_a_lost_connection_and_reconnects() {
     let ports = free_ports();
     let desk = Desk::start_with(Browser::start().await, ports).await;
     desk.log_in().await;
@@ -139,15 +140,16 @@ async fn it_says_when_it_is_cut_off_and_goes_on_afterwards() {
     browser.until("#link", |text| text.starts_with("disconnected")).await;
     let again = Running::start_with(home, ports, &[]);
     browser.until("#link", |text| text == "live").await;
-    // And shows what is new: on the same page, with the session of before.
+    // The page then shows news without a reload, in the same session.
     psp.payment("5", payferry_domain::Token::Usdc, payferry_domain::Chain::Base).await;
     browser.until("#status-pending td:nth-of-type(2)", |text| text == "1").await;
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
     again.kill();
     desk.browser.close().await;
 }
 
-/// Whoever comes between holds the stream's events back: the browser has it open, and hears nothing.
+/// Simulates an intermediary that withholds the stream's events: the stream is open in the browser but delivers
+/// nothing.
 const SILENT: &str = "window.RealEventSource = EventSource;\
     window.EventSource = class extends EventTarget {\
         static CONNECTING = 0; static OPEN = 1; static CLOSED = 2;\
@@ -156,14 +158,14 @@ const SILENT: &str = "window.RealEventSource = EventSource;\
     document.dispatchEvent(new Event('visibilitychange'));";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_is_open_and_silent_is_polled_around_and_opened_again() {
+async fn silent_stream_falls_back_to_polling_and_reopens() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     browser.until("#link", |text| text == "live").await;
     desk.mark().await;
     browser.run(SILENT).await;
     browser.until("#link", |text| text == "polling").await;
-    // For longer than the page waits before it calls itself cut off.
+    // Longer than the page waits before it reports a lost connection.
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(8) {
         assert_eq!(browser.text("#link").await.as_deref(), Some("polling"));
@@ -173,13 +175,13 @@ async fn a_stream_that_is_open_and_silent_is_polled_around_and_opened_again() {
     browser.until("#status-pending td:nth-of-type(2)", |text| text == "1").await;
     browser.run("window.EventSource = window.RealEventSource").await;
     browser.until("#link", |text| text == "live").await;
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
     desk.assert_calm().await;
     desk.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quarantined_payment_stands_first_and_is_released() {
+async fn quarantined_payment_is_listed_first_and_released() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     let id = desk.payment().await;
@@ -198,7 +200,7 @@ async fn a_quarantined_payment_stands_first_and_is_released() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chains_webhooks_and_the_journal_are_shown_and_move() {
+async fn chains_webhooks_and_journal_are_shown_live() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     browser.until("#link", |text| text == "live").await;
@@ -212,7 +214,7 @@ async fn chains_webhooks_and_the_journal_are_shown_and_move() {
     let id = desk.payment().await;
     desk.pay(&id, None).await;
     desk.psp.until_status(&id, "settled").await;
-    // The receiver answers well, so nothing goes on waiting.
+    // The receiver answers, so no delivery keeps waiting.
     let endpoint = "section[aria-labelledby=webhooks] tbody";
     browser.until(&format!("{endpoint} th"), |text| !text.is_empty()).await;
     browser.until(&format!("{endpoint} td:nth-of-type(1)"), |text| text == "closed").await;
@@ -221,9 +223,9 @@ async fn chains_webhooks_and_the_journal_are_shown_and_move() {
     let journal = "section[aria-labelledby=journal] dd";
     let some = |text: &str| text.starts_with(|digit: char| ('1'..='9').contains(&digit));
     browser.until(&format!("{journal}:nth-of-type(2)"), |text| some(text) && text.contains("groups")).await;
-    browser.until(&format!("{journal}:nth-of-type(3)"), |text| some(text) && text.contains("units on average")).await;
+    browser.until(&format!("{journal}:nth-of-type(3)"), |text| some(text) && text.contains("writes on average")).await;
     browser.until(&format!("{journal}:nth-of-type(4)"), |text| text.contains("s on average")).await;
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
     desk.assert_calm().await;
     desk.browser.close().await;
 }

@@ -1,4 +1,4 @@
-//! The operator's page in a real browser: what a person sees, clicks and is refused.
+//! The operator's pages in a real browser: display, clicks and refusals.
 
 mod admin;
 mod customers;
@@ -13,13 +13,13 @@ use payferry_harness::browser::Browser;
 use world::{Desk, NARROW, WIDE};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_token_shows_the_form_again() {
+async fn wrong_token_shows_the_form_again() {
     let desk = Desk::start().await;
     let browser = &desk.browser;
     let shard = "/ops/view/shards/0";
     desk.open(shard).await;
     assert_eq!(browser.status().await, 401);
-    assert_eq!(browser.count(".panel").await, 0, "nothing is shown before the token is");
+    assert_eq!(browser.count(".panel").await, 0, "nothing is shown before login");
     desk.enter("not the token").await;
     assert_eq!(browser.status().await, 401);
     browser.until("[role=alert]", |text| text.contains("not the operator token")).await;
@@ -27,14 +27,14 @@ async fn a_wrong_token_shows_the_form_again() {
     desk.assert_fits(WIDE).await;
     desk.enter(desk.running.text("operator_token")).await;
     browser.until("h1", |text| text == "Shard 0").await;
-    assert_eq!((browser.path().await.as_str(), browser.status().await), (shard, 200), "where one wanted to go");
+    assert_eq!((browser.path().await.as_str(), browser.status().await), (shard, 200), "the requested page");
     let complaints = browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("401")), "{complaints:?}");
     desk.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_javascript_the_page_shows_the_present_when_it_is_loaded() {
+async fn page_without_javascript_is_current_when_loaded() {
     let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
     let id = desk.payment().await;
     desk.log_in().await;
@@ -42,7 +42,7 @@ async fn without_javascript_the_page_shows_the_present_when_it_is_loaded() {
     let live = "#status-pending td:nth-of-type(2)";
     assert_eq!(browser.text(live).await.as_deref(), Some("1"));
     desk.panic(&id, 1).await;
-    assert_eq!(browser.count(".log li").await, 0, "nothing moves by itself");
+    assert_eq!(browser.count(".log li").await, 0, "nothing updates automatically");
     browser.reload().await;
     browser.until(".log li", |text| text.contains(&id)).await;
     browser.click(&format!(".log a[href$='{id}']")).await;

@@ -1,4 +1,4 @@
-//! The payer's page, as a payer has it: on a desk and on a telephone, with scripts and without.
+//! The payer's page on a desktop and on a phone, with and without scripts.
 
 use payferry_domain::{Chain, Token};
 use payferry_harness::browser::Browser;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::world::{Desk, NARROW, WIDE, pictures};
 use crate::process::Running;
 
-/// A wallet as a browser's extension would have it, on another chain at first; it writes down what it is asked.
+/// A wallet like a browser extension's, on another chain at first; it records its requests.
 const WALLET: &str = "window.asked = []; window.refusal = null; let chain = '0x1'; \
     window.ethereum = { request: async ({ method, params }) => { \
       window.asked.push({ method, params }); \
@@ -19,7 +19,7 @@ const WALLET: &str = "window.asked = []; window.refusal = null; let chain = '0x1
       if (method === 'wallet_switchEthereumChain') { chain = params[0].chainId; return null; } \
       return '0x' + '12'.repeat(32); } };";
 
-/// A payment of 25 USDC on Base whose page is open; its id, and what the PSP was answered.
+/// Creates a payment of 25 USDC on Base and opens its page; returns its id and the API's answer.
 async fn opened(desk: &Desk) -> (String, Value) {
     let made = desk.psp.initiate("25", Token::Usdc, Chain::Base.as_str()).await;
     desk.browser.open(made["magic_link"].as_str().unwrap()).await;
@@ -27,7 +27,7 @@ async fn opened(desk: &Desk) -> (String, Value) {
     (made["payment_id"].as_str().unwrap().to_owned(), made)
 }
 
-/// The page at both widths, as pictures; `kept` ones are among those that the documentation shows.
+/// Takes pictures of the page at both widths; `kept` ones are also used in the documentation.
 async fn pictured(desk: &Desk, name: &str, kept: bool) {
     for width in [WIDE, NARROW] {
         desk.assert_fits(width).await;
@@ -46,7 +46,7 @@ async fn mine(desk: &Desk) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payer_sees_each_step_without_loading_anything_again() {
+async fn payer_sees_each_step_without_a_reload() {
     let desk = Desk::start().await;
     let browser = &desk.browser;
     let (id, made) = opened(&desk).await;
@@ -56,7 +56,7 @@ async fn a_payer_sees_each_step_without_loading_anything_again() {
     browser.until("[role=timer]", |text| text.starts_with("19:") || text == "20:00").await;
     browser.until("#link", |text| text.contains("updates by itself")).await;
     assert_eq!(browser.count("svg.qr path").await, 1);
-    assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "there is no wallet in this browser");
+    assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "this browser has no wallet");
     pictured(&desk, "pay", true).await;
     desk.mark().await;
 
@@ -67,7 +67,7 @@ async fn a_payer_sees_each_step_without_loading_anything_again() {
     browser.until("[aria-label='Copy the address']", |text| text == "Copied").await;
     assert_eq!(browser.run("return window.copied").await, wallet);
 
-    // A part, block by block, and the rest.
+    // A partial payment, block by block, and then the rest.
     mining(&desk, true).await;
     desk.pay(&id, Some("10")).await;
     mine(&desk).await;
@@ -83,16 +83,16 @@ async fn a_payer_sees_each_step_without_loading_anything_again() {
     desk.pay(&id, Some("15")).await;
     browser.until("h1", |text| text == "Payment complete").await;
     browser.until("#announcer", |text| text.contains("Payment complete")).await;
-    assert_eq!(browser.count("#asking").await, 0, "nobody is asked any more");
+    assert_eq!(browser.count("#asking").await, 0, "no payment is requested any more");
     assert_eq!(browser.count(".steps .done").await, 4);
     pictured(&desk, "pay-complete", true).await;
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
     desk.assert_calm().await;
     desk.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wallet_in_the_browser_is_asked_for_exactly_this_transfer() {
+async fn browser_wallet_gets_exactly_this_transfer_request() {
     let desk = Desk::start().await;
     let browser = &desk.browser;
     browser.run_first(WALLET).await;
@@ -105,7 +105,7 @@ async fn a_wallet_in_the_browser_is_asked_for_exactly_this_transfer() {
     browser.until("#told", |text| text.contains("has sent the payment")).await;
     let asked = browser.run("return window.asked").await;
     let methods: Vec<_> = asked.as_array().unwrap().iter().map(|call| call["method"].as_str().unwrap()).collect();
-    // The chain was changed the first time.
+    // The chain was switched during the first click.
     assert_eq!(methods, ["eth_requestAccounts", "eth_chainId", "eth_sendTransaction"]);
     let sent = &asked[2]["params"][0];
     let bare = |value: &Value| value.as_str().unwrap().trim_start_matches("0x").to_lowercase();
@@ -126,7 +126,7 @@ async fn a_wallet_in_the_browser_is_asked_for_exactly_this_transfer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_javascript_the_page_is_whole_and_moves_on() {
+async fn page_without_javascript_is_complete_and_refreshes() {
     let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
     let browser = &desk.browser;
     let (id, made) = opened(&desk).await;
@@ -134,17 +134,17 @@ async fn without_javascript_the_page_is_whole_and_moves_on() {
     browser.until(".clock", |text| text.starts_with("Pay until") && text.ends_with("UTC")).await;
     assert_eq!(browser.count("svg.qr path").await, 1);
     assert_eq!(browser.count(&format!("a.button[href='{}']", made["payment_uri"].as_str().unwrap())).await, 1);
-    assert_eq!(browser.count("button:not([hidden])").await, 0, "no button that does nothing");
+    assert_eq!(browser.count("button:not([hidden])").await, 0, "no button without function");
     pictured(&desk, "pay-without-scripts", false).await;
     desk.pay(&id, None).await;
-    // By itself: the page says when it is to be loaded again.
+    // Automatically: the page contains a refresh interval.
     browser.until("h1", |text| text == "Payment complete").await;
     desk.assert_calm().await;
     desk.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_other_way_is_said_in_words() {
+async fn page_explains_every_other_outcome() {
     let desk = Desk::start().await;
     let browser = &desk.browser;
     let (over, _) = opened(&desk).await;
@@ -183,7 +183,7 @@ async fn every_other_way_is_said_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_comes_back_is_followed_again() {
+async fn page_reconnects_after_a_restart_of_the_service() {
     let ports = free_ports();
     let desk = Desk::start_with(Browser::start().await, ports).await;
     let browser = &desk.browser;
@@ -196,7 +196,7 @@ async fn a_service_that_comes_back_is_followed_again() {
     let again = Running::start_with(&desk.home, ports, &[]);
     desk.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
-    assert!(desk.is_marked().await, "the page was not loaded again");
+    assert!(desk.is_marked().await, "the page was not reloaded");
     again.kill();
     desk.browser.close().await;
 }

@@ -1,19 +1,21 @@
-//! Every page at a desk's and a telephone's width, as pictures for people to look at.
+//! Pictures of every page at desktop and phone width, for visual review.
 //!
-//! They are put beside the build; `PAYFERRY_SCREENSHOTS=docs/screenshots` refreshes the ones that are kept.
+//! They are written to the build folder; `PAYFERRY_SCREENSHOTS=docs/src/screenshots` refreshes the pictures of the
+//! documentation.
 
 use payferry_domain::{Chain, Token};
 use serde_json::Value;
 
 use super::world::{Desk, NARROW, WIDE, pictures};
 
-/// Payments of the picture.
+/// Payments in the pictures.
 const PAYMENTS: usize = 60;
-/// Dots to each CSS pixel of the pictures.
+/// Device pixels per CSS pixel.
 const DOTS: u32 = 1;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overview_and_payment_at_both_widths() {
+#[ignore = "long"]
+async fn takes_pictures_of_every_page_at_both_widths() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;
     let (settled, quarantined) = busy(&desk).await;
@@ -30,7 +32,7 @@ async fn overview_and_payment_at_both_widths() {
         ("quarantined", "/ops/view/stuck?kind=quarantined"),
         ("webhooks", "/ops/view/webhooks"),
     ];
-    // Incidents stand out while they are new.
+    // New incidents are highlighted for a moment.
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     for (name, path) in pages {
         desk.open(path).await;
@@ -52,7 +54,7 @@ async fn overview_and_payment_at_both_widths() {
     desk.browser.close().await;
 }
 
-/// Payments of every kind; answers one that was settled over a restart, and one that is quarantined.
+/// Creates payments of every kind; returns one that was settled across a restart, and one that is quarantined.
 async fn busy(desk: &Desk) -> (String, String) {
     let mut ids = Vec::new();
     for (index, chain) in Chain::ALL.into_iter().cycle().take(PAYMENTS).enumerate() {
@@ -80,7 +82,7 @@ async fn busy(desk: &Desk) -> (String, String) {
     (settled, quarantined)
 }
 
-/// The page of the shard that a payment stands in, by the way a person would find it.
+/// Opens the page of a payment's shard through the breadcrumb links.
 async fn shard_of(desk: &Desk, id: &str) -> String {
     desk.open(&format!("/ops/view/payments/{id}")).await;
     desk.browser.click(".crumbs a[href^='/ops/view/shards/']").await;

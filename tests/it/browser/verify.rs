@@ -1,4 +1,4 @@
-//! The sandbox's verification page, as a person sees it whose browser runs no scripts.
+//! The sandbox's verification page in a browser without scripts.
 
 use payferry_harness::browser::Browser;
 use reqwest::Method;
@@ -13,7 +13,7 @@ async fn verify(sandbox: &Running, customer: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_buttons_stand_for_a_provider() {
+async fn verification_page_approves_and_rejects() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let browser = Browser::without_javascript().await;
@@ -26,7 +26,7 @@ async fn two_buttons_stand_for_a_provider() {
     browser.open(first["verification_url"].as_str().unwrap()).await;
     browser.until("h1", |text| text == "Identity verification").await;
     browser.until("main", |text| text.contains(&customer) && text.contains("pending")).await;
-    assert!(!browser.text("main").await.unwrap().contains("Lovelace"), "nothing of the person");
+    assert!(!browser.text("main").await.unwrap().contains("Lovelace"), "no personal data");
     browser.click("button[value=reject]").await;
     browser.until("h1", |text| text == "Rejected").await;
     assert_eq!(browser.count("button").await, 0);
@@ -38,7 +38,7 @@ async fn two_buttons_stand_for_a_provider() {
     browser.click("button[value=approve]").await;
     browser.until("h1", |text| text == "Approved").await;
     assert_eq!(read().await["customer"]["kyc_status"], "approved");
-    // The old page says how it ended, and decides nothing more.
+    // The old page shows its outcome and offers no further decision.
     browser.open(first["verification_url"].as_str().unwrap()).await;
     browser.until("h1", |text| text == "Rejected").await;
     assert_eq!(browser.count("button").await, 0);

@@ -1,4 +1,4 @@
-//! A sandbox in a process of its own, with a person at its operator's page.
+//! Test environment: a sandbox in its own process, and a browser at its operator's page.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use serde_json::json;
 
 use crate::process::{Home, Running};
 
-/// Widths at which every page is looked at: a desk and a telephone.
+/// Widths of the tested pages: a desktop and a phone.
 pub const WIDE: u32 = 1440;
 pub const NARROW: u32 = 400;
 const HEIGHT: u32 = 900;
 
-/// The running service, its PSP and the person.
+/// The running service, its PSP and the browser.
 pub struct Desk {
     pub browser: Browser,
     pub psp: Psp,
     pub running: Running,
     pub home: Home,
-    // Answers webhooks until the end.
+    // Answers webhooks until the end of the test.
     _receiver: Receiver,
 }
 
 impl Desk {
-    /// Nobody is logged in yet.
+    /// Starts a sandbox without a login.
     pub async fn start() -> Self {
         Self::start_with(Browser::start().await, [0, 0]).await
     }
 
-    /// The same on these ports, with this browser.
+    /// Starts a sandbox on these ports, with this browser.
     pub async fn start_with(browser: Browser, ports: [u16; 2]) -> Self {
         let home = Home::new().await;
         let running = Running::start_with(&home, ports, &[]);
@@ -44,7 +44,7 @@ impl Desk {
         Self { browser, psp, running, home, _receiver: receiver }
     }
 
-    /// The operator is logged in and looks at the overview.
+    /// Starts a sandbox and logs the operator in; the overview is open.
     pub async fn logged_in() -> Self {
         let desk = Self::start().await;
         desk.log_in().await;
@@ -59,48 +59,48 @@ impl Desk {
         self.browser.open(&self.url(path)).await;
     }
 
-    /// Opens the page, shows the token, and is at the overview.
+    /// Opens the login page and logs in; then the overview is open.
     pub async fn log_in(&self) {
         self.open("/ops").await;
         self.enter(self.running.text("operator_token")).await;
         self.browser.until("h1", |text| text == "Overview").await;
-        // The browser says that it was refused, which it was.
+        // Clears the browser's console message about the 401 answer.
         self.browser.complaints().await;
     }
 
-    /// Fills in the login form.
+    /// Submits the login form.
     pub async fn enter(&self, token: &str) {
         self.browser.fill("input[name=token]", token).await;
         self.browser.click("main form button").await;
     }
 
-    /// A payment that waits for its money.
+    /// Creates a pending payment.
     pub async fn payment(&self) -> String {
         self.psp.payment("25", Token::Usdc, Chain::Base).await
     }
 
-    /// Pays it, with as much as is due or another amount.
+    /// Pays the due amount or another amount.
     pub async fn pay(&self, id: &str, amount: Option<&str>) {
         let body = amount.map_or_else(|| json!({}), |amount| json!({"amount": amount}));
         self.psp.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), body).await;
     }
 
-    /// Makes its actor panic so often.
+    /// Makes the payment's actor panic this many times.
     pub async fn panic(&self, id: &str, times: u32) {
         self.psp.ok(Method::POST, &format!("/sandbox/payments/{id}/panic"), json!({"times": times})).await;
     }
 
-    /// Leaves a mark that a reload would wipe out.
+    /// Sets a mark in the page that a reload would remove.
     pub async fn mark(&self) {
         self.browser.run("window.mark = 'as it was'").await;
     }
 
-    /// Whether the page has not been loaded again since.
+    /// Returns `true` if the page was not reloaded since the mark.
     pub async fn is_marked(&self) -> bool {
         self.browser.run("return window.mark ?? null").await == "as it was"
     }
 
-    /// Fails if the page is wider than the window.
+    /// Asserts that the page is not wider than the window.
     pub async fn assert_fits(&self, width: u32) {
         self.browser.resize(width, HEIGHT, 1).await;
         let wide = self
@@ -121,12 +121,12 @@ impl Desk {
         assert_eq!(wide[1], json!([]), "{path} is cut off at {width}");
     }
 
-    /// Fails if the browser had anything to complain of.
+    /// Asserts that the browser logged no problem.
     pub async fn assert_calm(&self) {
         assert_eq!(self.browser.complaints().await, Vec::<String>::new());
     }
 
-    /// Waits until the page has been brought to the present at least once more.
+    /// Waits until the page has fetched an update at least once more.
     pub async fn refreshed(&self) {
         let since = self.browser.run("return performance.getEntriesByType('resource').length").await;
         let since = since.as_u64().unwrap();
@@ -136,13 +136,13 @@ impl Desk {
             if self.browser.run(script).await.as_u64().unwrap() > since + 1 {
                 return;
             }
-            assert!(std::time::Instant::now() < deadline, "the page was not fetched again");
+            assert!(std::time::Instant::now() < deadline, "the page did not fetch an update");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
 
-/// Where pictures go: beside the build, or, to refresh those that are kept, where `PAYFERRY_SCREENSHOTS` says.
+/// Folder of pictures: in the build folder, or `PAYFERRY_SCREENSHOTS` to refresh the pictures of the documentation.
 pub fn pictures() -> PathBuf {
     let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::env::var_os("PAYFERRY_SCREENSHOTS").map_or_else(beside, PathBuf::from)

@@ -7,15 +7,15 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_database_is_migrated_and_gets_psps_and_keys() {
-    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::create().await);
+async fn migrates_a_database_and_creates_psps_and_keys() {
+    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::empty().await);
     let file = database.file();
-    // A path is as good as a URL.
+    // A path works like a URL.
     let url = file.as_deref().map_or(database.url(), |file| file.to_str().unwrap());
     if let Some(file) = &file {
         let refused = run(&["psp", "list", "--database-url", url]);
         assert!(complaint(&refused).contains("there is no database at"), "{}", complaint(&refused));
-        assert!(!file.exists(), "asking makes no database");
+        assert!(!file.exists(), "reading creates no database");
     }
 
     let missing = run(&["migrate", "--check", "--database-url", url]);
@@ -87,11 +87,11 @@ async fn a_database_is_migrated_and_gets_psps_and_keys() {
         rows.unwrap().unwrap().try_get_by_index::<String>(0).unwrap().into_bytes()
     };
     let has = |text: &[u8]| kept.windows(text.len()).any(|window| window == text);
-    assert!(has(id.as_bytes()) && !has(&key.as_bytes()[40..80]), "the key itself is not kept");
+    assert!(has(id.as_bytes()) && !has(&key.as_bytes()[40..80]), "the key itself is not stored");
 }
 
 #[tokio::test]
-async fn pauses_and_wallets_are_set_beside_a_running_sandbox_and_outlive_it() {
+async fn pauses_and_wallets_set_by_the_cli_survive_a_restart() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
@@ -122,7 +122,7 @@ async fn pauses_and_wallets_are_set_beside_a_running_sandbox_and_outlive_it() {
 
     sandbox.stop();
     let sandbox = Running::start(&home);
-    assert_eq!(initiate(&sandbox).await, (503, "chain_paused".to_owned()), "it outlives the service");
+    assert_eq!(initiate(&sandbox).await, (503, "chain_paused".to_owned()), "it survives a restart");
     assert!(beside(&["pause", "lift", "chain:base"]).starts_with("chain:base goes on"));
     assert_eq!(beside(&["pause", "lift", "chain:base"]), "chain:base was not paused");
     until(&sandbox, 201).await;
@@ -147,13 +147,13 @@ async fn pauses_and_wallets_are_set_beside_a_running_sandbox_and_outlive_it() {
     sandbox.stop();
 }
 
-/// Where the sandbox's fees go.
+/// Treasury of the sandbox.
 fn sandbox_treasury() -> String {
     payferry::sandbox::known_spec(payferry_domain::Chain::Base).treasury.to_string()
 }
 
 #[tokio::test]
-async fn keys_of_a_running_sandbox_are_made_and_revoked_beside_it() {
+async fn cli_creates_and_revokes_keys_of_a_running_sandbox() {
     let home = Home::new().await;
     let mut sandbox = Running::start(&home);
     let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
@@ -174,7 +174,7 @@ async fn keys_of_a_running_sandbox_are_made_and_revoked_beside_it() {
             assert_eq!(problem["code"], "api_key_revoked");
             break;
         }
-        assert!(since.elapsed().as_secs() < 10, "a revoked key still opens");
+        assert!(since.elapsed().as_secs() < 10, "a revoked key is still accepted");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     let elsewhere = tempfile::tempdir().unwrap();

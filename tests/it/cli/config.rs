@@ -1,4 +1,4 @@
-//! What is wrong with the configuration is said with file, key and what was expected, and nothing is started.
+//! Configuration errors name the file, the key and the expected value, and nothing starts.
 
 use super::{complaint, payferry, run};
 
@@ -29,11 +29,11 @@ fn errors_name_file_key_and_what_was_expected() {
     }
     let missing = run(&["migrate", "--config", "/nowhere/ferry.toml"]);
     assert!(complaint(&missing).starts_with("error: /nowhere/ferry.toml: cannot be read"), "{}", complaint(&missing));
-    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1, "nothing was made");
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1, "no file was created");
 }
 
 #[test]
-fn a_database_that_is_away_is_named_and_its_password_is_not() {
+fn database_errors_name_the_server_without_its_password() {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().to_str().unwrap();
     let sandbox = ["sandbox", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0", "--data-dir", folder];
@@ -50,7 +50,7 @@ fn a_database_that_is_away_is_named_and_its_password_is_not() {
 }
 
 #[test]
-fn the_environment_is_named_as_it_is_written() {
+fn environment_variables_are_named_in_errors() {
     let output = payferry().arg("migrate").env("PAYFERRY_PAYMENTS__SHARDS", "7").output().unwrap();
     let expected = "error: PAYFERRY_PAYMENTS__SHARDS: `payments.shards` is 7, expected a number that divides 256";
     assert!(complaint(&output).starts_with(expected), "{}", complaint(&output));
@@ -59,7 +59,7 @@ fn the_environment_is_named_as_it_is_written() {
 }
 
 #[test]
-fn every_subcommand_helps_with_an_example() {
+fn help_of_every_subcommand_has_an_example() {
     for command in [
         &["sandbox"] as &[&str],
         &["demo"],

@@ -1,10 +1,11 @@
-//! Customers of a sandbox process: verified on its page and by its route, screened by itself, also over a kill.
+//! Customers of a sandbox process: verification on its page and through its route, automatic screening, also across a
+//! kill.
 
 use std::time::{Duration, Instant};
 
-use payferry_actors::clock::Clock;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_runtime::clock::Clock;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, DocumentKind, Documents};
 use payferry_entities::Database;
 use reqwest::{Method, StatusCode};
@@ -12,18 +13,18 @@ use serde_json::{Value, json};
 
 use crate::process::{Home, Running};
 
-/// Does what a button of a page does.
+/// Submits a button of a page.
 async fn press(page: &str, name: &str, value: &str) -> StatusCode {
     let form = ("content-type", "application/x-www-form-urlencoded");
     let sent = reqwest::Client::new().post(page).header(form.0, form.1).body(format!("{name}={value}"));
     sent.send().await.unwrap().status()
 }
 
-/// What the interface promises of a screening in the sandbox. The machine may be busy with other things.
+/// Time limit of a screening in the sandbox by the interface, and a margin for a busy machine.
 const SCREENED_WITHIN: Duration = Duration::from_secs(5);
 const SLACK: Duration = Duration::from_secs(10);
 
-/// A person, just created.
+/// Creates a person.
 pub(crate) async fn person(sandbox: &Running) -> String {
     let body = json!({
         "type": "individual", "country": "GBR", "currency": "GBP", "email": "ada@example.com", "first_name": "Ada",
@@ -38,7 +39,7 @@ pub(crate) async fn person(sandbox: &Running) -> String {
     made["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// Has it accept the terms on their page, and hand in what is required, beside the service.
+/// Accepts the terms on their page and adds the required documents directly in the database.
 pub(crate) async fn make_ready(home: &Home, sandbox: &Running, customer: &str) {
     let asked = sandbox.ok(Method::POST, &format!("/api/v1/customers/{customer}/service-consent"), None).await;
     assert_eq!(press(asked["url"].as_str().unwrap(), "accept", "yes").await, StatusCode::OK);
@@ -60,7 +61,7 @@ async fn status(sandbox: &Running, customer: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_verification_outlives_a_kill_and_is_decided_on_its_page() {
+async fn verification_survives_a_kill_and_is_decided_on_its_page() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let customer = person(&sandbox).await;
@@ -75,7 +76,7 @@ async fn a_verification_outlives_a_kill_and_is_decided_on_its_page() {
     let sandbox = Running::start(&home);
     let again = verify(&sandbox, &customer).await;
     assert_eq!(again["verification_id"], asked["verification_id"]);
-    assert_eq!(path(&again), path(&asked), "whoever was sent there still gets there");
+    assert_eq!(path(&again), path(&asked), "the earlier link still works");
     let page = format!("{}{}", sandbox.text("api_url"), path(&asked));
     let http = reqwest::Client::new();
     let shown = http.get(&page).send().await.unwrap();
@@ -99,7 +100,7 @@ async fn a_verification_outlives_a_kill_and_is_decided_on_its_page() {
 }
 
 #[tokio::test]
-async fn the_route_decides_and_a_change_is_screened_by_itself() {
+async fn route_decides_and_a_change_is_screened_automatically() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let customer = person(&sandbox).await;
@@ -136,7 +137,7 @@ async fn the_route_decides_and_a_change_is_screened_by_itself() {
     println!("screened within {:?}", since.elapsed());
     assert!(since.elapsed() < SCREENED_WITHIN + SLACK, "{:?}", since.elapsed());
 
-    // A screening that is under way when everything dies.
+    // A screening is in progress when the process is killed.
     sandbox.ok(Method::PATCH, &path, Some(json!({"phone_number": "+442079460002"}))).await;
     sandbox.kill();
     let sandbox = Running::start(&home);

@@ -1,4 +1,4 @@
-//! `payferry demo`: the README's first command.
+//! `payferry demo`, the first command of the README.
 
 use super::{printed, run};
 
@@ -6,7 +6,7 @@ use super::{printed, run};
 fn the_demonstration_ends_as_expected() {
     let table = printed(&run(&["demo", "--payments", "60"]));
     for wanted in
-        ["transfer taken back, paid again", "60 payments at once", "every signature verified", "All as expected"]
+        ["transfer orphaned, paid again", "60 payments at once", "every signature verified", "All as expected"]
     {
         assert!(table.contains(wanted), "{wanted} in {table}");
     }

@@ -1,4 +1,4 @@
-//! The real binary, run as a user runs it.
+//! Tests of the real binary from the command line.
 
 mod admin;
 mod bench;
@@ -21,27 +21,27 @@ use serde_json::{Value, json};
 
 use crate::process::{Home, Running, payferry};
 
-/// How long something expected may take; generous, since machines are slow and noisy.
+/// Timeout of an expected result; generous, because machines may be slow.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Runs it to its end with these arguments.
+/// Runs the binary to its end with these arguments.
 fn run(args: &[&str]) -> Output {
     payferry().args(args).output().unwrap()
 }
 
-/// What it printed, after success.
+/// Output of a successful run.
 fn printed(output: &Output) -> String {
     assert!(output.status.success(), "{}", complaint(output));
     String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
 }
 
-/// What it complained of.
+/// Error output.
 fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap().trim().to_owned()
 }
 
 impl Running {
-    /// A request with the PSP's key.
+    /// Sends a request with the PSP's key.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Response {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("api_url")));
@@ -50,34 +50,34 @@ impl Running {
         request.send().await.unwrap()
     }
 
-    /// Its status and what it answers.
+    /// Sends a request; returns status and body.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let response = self.send(method, path, body).await;
         (response.status(), response.json().await.unwrap())
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     pub(crate) async fn ok(&self, method: Method, path: &str, body: Option<Value>) -> Value {
         let (status, answer) = self.call(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer:#}");
         answer
     }
 
-    /// A merchant of the PSP.
+    /// Creates a merchant of the PSP.
     pub(crate) async fn merchant(&self) -> String {
         let merchant = json!({"external_id": "m", "name": "M", "email": "m@example.com", "business_id": "B"});
         let synced = self.ok(Method::POST, "/merchants/sync", Some(json!({"merchants": [merchant]}))).await;
         synced["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
     }
 
-    /// A payment of 10 USDC on Base.
+    /// Creates a payment of 10 USDC on Base.
     pub(crate) async fn payment(&self, merchant_id: &str) -> String {
         let body = json!({"merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base"});
         let made = self.ok(Method::POST, "/payments/initiate", Some(body)).await;
         made["payment_id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks until the answer is as wanted.
+    /// Repeats the request until the answer is as wanted.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let since = Instant::now();
         loop {
@@ -85,7 +85,7 @@ impl Running {
             if wanted(&answer) {
                 return answer;
             }
-            assert!(since.elapsed() < PATIENCE, "never as wanted: {answer:#}");
+            assert!(since.elapsed() < PATIENCE, "not as wanted in time: {answer:#}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! The operator of a running sandbox: beside the command line, and while something fails.
+//! The operator's listener of a running sandbox: in parallel with the command line, and during failures.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::{Home, Running, printed, run};
 use crate::process::median;
 
-/// How soon most incidents must be told: whatever else runs on the machine makes some late.
+/// Time within which most incidents must be reported; other load on the machine delays some of them.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
-/// How late the latest may be.
+/// Limit for a single incident.
 const TOLD_LATEST: Duration = Duration::from_secs(8);
 
 impl Running {
@@ -26,7 +26,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn the_command_line_and_the_listener_do_the_same() {
+async fn command_line_and_listener_are_equivalent() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
@@ -61,7 +61,7 @@ async fn the_command_line_and_the_listener_do_the_same() {
 }
 
 #[tokio::test]
-async fn a_provoked_panic_is_told_within_two_seconds() {
+async fn injected_panic_is_reported_within_two_seconds() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -81,8 +81,8 @@ async fn a_provoked_panic_is_told_within_two_seconds() {
     }
     assert!(median(&took) < TOLD_WITHIN, "{took:?}");
     assert!(took.iter().all(|took| *took < TOLD_LATEST), "{took:?}");
-    // With somebody listening, too, the service ends in time.
+    // The service also stops in time while a reader listens.
     let since = Instant::now();
     sandbox.stop();
-    assert!(since.elapsed() < Duration::from_secs(5), "stopping waited for the listener");
+    assert!(since.elapsed() < Duration::from_secs(5), "the stop waited for the reader");
 }

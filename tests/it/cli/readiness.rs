@@ -1,4 +1,4 @@
-//! `/readyz` of a service that is started over many live payments.
+//! `/readyz` of a service that starts with many live payments.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{Home, PATIENCE, Running};
 
-/// Payments that are live when the service is killed: some in each of its shards.
+/// Live payments at the time of the kill: some in each shard.
 const PAYMENTS: usize = 100;
 
-/// What a path of the operator's listener answers.
+/// Answer of the operator's listener to a path.
 async fn asked(service: &Running, path: &str) -> (StatusCode, Value) {
     let url = format!("{}{path}", service.text("operator_url"));
     let request = reqwest::Client::new().get(url).bearer_auth(service.text("operator_token"));
@@ -20,30 +20,30 @@ async fn asked(service: &Running, path: &str) -> (StatusCode, Value) {
     (answer.status(), answer.json().await.unwrap())
 }
 
-/// Asks `/readyz` until its answer is as wanted.
+/// Repeats `/readyz` until the answer is as wanted.
 async fn until_readiness(service: &Running, wanted: impl Fn(&Value) -> bool) -> (StatusCode, Value) {
     let since = Instant::now();
     loop {
         let (status, readiness) = asked(service, "/readyz").await;
-        // Whatever it says, both say the same.
+        // Status and body always agree.
         assert_eq!(status == StatusCode::OK, readiness["ready"] == true, "{status} {readiness:#}");
         if wanted(&readiness) {
             return (status, readiness);
         }
-        assert!(since.elapsed() < PATIENCE, "never as wanted: {readiness:#}");
+        assert!(since.elapsed() < PATIENCE, "not as wanted in time: {readiness:#}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test]
-async fn a_service_is_not_ready_while_its_payments_are_brought_back() {
+async fn service_is_not_ready_while_it_loads_its_payments() {
     let home = Home::new().await;
     let first = Running::start(&home);
     let merchant = first.merchant().await;
     let made = join_all((0..PAYMENTS).map(|_| first.payment(&merchant))).await;
     first.kill();
 
-    // They cannot be read until the test lets them be; everything else goes on.
+    // The payments are unreadable until the test restores the table; everything else works.
     let away = TableAway::take(&home.database_url(), "payments").await;
     let again = Running::start(&home);
     let rest_is_well = |readiness: &Value| readiness["database"]["ok"] == true && readiness["chains"]["ok"] == true;
@@ -57,7 +57,7 @@ async fn a_service_is_not_ready_while_its_payments_are_brought_back() {
 
     away.bring_back().await;
     until_readiness(&again, |readiness| readiness["ready"] == true).await;
-    // Not before the last of them is back.
+    // Not before the last payment has its actor.
     let (_, tree) = asked(&again, "/ops/actors").await;
     assert_eq!(tree["payments_live"], made.len());
     again.stop();

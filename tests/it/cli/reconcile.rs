@@ -1,4 +1,4 @@
-//! `payferry reconcile` on a sandbox's folder: while it runs, and when it does not.
+//! `payferry reconcile` on a sandbox's folder, running or stopped.
 
 use std::process::Output;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn reconcile(home: &Home, more: &[&str]) -> Output {
     run(&[["reconcile", "--pause-secs", "1"].as_slice(), more, &home.args()].concat())
 }
 
-/// What it says as JSON, with this exit code.
+/// Returns the JSON report, with this exit code.
 #[track_caller]
 fn report(home: &Home, code: i32) -> Value {
     let output = reconcile(home, &["--json"]);
@@ -26,7 +26,7 @@ fn report(home: &Home, code: i32) -> Value {
     said
 }
 
-/// Money that comes while no sandbox runs: 2.5 USDC on Base.
+/// Sends money while no sandbox runs: 2.5 USDC on Base.
 async fn pay_while_closed(home: &Home, wallet: Address) {
     let folder = Folder::open(home.path()).unwrap();
     let world = World::open(&folder, Duration::from_hours(24)).await.unwrap();
@@ -43,7 +43,7 @@ async fn change(home: &Home, sql: &str) {
 }
 
 #[tokio::test]
-async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
+async fn report_is_clean_or_names_the_payment_of_a_difference() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -52,10 +52,10 @@ async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
     let payment = sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
     let psp = sandbox.text("psp_id").to_owned();
 
-    // While it runs, over its own JSON-RPC.
+    // While the sandbox runs, through its own JSON-RPC.
     let clean = report(&home, 0);
     assert_eq!((&clean["payments"], &clean["sums"]["base USDC"]["psps_on_chain"]), (&1.into(), &9_900_000.into()));
-    // A balance that is not what was posted.
+    // A balance that differs from the postings.
     change(&home, "UPDATE balances SET available = available + 1").await;
     let found = report(&home, 1);
     assert_eq!(
@@ -65,7 +65,7 @@ async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
     change(&home, "UPDATE balances SET available = available - 1").await;
     sandbox.stop();
 
-    // Closed, straight from its folder; and money that came while nobody looked.
+    // Stopped, directly from its folder; and a transfer that arrived meanwhile.
     report(&home, 0);
     pay_while_closed(&home, payment["intermediary_wallet"].as_str().unwrap().parse().unwrap()).await;
     let found = report(&home, 1);
@@ -80,7 +80,7 @@ async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
     let line = printed.lines().find(|line| line.starts_with("differs")).unwrap();
     assert!(line.contains(&id) && line.contains("the ledger says 0.00 USDC, there are 2.50"), "{printed}");
 
-    // Running again it reads what it missed, and all is right.
+    // After a restart the sandbox reads the missed blocks, and the report is clean.
     let sandbox = Running::start(&home);
     sandbox.until(&format!("/payments/{id}"), |payment| payment["excess_received"] == "2.50").await;
     report(&home, 0);
@@ -88,7 +88,7 @@ async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
 }
 
 #[tokio::test]
-async fn blocks_are_read_once_more_if_they_are_final_and_what_was_missed_is_taken_in() {
+async fn rereads_final_blocks_and_applies_missed_transfers() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -97,7 +97,7 @@ async fn blocks_are_read_once_more_if_they_are_final_and_what_was_missed_is_take
     let payment = sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
     sandbox.stop();
 
-    // Missed for real: nobody knew whose wallet it is, at the first look and at the second.
+    // Really missed: the wallet was unknown at the first scan and at the rescan.
     let wallet = payment["intermediary_wallet"].as_str().unwrap().to_lowercase();
     pay_while_closed(&home, wallet.parse().unwrap()).await;
     let rename = async |wallet: &str| change(&home, &format!("UPDATE payments SET wallet = '{wallet}'")).await;
@@ -129,14 +129,18 @@ async fn blocks_are_read_once_more_if_they_are_final_and_what_was_missed_is_take
         assert!(refused.stdout.is_empty());
     }
     assert_eq!(recorded().await, 1, "a refusal changes nothing");
-    assert!(!reconcile(&home, &["--from-block", "1", "--to-block", "2"]).status.success(), "of which chain?");
+    assert!(!reconcile(&home, &["--from-block", "1", "--to-block", "2"]).status.success(), "the chain is missing");
 
     let found = again(0, head - 20);
     let said: Value = serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", complaint(&found)));
     let missed = said["reread"]["recorded"].as_array().unwrap();
     assert_eq!(said["reread"]["blocks"], head - 19);
     assert_eq!((missed.len(), &missed[0]["payment_id"], &missed[0]["amount"]), (1, &id.clone().into(), &"2.50".into()));
-    assert_eq!((&said["under_way"], found.status.code()), (&1.into(), Some(0)), "recorded, and not told yet: {said:#}");
+    assert_eq!(
+        (&said["under_way"], found.status.code()),
+        (&1.into(), Some(0)),
+        "recorded, and not yet reported: {said:#}"
+    );
     assert_eq!(recorded().await, 2);
     database.close().await.unwrap();
 

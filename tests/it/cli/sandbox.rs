@@ -1,4 +1,4 @@
-//! `payferry sandbox` as a process: ready, stopped, started again, killed.
+//! `payferry sandbox` as a process: ready, stopped, restarted, killed.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Home, PATIENCE, Running, complaint, payferry, run};
 
 #[tokio::test]
-async fn the_ready_line_leads_everywhere() {
+async fn ready_line_has_working_urls_and_keys() {
     let home = Home::new().await;
     std::fs::write(home.path().join("notes.txt"), "mine").unwrap();
     let sandbox = Running::start(&home);
@@ -48,7 +48,7 @@ async fn the_ready_line_leads_everywhere() {
 }
 
 #[tokio::test]
-async fn a_folder_survives_a_stop_and_a_kill() {
+async fn folder_survives_a_stop_and_a_kill() {
     let home = Home::new().await;
     let first = Running::start(&home);
     let merchant = first.merchant().await;
@@ -77,7 +77,7 @@ async fn a_folder_survives_a_stop_and_a_kill() {
             "jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": [format!("{number:#x}"), false],
         });
         let block = again.ok(Method::POST, "/sandbox/rpc/base", Some(block)).await;
-        assert_eq!(block["result"]["hash"], head["hash"], "the chain is the same one");
+        assert_eq!(block["result"]["hash"], head["hash"], "the chain is the same");
         let merchants = again.ok(Method::GET, "/merchants", None).await;
         assert_eq!(merchants["merchants"][0]["merchant_id"], *merchant);
         let read = again.ok(Method::GET, &format!("/payments/{before}"), None).await;
@@ -87,7 +87,7 @@ async fn a_folder_survives_a_stop_and_a_kill() {
 }
 
 #[tokio::test]
-async fn what_was_paid_just_before_a_kill_settles_after_it() {
+async fn payment_made_just_before_a_kill_settles_after_it() {
     let home = Home::new().await;
     let first = Running::start(&home);
     let id = first.payment(&first.merchant().await).await;
@@ -101,7 +101,7 @@ async fn what_was_paid_just_before_a_kill_settles_after_it() {
 }
 
 #[test]
-fn a_database_without_its_keys_is_not_opened() {
+fn database_without_its_keys_is_not_opened() {
     let home = Home::embedded();
     Running::start(&home).stop();
     std::fs::remove_file(home.path().join("keys.json")).unwrap();
@@ -110,7 +110,7 @@ fn a_database_without_its_keys_is_not_opened() {
 }
 
 #[test]
-fn an_ephemeral_sandbox_leaves_nothing_and_a_port_in_use_is_named() {
+fn ephemeral_sandbox_leaves_no_files_and_a_used_port_is_named() {
     let temp = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -131,7 +131,7 @@ fn an_ephemeral_sandbox_leaves_nothing_and_a_port_in_use_is_named() {
         assert!(read > 0, "ended early: {said}");
         said.push_str(&String::from_utf8_lossy(&some[..read]));
     }
-    assert!(said.contains("curl http://127.0.0.1:") && said.contains("removed at the end"), "{said}");
+    assert!(said.contains("curl http://127.0.0.1:") && said.contains("removed at exit"), "{said}");
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let since = Instant::now();
@@ -140,11 +140,11 @@ fn an_ephemeral_sandbox_leaves_nothing_and_a_port_in_use_is_named() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(child.wait().unwrap().success());
-    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0, "the temporary folder is gone");
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0, "the temporary folder is removed");
 }
 
 #[tokio::test]
-async fn absurd_controls_are_refused_clearly() {
+async fn invalid_controls_are_refused() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     for (path, body, field) in [
@@ -171,7 +171,7 @@ async fn absurd_controls_are_refused_clearly() {
 }
 
 #[tokio::test]
-async fn a_block_says_how_long_it_took() {
+async fn block_answers_contain_their_duration() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let asked = Instant::now();

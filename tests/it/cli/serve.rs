@@ -1,4 +1,4 @@
-//! `serve`, `check` and `deploy`, against chains outside of the process.
+//! `serve`, `check` and `deploy`, against chains outside the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{PATIENCE, complaint};
 
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 
-/// Chains with tokens and payers, and a configuration for them; the contract is still to be deployed.
+/// Chains with tokens and payers, and a configuration for them; the contract is not yet deployed.
 struct Outside {
     accounts: Arc<Accounts>,
     chains: Vec<Deployment>,
@@ -39,7 +39,7 @@ impl Outside {
         Self { accounts, chains: deployments, folder, _database: database, _temp: temp }
     }
 
-    /// What `check --json` says: `place: what` and the grade of each line, and the exit code.
+    /// Lines of `check --json` as `place: what`, grade and text, and the exit code.
     fn check(&self) -> (Vec<(String, String, String)>, Option<i32>) {
         let output =
             binary().command().arg("--config").arg(self.folder.config()).args(["check", "--json"]).output().unwrap();
@@ -57,7 +57,7 @@ fn binary() -> Binary {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_deployed_and_checked_serves() {
+async fn serves_after_deploy_and_check() {
     let mut outside = Outside::with(&[Chain::Base, Chain::Arbitrum]).await;
     let binary = binary();
     outside.folder.settings.contracts.address = alloy::primitives::Address::ZERO;
@@ -74,7 +74,7 @@ async fn what_was_deployed_and_checked_serves() {
     let config = outside.folder.config();
     let again = binary.command().arg("--config").arg(config).args(["deploy", "--admin", &admin]).output().unwrap();
     assert!(again.status.success());
-    assert_eq!(complaint(&again), "base: it is there already\narbitrum: it is there already");
+    assert_eq!(complaint(&again), "base: already deployed\narbitrum: already deployed");
     outside.folder.settings.contracts.address = address;
     outside.folder.write();
     for chain in &mut outside.chains {
@@ -82,7 +82,7 @@ async fn what_was_deployed_and_checked_serves() {
     }
     let (lines, code) = outside.check();
     assert_eq!(code, Some(0), "{lines:#?}");
-    // Nobody verifies customers here, which keeps no payment from being made.
+    // No identity provider is configured, which does not prevent payments.
     let (identity, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.0 == "service: identity");
     assert!(identity.len() == 1 && identity[0].1 == "look", "{lines:#?}");
     assert!(others.iter().all(|line| line.1 == "ok"), "{lines:#?}");
@@ -91,7 +91,7 @@ async fn what_was_deployed_and_checked_serves() {
     let (served, receiver) = (binary.serve(&outside.folder), Receiver::start().await);
     let psp = Psp::connect(served.api_url(), &key, &receiver).await;
     for chain in &outside.chains {
-        // Away until the chain was read for the first time.
+        // Unavailable until the chain was read for the first time.
         let (name, path) = (chain.chain.as_str(), "/payments/initiate");
         let (made, _) = psp.insist(path, &psp.initiation("10", Token::Usdt, name), name, PATIENCE).await.unwrap();
         let id = made["payment_id"].as_str().unwrap();
@@ -111,13 +111,13 @@ async fn what_was_deployed_and_checked_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chain_that_is_another_than_configured_does_not_run_and_the_others_do() {
+async fn wrong_chain_does_not_run_and_the_others_do() {
     let mut outside = Outside::with(&[Chain::Base, Chain::Polygon]).await;
     for chain in &mut outside.chains {
         chain.deploy_payferry(&outside.accounts).await;
     }
     outside.folder.settings.contracts.address = outside.chains[0].contract;
-    // The second endpoint carries a key, which nothing may show.
+    // The second endpoint's URL contains a key, which must not appear anywhere.
     let base = outside.folder.settings.chains[&Chain::Base].endpoints[0].clone();
     let polygon = outside.folder.settings.chains.get_mut(&Chain::Polygon).unwrap();
     polygon.endpoints = vec![base, "http://127.0.0.1:1/very-secret-key".to_owned()];
@@ -126,7 +126,7 @@ async fn a_chain_that_is_another_than_configured_does_not_run_and_the_others_do(
     let (lines, code) = outside.check();
     assert_eq!(code, Some(1));
     let wrong: Vec<&str> = lines.iter().filter(|line| line.1 == "wrong").map(|line| line.2.as_str()).collect();
-    let expected = ["it is of chain 8453, expected chain id 137", "the endpoint is not available: no connection"];
+    let expected = ["it serves chain 8453, expected chain id 137", "the endpoint is unavailable: no connection"];
     assert_eq!(wrong, expected, "{lines:#?}");
     assert!(!format!("{lines:?}").contains("very-secret-key"));
 
@@ -135,7 +135,7 @@ async fn a_chain_that_is_another_than_configured_does_not_run_and_the_others_do(
     let served = binary.serve(&outside.folder);
     let mut psp = Psp::new(served.api_url(), &key);
     psp.merchant_id = psp.merchant("shop").await;
-    // Away until Base was read.
+    // Unavailable until Base was read.
     let body = psp.initiation("10", Token::Usdc, "best");
     let (made, _) = psp.insist("/payments/initiate", &body, "on-the-one-that-runs", PATIENCE).await.unwrap();
     assert_eq!(made["chain"], "base");
@@ -143,13 +143,13 @@ async fn a_chain_that_is_another_than_configured_does_not_run_and_the_others_do(
         psp.call(reqwest::Method::POST, "/payments/initiate", psp.initiation("10", Token::Usdc, "polygon")).await;
     assert_eq!((status.as_u16(), &problem["code"]), (503, &Value::from("chain_unavailable")));
     let log = served.log();
-    assert!(log.contains("it is of chain 8453") || log.contains("is of chain 8453"), "{log}");
+    assert!(log.contains("serves chain 8453"), "{log}");
     assert!(!log.contains("very-secret-key"), "{log}");
     served.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn serve_says_what_is_not_configured() {
+async fn serve_names_missing_configuration() {
     let outside = Outside::with(&[Chain::Base]).await;
     let refused = |env: &[(&str, &str)]| {
         let output = binary()
@@ -178,7 +178,7 @@ async fn serve_says_what_is_not_configured() {
         ("PAYFERRY_SECRETS__MASTER_KEY_FILE", "", "`secrets.master_key_file` is not set"),
         ("PAYFERRY_SECRETS__OPERATOR_TOKEN_FILE", "", "`secrets.operator_token_file` is not set"),
         ("PAYFERRY_KYT__SANCTIONS_FILE", "", "no KYT provider"),
-        ("PAYFERRY_KYT__ALLOW_EVERYTHING", "true", "`kyt.allow_everything` contradicts"),
+        ("PAYFERRY_KYT__ALLOW_EVERYTHING", "true", "`kyt.allow_everything` conflicts"),
         ("PAYFERRY_KYT__API_URL", "https://kyt.example/", "`kyt.api_token_file` is not set"),
         ("PAYFERRY_DATABASE__URL", "postgres://me:hunter2@127.0.0.1:1/x", "the database cannot be opened"),
     ] {

@@ -1,4 +1,4 @@
-//! `payferry statement` beside a running sandbox.
+//! `payferry statement` while a sandbox runs.
 
 use chrono::{Days, Utc};
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Home, Running, complaint, printed, run};
 
 #[tokio::test]
-async fn a_statement_is_written_beside_the_service() {
+async fn statement_is_written_while_the_service_runs() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -41,7 +41,7 @@ async fn a_statement_is_written_beside_the_service() {
         (&json!("9.90"), &json!("9.90"))
     );
     let path = format!("/ledger/statement?from={today}&to={tomorrow}&chain=base&currency=USDC");
-    assert_eq!(sandbox.ok(Method::GET, &path, None).await, written, "the same over HTTP");
+    assert_eq!(sandbox.ok(Method::GET, &path, None).await, written, "the same as over HTTP");
 
     let refused = write(&["--from", &tomorrow, "--to", &today]);
     assert_eq!((refused.status.code(), complaint(&refused).as_str()), (Some(1), "error: --to must be after --from"));

@@ -1,4 +1,4 @@
-//! The routes that drive the simulated world.
+//! Routes that control the simulated environment.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Home, Running, printed, run};
 
 #[tokio::test]
-async fn an_inbox_verifies_keeps_and_misbehaves() {
+async fn inbox_verifies_stores_and_misbehaves() {
     let home = Home::new().await;
     let sandbox = Running::start_with(&home, [0, 0], &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
     let merchant = sandbox.merchant().await;
@@ -35,7 +35,7 @@ async fn an_inbox_verifies_keeps_and_misbehaves() {
     let rest = sandbox.ok(Method::GET, "/sandbox/inbox/moody?after=3", None).await;
     assert_eq!(rest["webhooks"].as_array().unwrap().len(), 1);
 
-    // Shown to whom it claims to be for; what claims nothing could be anybody's, and is only counted.
+    // A webhook is shown to the PSP that it names; one without a name is only counted.
     let forge = || reqwest::Client::new().post(format!("{api}/sandbox/inbox/moody")).body("{}");
     let event_id = webhooks[0]["webhook_id"].as_str().unwrap();
     for forged in [forge(), forge().header("webhook-id", event_id), forge().header("webhook-id", "evt_nobodys")] {
@@ -64,7 +64,7 @@ async fn an_inbox_verifies_keeps_and_misbehaves() {
 }
 
 #[tokio::test]
-async fn an_inbox_shows_nobody_what_is_anothers() {
+async fn inbox_hides_webhooks_of_other_psps() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let url = format!("{}/sandbox/inbox/shared", sandbox.text("api_url"));
@@ -85,7 +85,8 @@ async fn an_inbox_shows_nobody_what_is_anothers() {
     };
     let seen = theirs(Method::GET).await;
     assert_eq!((&seen["received"], &seen["webhooks"]), (&json!(2), &json!([])));
-    // Sent when the endpoint was pointed elsewhere already: its secret is not asked for here, and it is still its PSP's.
+    // Sent before the endpoint's URL was changed: the secret is not needed here, and the webhook still belongs to its
+    // PSP.
     let elsewhere = url.replace("shared", "elsewhere");
     sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": elsewhere}))).await;
     let mine = sandbox.ok(Method::GET, "/sandbox/inbox/shared", None).await;
@@ -102,7 +103,7 @@ async fn an_inbox_shows_nobody_what_is_anothers() {
 }
 
 #[tokio::test]
-async fn what_the_routes_cannot_read_is_told_in_a_document() {
+async fn invalid_requests_return_a_problem_document() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let padded = json!({"seconds": 1, "padding": "x".repeat(70_000)});
@@ -119,7 +120,7 @@ async fn what_the_routes_cannot_read_is_told_in_a_document() {
 }
 
 #[tokio::test]
-async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
+async fn repeatedly_panicking_payment_is_shown_to_the_operator() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -140,7 +141,7 @@ async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
 }
 
 #[tokio::test]
-async fn payers_pay_whatever_is_asked() {
+async fn payers_pay_any_requested_transfer() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;

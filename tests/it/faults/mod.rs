@@ -1,3 +1,3 @@
-//! What the service stands on fails while it works.
+//! Faults of the service's environment while it works.
 
 mod database;

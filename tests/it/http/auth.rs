@@ -1,4 +1,4 @@
-//! Keys: who gets in, and how quickly somebody stays out.
+//! API keys: authentication, revocation and limits.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::app::{TestApp, TestConfig, unknown_key};
 
 #[tokio::test]
-async fn every_way_of_having_no_key_is_told_apart() {
+async fn every_kind_of_invalid_key_has_its_own_code() {
     let app = TestApp::start().await;
     let own = app.key.clone();
     let cut = &own[..own.len() - 3];
@@ -50,7 +50,7 @@ async fn every_way_of_having_no_key_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_key_with_the_right_checksum_and_another_secret_does_not_get_in() {
+async fn key_with_a_valid_checksum_and_a_wrong_secret_is_refused() {
     let app = TestApp::start().await;
     let body = &app.key[..app.key.len() - 8];
     let (head, secret) = body.split_at(body.len() - 64);
@@ -61,7 +61,7 @@ async fn a_key_with_the_right_checksum_and_another_secret_does_not_get_in() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_within_the_bound() {
+async fn revoked_key_is_refused_within_the_time_limit() {
     let app = TestApp::start().await;
     let (id, key) = app.add_key_as(app.psp_id, &[Scope::Read], |_| {}).await;
     assert_eq!(app.request(Method::GET, "/merchants").key(&key).send().await.status, 200);
@@ -71,12 +71,12 @@ async fn a_revoked_key_is_refused_within_the_bound() {
     row.update(app.writer()).await.unwrap();
     tokio::time::sleep(REVOCATION_LAG_MAX + Duration::from_millis(100)).await;
     app.request(Method::GET, "/merchants").key(&key).send().await.assert_problem(401, "api_key_revoked");
-    // Its successor works beside it.
+    // The new key works in addition to it.
     assert_eq!(app.get("/merchants").await.status, 200);
 }
 
 #[tokio::test]
-async fn scopes_are_kept_apart() {
+async fn scopes_are_enforced() {
     let app = TestApp::start().await;
     let read = app.add_key(app.psp_id, &[Scope::Read]).await;
     let payments = app.add_key(app.psp_id, &[Scope::Payments]).await;
@@ -87,7 +87,7 @@ async fn scopes_are_kept_apart() {
     sync().key(&payments).send().await.assert_problem(422, "validation_failed");
     app.request(Method::GET, "/merchants").key(&payments).send().await.assert_problem(403, "missing_scope");
     assert_eq!(app.request(Method::GET, "/merchants").key(&both).send().await.status, 200);
-    // The scope is asked for before the body is looked at.
+    // The scope is checked before the body is read.
     app.request(Method::POST, "/merchants/sync")
         .bytes("{")
         .key(&read)
@@ -97,7 +97,7 @@ async fn scopes_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn the_last_use_is_written_down() {
+async fn last_use_of_a_key_is_recorded() {
     let app = TestApp::start().await;
     let (id, key) = app.add_key_as(app.psp_id, &[Scope::Full], |_| {}).await;
     app.request(Method::GET, "/merchants").key(&key).send().await;
@@ -108,11 +108,11 @@ async fn the_last_use_is_written_down() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("the last use was not written down");
+    panic!("the last use was not recorded");
 }
 
 #[tokio::test]
-async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
+async fn rate_limited_key_gets_retry_after() {
     let few = NonZeroU32::new(1).unwrap();
     let limits = Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() };
     let app =
@@ -124,5 +124,9 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
     reply.assert_problem(429, "rate_limited");
     assert_eq!(reply.header("retry-after"), Some("1"));
     let other = app.add_key(app.psp_id, &[Scope::Full]).await;
-    assert_eq!(app.request(Method::GET, "/merchants").key(&other).send().await.status, 200, "each key has its own");
+    assert_eq!(
+        app.request(Method::GET, "/merchants").key(&other).send().await.status,
+        200,
+        "each key has its own limit"
+    );
 }

@@ -1,4 +1,4 @@
-//! Bad input, whatever the route: the clear document each time.
+//! Invalid input on any route returns a problem document.
 
 use axum::http::Method;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::app::TestApp;
 
 #[tokio::test]
-async fn bodies_that_are_not_json() {
+async fn rejects_bodies_that_are_not_json() {
     let app = TestApp::start().await;
     let sync = || app.request(Method::POST, "/merchants/sync");
     for bad in ["", "{", "[1", "{} x", "{\"merchants\":[],\"merchants\":[]}", "null", "[]", "\"text\"", "{\"a\":1e999}"]
@@ -22,7 +22,7 @@ async fn bodies_that_are_not_json() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_say_they_are_json() {
+async fn rejects_bodies_without_a_json_content_type() {
     let app = TestApp::start().await;
     for kind in ["text/plain", "application/x-www-form-urlencoded", "jsonish"] {
         let call = app.request(Method::POST, "/merchants/sync").json(&json!({})).header("content-type", kind);
@@ -35,7 +35,7 @@ async fn bodies_that_do_not_say_they_are_json() {
 }
 
 #[tokio::test]
-async fn paths_that_are_not_text() {
+async fn rejects_paths_that_are_not_utf8() {
     let app = TestApp::start().await;
     for (method, path) in [
         (Method::GET, "/payments/%ff"),

@@ -1,13 +1,13 @@
-//! Verification over HTTP: asked for by the PSP, decided by the provider's callbacks.
+//! Verification over HTTP: requested by the PSP, decided by the provider's callbacks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, Opened, create};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
 use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};
@@ -22,7 +22,7 @@ use crate::app::{Reply, TestApp, TestConfig};
 const PATH: &str = "/customers/compliance";
 const CALLBACKS: &str = "/compliance/callbacks/sumsub";
 
-/// A service with a provider.
+/// A service with an identity provider.
 pub struct Site {
     pub app: TestApp,
     pub remote: SumsubStandIn,
@@ -57,14 +57,14 @@ impl Site {
         call.header("x-payload-digest", &callback.digest).send().await
     }
 
-    /// The callback by which the provider tells its verdict.
+    /// Decides at the provider and returns the callback with the verdict.
     fn decide(&self, verification: &str, result: Value) -> Callback {
         self.remote.review(verification, "completed", result);
         self.remote.callback(verification)
     }
 }
 
-/// A customer of the first PSP, as far as its compliance goes.
+/// Creates a customer of the first PSP and applies these commands.
 async fn customer(app: &TestApp, kind: CustomerKind, commands: &[Command]) -> CustomerId {
     let id = CustomerId::generate();
     let particulars = json!({"first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10"}).to_string();
@@ -86,7 +86,7 @@ async fn customer(app: &TestApp, kind: CustomerKind, commands: &[Command]) -> Cu
     id
 }
 
-/// Changes it, whoever may do that.
+/// Applies a command to a customer, without checking permissions.
 pub async fn change(app: &TestApp, id: CustomerId, command: &Command) {
     let mut opened = Opened::find(app.state.database(), id, None).await.unwrap();
     opened.apply(command, &Actor::Service, app.state.clock().now()).await.unwrap();
@@ -97,7 +97,7 @@ fn residence() -> Command {
     Command::AddDocuments(Documents::NONE.with(DocumentKind::ProofOfResidentialAddress))
 }
 
-/// A person of whom nothing is missing.
+/// Creates a person with all required data.
 pub async fn ready(app: &TestApp) -> CustomerId {
     customer(app, CustomerKind::Individual, &[Command::AcceptTerms, residence()]).await
 }
@@ -107,7 +107,7 @@ async fn kyc_status(app: &TestApp, id: CustomerId) -> String {
     row.kyc_status
 }
 
-/// The link hidden, which is another each time.
+/// Redacts the link, which differs each time.
 fn shown(reply: &Reply) -> Value {
     let mut shown = reply.redacted();
     if let Some(url) = shown["body"]["verification_url"].as_str() {
@@ -118,14 +118,14 @@ fn shown(reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn a_verification_is_asked_for_and_decided() {
+async fn verification_is_requested_and_decided() {
     let site = Site::new().await;
     let id = ready(&site.app).await;
     let asked = site.request(id).await;
     insta::assert_json_snapshot!("compliance_asked", shown(&asked));
     let verification = asked.json["verification_id"].as_str().unwrap();
     let again = site.app.post("/api/v1/customers/compliance", &json!({ "customer_id": id })).await;
-    assert_eq!((again.status.as_u16(), &again.json), (202, &asked.json), "the same one");
+    assert_eq!((again.status.as_u16(), &again.json), (202, &asked.json), "the same verification");
     assert_eq!(site.remote.applicants().len(), 1);
 
     let callback = site.decide(verification, green());
@@ -135,7 +135,7 @@ async fn a_verification_is_asked_for_and_decided() {
     let cleared = site.request(id).await;
     insta::assert_json_snapshot!("compliance_already_cleared", cleared.redacted());
 
-    // Repeated, and a rejection that comes after the verdict.
+    // A repeated callback, and a rejection after the verdict.
     let late = site.decide(verification, red(&["FORGERY"]));
     for callback in [&callback, &late, &callback] {
         assert_eq!(site.send(callback).await.status, 200);
@@ -147,7 +147,7 @@ async fn a_verification_is_asked_for_and_decided() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn missing_requirements_are_named() {
     let site = Site::new().await;
     let app = &site.app;
     let fresh = customer(app, CustomerKind::Business, &[]).await;
@@ -182,7 +182,7 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_is_the_first_answer_again() {
+async fn repeated_request_returns_the_first_answer() {
     let site = Site::new().await;
     let id = ready(&site.app).await;
     let ask = || site.app.request(Method::POST, PATH).idempotency_key("k").json(&json!({ "customer_id": id })).send();
@@ -198,7 +198,7 @@ async fn a_repeated_request_is_the_first_answer_again() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_costs_the_link_and_not_the_verification() {
+async fn provider_outage_delays_only_the_link() {
     let site = Site::new().await;
     site.remote.set_down(true);
     let id = ready(&site.app).await;
@@ -214,7 +214,7 @@ async fn a_provider_that_is_down_costs_the_link_and_not_the_verification() {
 }
 
 #[tokio::test]
-async fn rejected_says_why_and_may_begin_anew() {
+async fn rejection_has_reasons_and_allows_a_new_verification() {
     let site = Site::new().await;
     let id = ready(&site.app).await;
     let first = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
@@ -224,11 +224,11 @@ async fn rejected_says_why_and_may_begin_anew() {
     assert_eq!((anew.status.as_u16(), &anew.json["kyc_status"]), (202, &json!("pending")));
     assert_ne!(anew.json["verification_id"], first.as_str());
     assert_eq!(site.send(&site.decide(&first, green())).await.status, 200);
-    assert_eq!(kyc_status(&site.app, id).await, "pending", "the old one is over");
+    assert_eq!(kyc_status(&site.app, id).await, "pending", "the old check has ended");
 }
 
 #[tokio::test]
-async fn callbacks_that_are_not_genuine_change_nothing() {
+async fn forged_callbacks_change_nothing() {
     let site = Site::new().await;
     let id = ready(&site.app).await;
     let verification = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
@@ -239,7 +239,7 @@ async fn callbacks_that_are_not_genuine_change_nothing() {
     site.send(&stale).await.assert_problem(401, "callback_not_genuine");
     let unsigned = site.app.request(Method::POST, CALLBACKS).without_key().bytes(genuine.body.clone()).send().await;
     unsigned.assert_problem(401, "callback_not_genuine");
-    // The PSP's own key proves nothing here.
+    // The PSP's API key proves nothing here.
     let keyed = site.app.request(Method::POST, CALLBACKS).bytes(genuine.body.clone()).send().await;
     keyed.assert_problem(401, "callback_not_genuine");
     let unreadable = site.send(&sign(&json!({"type": "applicantReviewed"}))).await;
@@ -250,7 +250,7 @@ async fn callbacks_that_are_not_genuine_change_nothing() {
     let huge = site.app.request(Method::POST, CALLBACKS).without_key().bytes("x".repeat(70_000)).send().await;
     huge.assert_problem(413, "body_too_large");
     assert_eq!(kyc_status(&site.app, id).await, "pending");
-    // Somebody else's check, signed all the same.
+    // A check of another system, correctly signed.
     let mut foreign: Value = serde_json::from_str(&genuine.body).unwrap();
     foreign["externalUserId"] = json!(CheckId::generate());
     assert_eq!(site.send(&sign(&foreign)).await.status, 200);
@@ -263,20 +263,20 @@ async fn callbacks_that_are_not_genuine_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_callback_that_cannot_be_written_down_is_asked_for_again() {
+async fn unrecordable_callback_gets_503() {
     let site = Site::new().await;
     let id = ready(&site.app).await;
     let verification = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
     let genuine = site.decide(&verification, green());
     site.app.state.database().clone().close().await.unwrap();
     site.send(&genuine).await.assert_problem(503, "database_unavailable");
-    // What is forged is refused without a look at the database.
+    // A forged callback is refused without a database query.
     let forged = site.send(&Callback { digest: "ab".repeat(32), ..genuine }).await;
     forged.assert_problem(401, "callback_not_genuine");
 }
 
 #[tokio::test]
-async fn without_a_provider_nobody_is_verified_and_that_is_said() {
+async fn verification_without_a_provider_is_refused() {
     let app = TestApp::start().await;
     let id = ready(&app).await;
     let reply = app.post(PATH, &json!({ "customer_id": id })).await;
@@ -288,7 +288,7 @@ async fn without_a_provider_nobody_is_verified_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn an_address_that_sends_too_many_callbacks_is_told_to_wait() {
+async fn callbacks_are_rate_limited_per_address() {
     let limits = payferry_httpkit::Limits {
         callbacks_per_minute: std::num::NonZeroU32::new(2),
         ..payferry_httpkit::Limits::sandbox()

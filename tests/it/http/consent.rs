@@ -1,8 +1,9 @@
-//! The terms of service: the link, the page, what it refuses.
+//! Terms of service: the link, the page, and refusals.
 
 use axum::http::Method;
 use payferry::http::consent::{LINK_SECS, Terms};
-use payferry_actors::customers::{NewCustomer, Opened, audit::Actor, create};
+use payferry_journal::customers::{NewCustomer, Opened, create};
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::audit_log;
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use crate::app::{Reply, TestApp};
 
-/// A customer of the first PSP.
+/// Creates a customer of the first PSP.
 async fn customer(app: &TestApp) -> CustomerId {
     let new = NewCustomer {
         id: CustomerId::generate(),
@@ -31,7 +32,7 @@ async fn ask(app: &TestApp, id: CustomerId) -> Reply {
     app.request(Method::POST, &format!("/api/v1/customers/{id}/service-consent")).send().await
 }
 
-/// The path of the link in an answer.
+/// Returns the path of the link in an answer.
 fn link(reply: &Reply) -> String {
     reply.json["url"].as_str().unwrap().strip_prefix("https://pay.example").unwrap().to_owned()
 }
@@ -46,7 +47,7 @@ async fn click(app: &TestApp, path: &str, form: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_customer_accepts_by_a_link() {
+async fn customer_accepts_through_a_link() {
     let app = TestApp::start().await;
     let id = customer(&app).await;
     let asked = ask(&app, id).await;
@@ -80,7 +81,7 @@ async fn a_customer_accepts_by_a_link() {
     assert!(policy.starts_with("default-src 'none';") && policy.contains("form-action 'self'"), "{policy}");
     assert_eq!((page.header("referrer-policy"), page.header("set-cookie")), (Some("no-referrer"), None));
 
-    // Without the button's word nothing is accepted.
+    // Without the button's value nothing is accepted.
     for form in ["", "accept=no", "accept"] {
         let refused = click(&app, &path, form).await;
         assert_eq!(refused.status, 422);
@@ -111,30 +112,30 @@ async fn a_customer_accepts_by_a_link() {
         "customer customer.terms_accepted",
         "customer customer.terms_shown",
     ];
-    assert_eq!(told, expected, "accepting once more is not written again");
+    assert_eq!(told, expected, "a second acceptance is not recorded again");
     assert_eq!(entries[3].detail, json!({"sha256": Terms::default().digest()}).to_string());
 }
 
 #[tokio::test]
-async fn links_live_a_day_and_each_is_another() {
+async fn links_are_unique_and_valid_for_a_day() {
     let app = TestApp::start().await;
     let id = customer(&app).await;
     let (first, second) = (link(&ask(&app, id).await), link(&ask(&app, id).await));
     assert_ne!(first, second);
     for path in [&first, &second] {
-        assert_eq!(open(&app, path).await.status, 200, "older ones stay good");
+        assert_eq!(open(&app, path).await.status, 200, "older links stay valid");
     }
     app.state.clock().advance_secs(LINK_SECS + 1);
     for old in [open(&app, &first).await, click(&app, &first, "accept=yes").await] {
         assert_eq!(old.status, 410);
-        assert!(old.text().contains("too old"), "{}", old.text());
+        assert!(old.text().contains("has expired"), "{}", old.text());
     }
     let fresh = link(&ask(&app, id).await);
-    assert_eq!(click(&app, &fresh, "accept=yes").await.status, 200, "a fresh link after expiry");
+    assert_eq!(click(&app, &fresh, "accept=yes").await.status, 200, "a new link after expiry");
 }
 
 #[tokio::test]
-async fn what_is_no_link_leads_nowhere() {
+async fn invalid_links_return_404() {
     let app = TestApp::start().await;
     let id = customer(&app).await;
     let good = link(&ask(&app, id).await);
@@ -150,7 +151,7 @@ async fn what_is_no_link_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn of_a_deactivated_customer_nothing_is_asked() {
+async fn deactivated_customer_is_not_asked() {
     let app = TestApp::start().await;
     let id = customer(&app).await;
     let path = link(&ask(&app, id).await);
@@ -160,12 +161,12 @@ async fn of_a_deactivated_customer_nothing_is_asked() {
     ask(&app, id).await.assert_problem(409, "customer_inactive");
     for reply in [open(&app, &path).await, click(&app, &path, "accept=yes").await] {
         assert_eq!(reply.status, 410);
-        assert!(reply.text().contains("nothing left to accept"), "{}", reply.text());
+        assert!(reply.text().contains("nothing to accept"), "{}", reply.text());
     }
 }
 
 #[tokio::test]
-async fn the_same_request_gives_the_same_link_and_foreign_ones_none() {
+async fn same_request_returns_the_same_link_to_its_psp_only() {
     let app = TestApp::start().await;
     let id = customer(&app).await;
     let path = format!("/api/v1/customers/{id}/service-consent");

@@ -1,4 +1,4 @@
-//! A crowd at the door: more requests, and more keys that do not exist, than there should be. Whoever is inside goes on.
+//! Overload: more requests, and more unknown keys, than allowed. Admitted requests continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::app::{TestApp, TestConfig, unknown_key};
 
 #[tokio::test]
-async fn requests_beyond_the_limit_are_told_to_come_again_and_those_inside_are_answered() {
+async fn requests_beyond_the_limit_get_503_and_admitted_ones_succeed() {
     let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (inside, let_go) = (Arc::clone(&entered), Arc::clone(&leave));
     let slow = move || async move {
@@ -43,7 +43,7 @@ async fn requests_beyond_the_limit_are_told_to_come_again_and_those_inside_are_a
 }
 
 #[tokio::test]
-async fn who_guesses_keys_is_slowed_down_and_keys_in_use_are_not() {
+async fn unknown_keys_are_rate_limited_and_keys_in_use_are_not() {
     let limits = Limits { unknown_keys_per_minute: 3, ..Limits::sandbox() };
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     assert_eq!(app.get("/merchants").await.status, 200);
@@ -55,14 +55,18 @@ async fn who_guesses_keys_is_slowed_down_and_keys_in_use_are_not() {
     assert_eq!(refused.header("retry-after"), Some("60"));
     let fresh = app.add_key(app.psp_id, &[Scope::Full]).await;
     app.request(Method::GET, "/merchants").key(&fresh).send().await.assert_problem(429, "rate_limited");
-    assert_eq!(app.get("/merchants").await.status, 200, "a neighbour's guesses shut nobody out who was in before");
+    assert_eq!(
+        app.get("/merchants").await.status,
+        200,
+        "unknown keys from the same address do not lock out keys in use"
+    );
 }
 
-/// Visitors that want something at once.
+/// Number of concurrent visitors.
 const CROWD: usize = 60;
 
 #[tokio::test]
-async fn a_crowd_of_visitors_that_write_keeps_nobody_inside_waiting_for_long() {
+async fn writes_of_visitors_barely_delay_the_service() {
     let test_database = TestDatabase::create().await;
     let database = Database::open(test_database.url()).await.unwrap();
     let visitors = database.for_visitors();
@@ -94,8 +98,8 @@ async fn a_crowd_of_visitors_that_write_keeps_nobody_inside_waiting_for_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_of_visitors_that_read_keeps_nobody_inside_waiting() {
-    /// Rows that a visitor counts: long enough to be still at it when we have asked.
+async fn reads_of_visitors_do_not_delay_the_service() {
+    /// Rows that a visitor counts: enough to be still running when the test's request comes.
     const LONG: &str =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) SELECT count(*) FROM n";
     let test_database = TestDatabase::create().await;

@@ -1,4 +1,4 @@
-//! What holds on every route.
+//! Properties of every route.
 
 use axum::http::Method;
 use payferry_domain::CustomerId;
@@ -21,7 +21,7 @@ async fn requests_have_ids() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_says_so_in_a_document() {
+async fn unknown_routes_return_a_problem_document() {
     let app = TestApp::start().await;
     let reply = app.request(Method::GET, "/nowhere").without_key().send().await;
     reply.assert_problem(404, "route_not_found");
@@ -33,13 +33,13 @@ async fn what_is_not_there_says_so_in_a_document() {
     reply.assert_problem(405, "method_not_allowed");
     assert_eq!(reply.header("allow"), Some("GET,HEAD"));
     let reply = app.get("/api/v1/merchants/sync").await;
-    // A merchant's path, but "sync" is no merchant.
+    // A merchant's path, but "sync" is not a merchant.
     assert_eq!(reply.header("allow"), Some("POST"));
     reply.assert_problem(405, "method_not_allowed");
 }
 
 #[tokio::test]
-async fn answers_are_not_kept_by_anybody_in_between() {
+async fn answers_are_not_cacheable() {
     let app = TestApp::start().await;
     let reply = app.get("/merchants").await;
     assert_eq!(reply.header("cache-control"), Some("no-store"));
@@ -48,7 +48,7 @@ async fn answers_are_not_kept_by_anybody_in_between() {
 }
 
 #[tokio::test]
-async fn the_interface_describes_itself() {
+async fn openapi_document_describes_every_route() {
     let app = TestApp::start().await;
     let reply = app.request(Method::GET, "/openapi.json").without_key().send().await;
     assert_eq!(reply.header("content-type"), Some("application/json"));
@@ -62,7 +62,7 @@ async fn the_interface_describes_itself() {
             assert!(operation["responses"]["401"].is_object(), "{method} {path}");
         }
     }
-    // Every reference leads somewhere.
+    // Every reference resolves.
     let text = reply.text();
     for name in text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(reply.json["components"]["schemas"][name].is_object(), "{name}");
@@ -70,7 +70,7 @@ async fn the_interface_describes_itself() {
 }
 
 #[tokio::test]
-async fn the_reference_page_needs_nothing_from_elsewhere() {
+async fn reference_page_loads_no_external_resources() {
     let app = TestApp::start().await;
     let reply = app.request(Method::GET, "/docs").without_key().send().await;
     assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
@@ -83,9 +83,9 @@ async fn the_reference_page_needs_nothing_from_elsewhere() {
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"));
 }
 
-/// Nobody's mistake and no defect: whoever asks is told to ask again, whatever it was about.
+/// A database outage is not the client's error: every route asks the client to retry.
 #[tokio::test]
-async fn a_database_that_is_away_is_said_to_be_away_by_every_route() {
+async fn every_route_reports_a_database_outage() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;

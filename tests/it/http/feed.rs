@@ -1,9 +1,9 @@
-//! The feed of events: waiting for what comes, and what is forgotten.
+//! Event feed: long polling and retention.
 
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry_actors::webhook::retention::{BATCH_EVENTS, Pruned, Retention, prune};
+use payferry_journal::webhooks::retention::{BATCH_EVENTS, Pruned, Retention, prune};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::{deliveries, delivery_attempts, events, payment_transitions, payments};
 use payferry_httpkit::Limits;
@@ -16,7 +16,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use crate::app::{TestApp, TestConfig};
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
-/// Far more than it takes to be woken, far less than the wait that is asked for.
+/// Far longer than a wake-up takes, and far shorter than the requested wait.
 const SOON: Duration = Duration::from_secs(20);
 
 fn ids(feed: &Value) -> Vec<String> {
@@ -24,21 +24,21 @@ fn ids(feed: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken_by_the_commit() {
+async fn waiting_request_is_woken_by_the_commit() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
     let since = Instant::now();
     let (feed, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
-        app.until("somebody waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
+        app.until("a request waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
         app.pay(&made, "10").await;
     });
     assert!(since.elapsed() < SOON, "woken, not timed out: {:?}", since.elapsed());
     let first = ids(&feed.json);
     assert!(!first.is_empty(), "{}", feed.text());
-    assert_eq!(app.state.system.journal().waited_for(), 0, "nobody waits any more");
+    assert_eq!(app.state.system.journal().waited_for(), 0, "no request waits any more");
 
-    // What is there already is answered at once, and the rest when it comes.
+    // Existing events are returned immediately, and the rest as it arrives.
     app.payment_when(&made, "settled").await;
     let since = Instant::now();
     let again = app.get("/api/v1/events?wait=30&limit=1").await;
@@ -50,14 +50,14 @@ async fn whoever_waits_is_woken_by_the_commit() {
     let since = Instant::now();
     let nothing = app.get(&format!("/api/v1/events?wait=1&after={last}")).await;
     assert_eq!((ids(&nothing.json).len(), nothing.json["next_after"].as_str()), (0, Some(last)));
-    assert!(since.elapsed() >= Duration::from_secs(1), "it waited as long as it was asked to");
+    assert!(since.elapsed() >= Duration::from_secs(1), "it waited for the requested time");
     for wrong in ["31", "-1", "1.5", "soon"] {
         assert_eq!(app.get(&format!("/api/v1/events?wait={wrong}")).await.faults(), ["wait: out_of_range"]);
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_follows_misses_nothing_and_sees_the_order_of_the_feed() {
+async fn following_reader_gets_all_events_in_feed_order() {
     const PAYMENTS: usize = 12;
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
@@ -89,23 +89,23 @@ async fn a_reader_that_follows_misses_nothing_and_sees_the_order_of_the_feed() {
 }
 
 #[tokio::test]
-async fn waits_are_bounded_and_end_with_the_listener() {
+async fn waits_are_limited_and_end_with_the_listener() {
     let limits = Limits { waits_per_psp: 1, ..Limits::sandbox() };
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     let (first, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
-        app.until("somebody waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
+        app.until("a request waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
         let refused = app.get("/api/v1/events?wait=30").await;
         refused.assert_problem(429, "rate_limited");
         assert!(refused.header("retry-after").is_some());
-        assert_eq!(app.get("/api/v1/events").await.status, 200, "who does not wait is answered");
+        assert_eq!(app.get("/api/v1/events").await.status, 200, "requests without a wait are answered");
         app.state.config.closing.cancel();
     });
     assert_eq!((first.status.as_u16(), ids(&first.json).len()), (200, 0));
 }
 
-/// An event of this age with a delivery of this status, if it has any, and attempts at it. Its id.
+/// Inserts an event of this age with a delivery of this status, if any, and attempts at it. Returns its id.
 async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Option<&str>, attempts: i64) -> String {
-    let at = app.state.clock().real_now().as_millis() - days * DAY_MS;
+    let at = app.state.clock().real_now::<Timestamp>().as_millis() - days * DAY_MS;
     let id = EventId::from_ulid(Ulid::from_parts(at.unsigned_abs(), sequence.unsigned_abs().into())).to_string();
     let row = events::ActiveModel {
         position: sea_orm::ActiveValue::NotSet,
@@ -165,7 +165,7 @@ fn pruned(events: u64, deliveries: u64, attempts: u64) -> Pruned {
 }
 
 #[tokio::test]
-async fn what_is_old_and_delivered_is_forgotten_and_nothing_else() {
+async fn only_old_delivered_events_are_deleted() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     app.add_payment(&merchant).await;
@@ -183,14 +183,14 @@ async fn what_is_old_and_delivered_is_forgotten_and_nothing_else() {
     };
     let feed = async |path: &str| app.get(&format!("/api/v1/events{path}")).await;
 
-    assert_eq!(forget(None).await, pruned(0, 0, 0), "for ever is for ever");
+    assert_eq!(forget(None).await, pruned(0, 0, 0), "forever means forever");
     assert_eq!(forget(Some(400)).await, pruned(2, 1, 2));
     assert_eq!(forget(Some(400)).await, pruned(0, 0, 0), "once");
     let kept = feed("").await;
     assert_eq!(ids(&kept.json), [&queued, &failed, &exhausted, &younger, &youngest].map(String::clone));
-    let until = Timestamp(app.state.clock().real_now().as_millis() - 401 * DAY_MS).to_string();
+    let until = Timestamp(app.state.clock().real_now::<Timestamp>().as_millis() - 401 * DAY_MS).to_string();
     assert_eq!(kept.json["forgotten_until"].as_str().unwrap()[..13], until[..13], "by the hour: {until}");
-    // Who was in the middle of what is gone is told; who had read all of it goes on.
+    // A reader in the middle of the deleted events gets an error; a reader who has read all of them continues.
     for behind in [&first, &queued] {
         feed(&format!("?after={behind}")).await.assert_problem(410, "events_forgotten");
     }
@@ -198,16 +198,20 @@ async fn what_is_old_and_delivered_is_forgotten_and_nothing_else() {
     assert_eq!(ids(&feed(&format!("?after={younger}")).await.json), std::slice::from_ref(&youngest));
     assert_eq!(feed(&format!("?after={}", EventId::generate())).await.faults(), ["after: unknown_value"]);
 
-    // What is younger than thirty days stays, whatever is asked for.
+    // Events younger than thirty days stay, regardless of the configuration.
     assert_eq!(forget(Some(1)).await, pruned(1, 1, 1));
     assert_eq!(ids(&feed("").await.json), [queued, failed, exhausted, youngest]);
-    assert_eq!(events::Entity::find().count(app.writer()).await.unwrap(), 5, "{others} is another's and young");
+    assert_eq!(
+        events::Entity::find().count(app.writer()).await.unwrap(),
+        5,
+        "{others} belongs to another PSP and is young"
+    );
     assert_eq!(payments::Entity::find().count(app.writer()).await.unwrap(), 1);
     assert_eq!(payment_transitions::Entity::find().count(app.writer()).await.unwrap(), 1);
 }
 
 #[tokio::test]
-async fn much_is_forgotten_in_many_small_steps() {
+async fn many_events_are_deleted_in_small_batches() {
     let app = TestApp::start().await;
     let many = i64::try_from(BATCH_EVENTS).unwrap() * 2 + 7;
     for sequence in 1..=many {
@@ -223,7 +227,7 @@ async fn much_is_forgotten_in_many_small_steps() {
 }
 
 #[tokio::test]
-async fn a_bulk_redelivery_is_one_however_often_it_is_asked_for() {
+async fn repeated_bulk_redelivery_runs_once() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let receiver = MockServer::start().await;
@@ -239,7 +243,7 @@ async fn a_bulk_redelivery_is_one_however_often_it_is_asked_for() {
         let all = log.json["deliveries"].as_array().unwrap();
         all.iter().map(|one| one["attempt_count"].as_i64().unwrap()).collect()
     };
-    app.until("all is delivered", async |app| (attempts(app).await == [1, 1, 1, 1]).then_some(())).await;
+    app.until("all events are delivered", async |app| (attempts(app).await == [1, 1, 1, 1]).then_some(())).await;
 
     let bulk = json!({ "from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00Z", "events": ["payment.settled"] });
     let ask = || app.request(Method::POST, "/api/v1/webhook/redeliver").idempotency_key("b").json(&bulk).send();
@@ -252,7 +256,7 @@ async fn a_bulk_redelivery_is_one_however_often_it_is_asked_for() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(attempts(&app).await.iter().sum::<i64>(), 5, "not again");
 
-    // Nothing of another account, and nothing outside the time.
+    // No events of another account, and none outside the period.
     let other = app.add_psp().await;
     let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     let theirs = app.request(Method::POST, "/api/v1/webhook/redeliver").key(&key).json(&bulk).send().await;

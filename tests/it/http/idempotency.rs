@@ -1,4 +1,4 @@
-//! The same request twice.
+//! Idempotency: the same request twice.
 
 use axum::http::Method;
 use payferry_domain::KeyScope as Scope;
@@ -20,7 +20,7 @@ fn sync(app: &TestApp, key: &str, body: &Value) -> Call {
 }
 
 #[tokio::test]
-async fn the_first_answer_comes_again() {
+async fn first_answer_is_replayed() {
     let app = TestApp::start().await;
     let first = sync(&app, "k1", &batch("a")).send().await;
     assert_eq!((&first.json["created"], first.header("idempotent-replayed")), (&json!(1), None));
@@ -44,7 +44,7 @@ async fn keys_belong_to_a_psp() {
 }
 
 #[tokio::test]
-async fn only_successes_are_kept() {
+async fn only_successes_are_stored() {
     let app = TestApp::start().await;
     sync(&app, "k1", &json!({ "merchants": [] })).send().await.assert_problem(422, "validation_failed");
     let fixed = sync(&app, "k1", &batch("a")).send().await;
@@ -52,7 +52,7 @@ async fn only_successes_are_kept() {
 }
 
 #[tokio::test]
-async fn a_payout_that_was_refused_for_want_of_money_is_made_once_when_there_is_some() {
+async fn payout_refused_for_insufficient_balance_can_be_repeated() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     let payout =
@@ -65,7 +65,7 @@ async fn a_payout_that_was_refused_for_want_of_money_is_made_once_when_there_is_
     let made = app.add_payment(&merchant).await;
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
-    // A refusal binds the key to nothing: it may come with what there is now.
+    // A refusal does not bind the key: the request may be repeated.
     let first = asked("4.5").await;
     assert_eq!((first.status.as_u16(), first.header("idempotent-replayed")), (202, None), "{}", first.text());
     let again = asked("4.5").await;
@@ -75,7 +75,7 @@ async fn a_payout_that_was_refused_for_want_of_money_is_made_once_when_there_is_
 }
 
 #[tokio::test]
-async fn answers_are_kept_encrypted_and_for_a_day() {
+async fn answers_are_stored_encrypted_for_a_day() {
     let app = TestApp::start().await;
     sync(&app, "k1", &batch("shop-secret")).send().await;
     let row = idempotency_keys::Entity::find().one(app.writer()).await.unwrap().unwrap();
@@ -92,7 +92,7 @@ async fn answers_are_kept_encrypted_and_for_a_day() {
 }
 
 #[tokio::test]
-async fn of_many_at_once_one_is_carried_out() {
+async fn one_of_many_concurrent_requests_is_carried_out() {
     let app = TestApp::start().await;
     let calls = (0..20).map(|_| sync(&app, "k1", &batch("a")).send());
     let replies = futures::future::join_all(calls).await;
@@ -109,12 +109,12 @@ async fn of_many_at_once_one_is_carried_out() {
         }
     }
     assert_eq!((first, first + replayed + running), (1, 20));
-    // None is left behind as running.
+    // No request remains marked as running.
     assert_eq!(sync(&app, "k1", &batch("a")).send().await.header("idempotent-replayed"), Some("true"));
 }
 
 #[tokio::test]
-async fn bad_keys_are_refused() {
+async fn invalid_keys_are_refused() {
     let app = TestApp::start().await;
     for bad in ["", "a b", &"k".repeat(256)] {
         sync(&app, bad, &batch("a")).send().await.assert_problem(400, "invalid_header");

@@ -1,4 +1,4 @@
-//! `GET /ledger/entries`: pages, by place and by time.
+//! `GET /ledger/entries`: pages by position and by time.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn positions(page: &Value) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn the_ledger_is_paged_like_every_list_and_by_its_places() {
+async fn ledger_is_paged_by_offset_and_by_position() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     for _ in 0..2 {
@@ -41,7 +41,7 @@ async fn the_ledger_is_paged_like_every_list_and_by_its_places() {
     both.assert_problem(400, "invalid_parameters");
     assert_eq!(both.faults(), ["offset: not_with_after"]);
 
-    // At or after the one, before the other.
+    // Inclusive start, exclusive end.
     let times: Vec<&str> =
         all["entries"].as_array().unwrap().iter().map(|entry| entry["at"].as_str().unwrap()).collect();
     let until = app.get(&format!("{ENTRIES}?to={}", times[3])).await.json;
@@ -51,7 +51,7 @@ async fn the_ledger_is_paged_like_every_list_and_by_its_places() {
     let between = app.get(&format!("{ENTRIES}?from={}&to={}", times[0], times[3])).await.json;
     assert_eq!(positions(&between), places[..3]);
 
-    // Long after, the hours before are passed over; nothing of what was asked for is.
+    // Long after, the query skips earlier hours without losing entries of the requested period.
     sleep(&app, Duration::from_hours(4)).await;
     let made = app.add_payment(&merchant).await;
     app.pay(&made, "10").await;
@@ -64,7 +64,7 @@ async fn the_ledger_is_paged_like_every_list_and_by_its_places() {
 }
 
 #[tokio::test]
-async fn a_long_ledger_is_not_counted() {
+async fn long_ledger_is_not_counted() {
     let app = TestApp::start().await;
     let psp = app.add_psp().await;
     let key = app.add_key(psp, &[Scope::Read]).await;

@@ -1,4 +1,4 @@
-//! Streams of one payment: for the PSP, and for the payer's page.
+//! Event streams of one payment: for the PSP, and for the payer's page.
 
 use axum::body::BodyDataStream;
 use axum::http::Method;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::app::{Reply, TestApp, TestConfig};
 
-/// A stream as its reader has it.
+/// A stream from the reader's side.
 struct Events {
     body: BodyDataStream,
     text: String,
@@ -35,7 +35,7 @@ impl Events {
         Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
-    /// The next event; nothing once the stream has ended.
+    /// Returns the next event; `None` after the end of the stream.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((block, _)) = self.text.split_once("\n\n") {
@@ -53,12 +53,13 @@ impl Events {
                 }
                 return Some(event);
             }
-            let more = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("the stream fell silent")?;
+            let more =
+                tokio::time::timeout(PATIENCE, self.body.next()).await.expect("the stream sent nothing in time")?;
             self.text.push_str(std::str::from_utf8(&more.unwrap()).unwrap());
         }
     }
 
-    /// Events until one is as wanted.
+    /// Reads events until one matches.
     async fn until(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
         loop {
             let event = self.next().await.unwrap_or_else(|| panic!("the stream ended before {what}"));
@@ -78,7 +79,7 @@ fn events_path(payment: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_psp_follows_a_payment_to_its_end() {
+async fn psp_follows_a_payment_to_its_end() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -87,12 +88,12 @@ async fn a_psp_follows_a_payment_to_its_end() {
     let shown: Value = serde_json::from_str(&first.data).unwrap();
     assert_eq!((first.name.as_str(), first.id.as_deref()), ("payment", Some("1")));
     let read = app.get(&format!("/payments/{}", made.json["payment_id"].as_str().unwrap())).await;
-    assert_eq!(shown, read.json, "the same as it reads");
+    assert_eq!(shown, read.json, "identical to the payment's record");
 
     app.pay(&made, "10").await;
     let (mut statuses, mut versions) = (vec!["pending".to_owned()], vec![1]);
     let end = loop {
-        let event = stream.next().await.expect("an end is said before it comes");
+        let event = stream.next().await.expect("an end event precedes the end");
         if event.name == "end" {
             break event;
         }
@@ -106,8 +107,8 @@ async fn a_psp_follows_a_payment_to_its_end() {
     assert_eq!((statuses.last().unwrap().as_str(), end.data.as_str()), ("settled", "settled"));
     assert!(versions.is_sorted(), "{versions:?}");
     assert!(stream.next().await.is_none());
-    assert_eq!(app.state.system.journal().waited_for(), 0, "nobody waits any more");
-    // What is over is said, and that it is.
+    assert_eq!(app.state.system.journal().waited_for(), 0, "no reader waits any more");
+    // An ended payment gives its state and an end event.
     let mut again = Events::open(&app, &events_path(&made), Some(&app.key)).await;
     assert_eq!(again.next().await.unwrap().name, "payment");
     assert_eq!(again.next().await.unwrap().name, "end");
@@ -115,7 +116,7 @@ async fn a_psp_follows_a_payment_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_page_follows_its_payment_by_its_link() {
+async fn page_follows_its_payment_by_its_link() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -136,19 +137,19 @@ async fn a_page_follows_its_payment_by_its_link() {
     assert!(short.data.contains("6.00") && short.data.contains("uint256=6000000"), "{}", short.data);
     app.pay(&made, "6").await;
     let complete = stream.until("it is complete", |event| event.data.contains("Payment complete")).await;
-    assert!(part(&complete.data, "asking").is_none(), "nobody is asked any more");
+    assert!(part(&complete.data, "asking").is_none(), "no payment is requested any more");
     assert_eq!(stream.next().await.unwrap().name, "end");
     assert!(stream.next().await.is_none());
 }
 
 #[tokio::test]
-async fn a_deadline_that_passes_is_shown_without_anything_being_written() {
+async fn passed_deadline_is_shown_without_a_write() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
     let mut stream = Events::open(&app, &format!("{}/events", page_path(&made)), None).await;
     stream.until("it waits", |event| event.data.contains("Waiting for your payment")).await;
-    // A chain that stands still says nothing of the deadline.
+    // A halted chain says nothing about the deadline.
     app.world().chain(Chain::Base).devchain().pause_mining();
     app.state.clock().advance_secs(1_201);
     let over = stream.until("time is up", |event| event.data.contains("Time is up")).await;
@@ -156,7 +157,7 @@ async fn a_deadline_that_passes_is_shown_without_anything_being_written() {
 }
 
 #[tokio::test]
-async fn streams_are_bounded_and_end_with_the_listener() {
+async fn streams_are_limited_and_end_with_the_listener() {
     let limits = Limits { streams_at_once: 3, streams_per_address: 1, ..Limits::sandbox() };
     let app = TestApp::start_with(TestConfig { chains: true, limits, ..TestConfig::default() }).await;
     let merchant = app.add_merchant().await;
@@ -176,11 +177,11 @@ async fn streams_are_bounded_and_end_with_the_listener() {
     assert!(again.next().await.is_some());
 
     app.state.config.closing.cancel();
-    assert!(first.next().await.is_none() && again.next().await.is_none(), "all end with the listener");
+    assert!(first.next().await.is_none() && again.next().await.is_none(), "all streams end with the listener");
 }
 
 #[tokio::test]
-async fn streams_of_nothing_and_of_others_are_refused() {
+async fn streams_of_unknown_and_foreign_payments_are_refused() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;

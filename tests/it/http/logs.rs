@@ -1,4 +1,4 @@
-//! What is logged, at the most talkative level: nothing secret, nothing of anybody.
+//! Log content at the most verbose level: no secrets and no personal data.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,7 +16,7 @@ thread_local! {
     static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what is logged on this thread: a test's own thread runs all that its service does, save SQLite's.
+/// Records the log of this thread. A test's own thread runs everything that its service does, except SQLite's work.
 struct Listener;
 
 impl io::Write for Listener {
@@ -30,8 +30,8 @@ impl io::Write for Listener {
     }
 }
 
-/// From now on. One subscriber serves the process: with one a thread, what other tests reach first is switched off for
-/// all of them.
+/// Starts recording. One subscriber serves the process: with one per thread, a callsite that another test reaches first
+/// would be disabled for all.
 pub(crate) fn listen() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -42,13 +42,13 @@ pub(crate) fn listen() {
     LISTENING.set(true);
 }
 
-/// What was logged since [`listen`].
+/// Returns the log since [`listen`].
 pub(crate) fn heard() -> String {
     String::from_utf8(LINES.take()).unwrap()
 }
 
 #[tokio::test]
-async fn secrets_and_people_are_not_logged() {
+async fn secrets_and_personal_data_are_not_logged() {
     listen();
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
@@ -74,7 +74,7 @@ async fn secrets_and_people_are_not_logged() {
     let request_id = failed.header("x-request-id").unwrap();
     let mut lines = log.lines();
     let failure = lines.find(|line| line.contains(request_id) && line.contains("failed with 503"));
-    assert!(failure.unwrap().contains("/payments/{payment_id}"), "the log finds the failure");
+    assert!(failure.unwrap().contains("/payments/{payment_id}"), "the log contains the failure");
     assert!(log.contains("TRACE") && log.contains(&app.psp_id.to_string()));
     let secret = |key: &str| key[key.len() - 72..].to_owned();
     let signing = set.json["signing_secret"].as_str().unwrap().strip_prefix("whsec_").unwrap();

@@ -11,7 +11,7 @@ fn merchant(external_id: &str, business_id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn sync_makes_then_updates() {
+async fn sync_creates_then_updates() {
     let app = TestApp::start().await;
     let first = app.post("/merchants/sync", &json!({ "merchants": [merchant("b", "1"), merchant("a", "2")] })).await;
     insta::assert_json_snapshot!("sync", first.redacted());
@@ -25,7 +25,7 @@ async fn sync_makes_then_updates() {
     insta::assert_json_snapshot!("get_merchant", before.redacted());
     assert_eq!(
         before.json["merchant"]["updated_at"], before.json["merchant"]["created_at"],
-        "unchanged is not touched"
+        "an unchanged merchant is not modified"
     );
     let mut renamed = merchant("a", "2");
     renamed["name"] = json!("Other");
@@ -38,7 +38,7 @@ async fn sync_makes_then_updates() {
 }
 
 #[tokio::test]
-async fn a_bad_item_keeps_all_from_being_written_and_every_one_is_named() {
+async fn one_invalid_item_rejects_the_batch_and_all_are_named() {
     let app = TestApp::start().await;
     let batch = json!({ "merchants": [
         merchant("good", "1"),
@@ -53,7 +53,7 @@ async fn a_bad_item_keeps_all_from_being_written_and_every_one_is_named() {
 }
 
 #[tokio::test]
-async fn a_business_id_is_for_ever() {
+async fn business_id_is_immutable() {
     let app = TestApp::start().await;
     app.post("/merchants/sync", &json!({ "merchants": [merchant("a", "1"), merchant("b", "1")] })).await;
     let batch = json!({ "merchants": [merchant("new", "1"), merchant("a", "2"), merchant("b", "3")] });
@@ -65,7 +65,7 @@ async fn a_business_id_is_for_ever() {
 }
 
 #[tokio::test]
-async fn a_batch_has_bounds() {
+async fn batch_size_is_limited() {
     let app = TestApp::start().await;
     let batch = |n: usize| {
         let items: Vec<_> = (0..n).map(|i| merchant(&format!("m{i:05}"), "1")).collect();
@@ -83,7 +83,7 @@ async fn a_batch_has_bounds() {
 }
 
 #[tokio::test]
-async fn lists_have_pages() {
+async fn lists_are_paged() {
     let app = TestApp::start().await;
     for name in ["a", "b", "c"] {
         app.post("/merchants/sync", &json!({ "merchants": [merchant(name, "1")] })).await;
@@ -97,7 +97,7 @@ async fn lists_have_pages() {
 }
 
 #[tokio::test]
-async fn another_psps_merchants_are_not_there() {
+async fn merchants_of_another_psp_are_not_found() {
     let app = TestApp::start().await;
     let reply = app.post("/merchants/sync", &json!({ "merchants": [merchant("a", "1")] })).await;
     let id = reply.json["merchants"][0]["merchant_id"].as_str().unwrap();
@@ -109,7 +109,7 @@ async fn another_psps_merchants_are_not_there() {
     for missing in ["merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "nonsense", &id.to_lowercase()] {
         app.get(&format!("/merchants/{missing}")).await.assert_problem(404, "merchant_not_found");
     }
-    // The same external_id is somebody else's merchant there, with a business_id of its own.
+    // The same external_id is another merchant there, with its own business_id.
     let batch = json!({ "merchants": [merchant("a", "other")] });
     let theirs = app.request(Method::POST, "/merchants/sync").key(&key).json(&batch).send().await;
     assert_eq!(theirs.json["created"], 1);
@@ -117,7 +117,7 @@ async fn another_psps_merchants_are_not_there() {
 }
 
 #[tokio::test]
-async fn batches_at_once_neither_collide_nor_make_a_merchant_twice() {
+async fn concurrent_batches_create_each_merchant_once() {
     let app = TestApp::start().await;
     let batch = |reversed: bool| {
         let mut items: Vec<_> = (0..50).map(|i| merchant(&format!("m{i}"), "1")).collect();

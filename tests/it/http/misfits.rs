@@ -1,10 +1,10 @@
-//! Money that does not fit: late by a month, twice, too much by a policy, in the wrong token or on the wrong chain. Each is
-//! labelled and told, and goes where the PSP wants it, on the chain as in the record.
+//! Transfers that do not fit: a month late, duplicate, an overpayment under a policy, in the wrong token or on the
+//! wrong chain. Each is labelled, announced, and sent where the PSP wants it, on the chain as in the record.
 
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::psps::PspPolicies;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Chain, Token};
 use payferry_entities::psps;
@@ -41,7 +41,7 @@ async fn events_of(app: &TestApp, payment: &Reply) -> Vec<String> {
     entries.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Asks for a refund and waits until it is sent.
+/// Requests a refund and waits until it is sent.
 async fn refunded(app: &TestApp, payment: &Reply, body: &Value) -> Value {
     let asked = app.post(&format!("{}/refunds", path_of(payment)), body).await;
     assert_eq!(asked.status, 202, "{}", asked.text());
@@ -61,7 +61,7 @@ pub(super) async fn set_policies(app: &TestApp, policies: &PspPolicies) {
     app.state.system.psps().forget(app.psp_id).await;
 }
 
-/// A payment that came to nothing more than a month ago.
+/// Creates a payment that ended without money more than a month ago.
 async fn ended_long_ago(app: &TestApp, merchant: &str, cancelled: bool) -> Reply {
     let body =
         json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base", "expires_in": 60 });
@@ -76,7 +76,7 @@ async fn ended_long_ago(app: &TestApp, merchant: &str, cancelled: bool) -> Reply
 }
 
 #[tokio::test]
-async fn a_month_after_its_end_money_is_late_and_still_goes_back_or_is_taken() {
+async fn transfer_a_month_after_the_end_is_late_and_refundable() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let expired = ended_long_ago(&app, &merchant, false).await;
@@ -103,7 +103,7 @@ async fn a_month_after_its_end_money_is_late_and_still_goes_back_or_is_taken() {
 }
 
 #[tokio::test]
-async fn wrong_money_that_comes_a_month_after_the_end_is_told_and_goes_back_from_where_it_is() {
+async fn misdirected_transfer_after_a_month_is_refunded_in_place() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = ended_long_ago(&app, &merchant, false).await;
@@ -136,7 +136,7 @@ async fn wrong_money_that_comes_a_month_after_the_end_is_told_and_goes_back_from
 }
 
 #[tokio::test]
-async fn who_pays_a_paid_payment_again_a_month_later_gets_that_back() {
+async fn second_payment_after_a_month_is_refundable() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -156,13 +156,13 @@ async fn who_pays_a_paid_payment_again_a_month_later_gets_that_back() {
     ];
     assert_eq!(events_of(&app, &made).await, told);
     let refund = refunded(&app, &made, &json!({ "amount": "10", "address": ADA })).await;
-    assert_eq!(refund["source"], "payment", "what came twice is still in the payment's wallet");
+    assert_eq!(refund["source"], "payment", "the second payment is still in the payment's wallet");
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&made)).await, 0);
 }
 
 #[tokio::test]
-async fn an_excess_goes_back_by_itself_to_an_account_and_not_to_a_contract() {
+async fn excess_is_refunded_automatically_to_accounts_only() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let policies =
@@ -181,7 +181,8 @@ async fn an_excess_goes_back_by_itself_to_an_account_and_not_to_a_contract() {
     );
     assert_eq!(back.json["settlement"]["amount"], "10.00");
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&by_account)).await, 0);
-    // That it was too much is told, though nobody is asked; the refund and the settlement are final as the chain has it.
+    // The overpayment is announced although no decision is needed; the refund and the settlement become final in the
+    // chain's order.
     let taken = ["payment.mismatched", "payin.mismatched", "payment.confirmed", "payin.confirmed"];
     let mut told = events_of(&app, &by_account).await;
     assert_eq!(told[..4], taken);
@@ -206,7 +207,7 @@ async fn an_excess_goes_back_by_itself_to_an_account_and_not_to_a_contract() {
 }
 
 #[tokio::test]
-async fn a_refund_without_an_address_goes_to_the_one_account_that_paid() {
+async fn refund_without_an_address_goes_to_the_only_sender() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     set_policies(&app, &PspPolicies { refund_to_sender: true, ..PspPolicies::default() }).await;
@@ -216,7 +217,7 @@ async fn a_refund_without_an_address_goes_to_the_one_account_that_paid() {
     let sender = &short.json["transfers"][0]["from"];
     let refund = refunded(&app, &made, &json!({})).await;
     assert_eq!((&refund["address"], &refund["amount"]), (sender, &json!("4.00")));
-    // Two senders: nobody can say whose it is.
+    // With two senders the owner is ambiguous.
     let shared = app.add_payment(&merchant).await;
     app.pay(&shared, "3").await;
     app.pay(&shared, "3").await;
@@ -226,7 +227,7 @@ async fn a_refund_without_an_address_goes_to_the_one_account_that_paid() {
 }
 
 #[tokio::test]
-async fn money_in_the_wrong_token_or_on_the_wrong_chain_comes_back_from_the_same_wallet() {
+async fn misdirected_transfers_are_refunded_from_the_same_wallet() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -266,7 +267,7 @@ async fn money_in_the_wrong_token_or_on_the_wrong_chain_comes_back_from_the_same
     );
     assert_eq!(balance(&app, Chain::Base, Token::Usdt, ADA).await, 7_000_000);
     assert_eq!(balance(&app, Chain::Polygon, Token::Usdc, ADA).await, 5_000_000);
-    // What is due can still be paid.
+    // The due amount can still be paid.
     app.pay(&made, "10").await;
     assert_eq!(app.payment_when(&made, "settled").await.json["amount_received"], "10.00");
 }

@@ -1,4 +1,4 @@
-//! The interface.
+//! Tests of the HTTP interface.
 
 mod auth;
 mod bad_input;

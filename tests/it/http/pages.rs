@@ -1,4 +1,4 @@
-//! Pages for payers.
+//! Payers' pages.
 
 use axum::http::Method;
 use payferry_domain::Amount;
@@ -6,15 +6,15 @@ use serde_json::json;
 
 use crate::app::{Reply, TestApp};
 
-/// The page behind a magic link.
+/// Opens the page of a magic link.
 async fn open(app: &TestApp, link: &str) -> Reply {
     let path = link.strip_prefix("https://pay.example").unwrap();
     app.request(Method::GET, path).without_key().send().await
 }
 
-/// What a scanner reads off the page's code.
+/// Decodes the QR code of the page.
 fn scanned(page: &str) -> String {
-    /// Dots to each module of the picture that is read.
+    /// Pixels per module of the decoded picture.
     const DOTS: usize = 3;
 
     let (_, svg) = page.split_once("<svg class=\"qr\"").unwrap();
@@ -34,7 +34,7 @@ fn scanned(page: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
+async fn page_shows_the_payment_and_no_personal_data() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let body = json!({ "merchant_id": merchant, "amount": "12.5", "currency": "USDT", "chain": "arbitrum",
@@ -58,8 +58,8 @@ async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
         assert!(text.contains(shown), "{shown} is missing");
     }
     assert!(text.contains("<svg class=\"qr\" role=\"img\""));
-    assert_eq!(scanned(text), made.json["payment_uri"].as_str().unwrap(), "a wallet that scans the page pays the same");
-    assert!(text.contains("<noscript><meta http-equiv=\"refresh\""), "it moves on without JavaScript, too");
+    assert_eq!(scanned(text), made.json["payment_uri"].as_str().unwrap(), "the QR code contains the payment URI");
+    assert!(text.contains("<noscript><meta http-equiv=\"refresh\""), "it refreshes without JavaScript");
     for hidden in ["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "src=", "url(", "@import", "style="] {
         assert!(!text.contains(hidden), "{hidden} is shown");
     }
@@ -74,12 +74,12 @@ async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
     app.pay(&made, "12.5").await;
     app.payment_when(&made, "settled").await;
     let text = open(&app, link).await.text().to_owned();
-    assert!(text.contains("Payment complete") && !text.contains("ethereum:"), "nobody is asked to pay twice");
-    assert!(!text.contains("http-equiv=\"refresh\""), "it stays as it is");
+    assert!(text.contains("Payment complete") && !text.contains("ethereum:"), "no second payment is requested");
+    assert!(!text.contains("http-equiv=\"refresh\""), "the page does not refresh any more");
 }
 
 #[tokio::test]
-async fn an_incomplete_payment_asks_for_the_rest_and_a_cancelled_one_for_nothing() {
+async fn incomplete_payment_asks_for_the_rest_and_cancelled_for_nothing() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -88,7 +88,7 @@ async fn an_incomplete_payment_asks_for_the_rest_and_a_cancelled_one_for_nothing
     let page = open(&app, made.json["magic_link"].as_str().unwrap()).await;
     assert!(page.text().contains("Payment incomplete") && page.text().contains("6.00 USDC"));
     let rest = format!("uint256={}", Amount::from_tokens(6).units());
-    assert!(page.text().contains(&rest) && scanned(page.text()).ends_with(&rest), "for the rest, to be scanned, too");
+    assert!(page.text().contains(&rest) && scanned(page.text()).ends_with(&rest), "the QR code asks for the rest");
 
     let other = app.add_payment(&merchant).await;
     let path = format!("/payments/{}/cancel", other.json["payment_id"].as_str().unwrap());
@@ -99,7 +99,7 @@ async fn an_incomplete_payment_asks_for_the_rest_and_a_cancelled_one_for_nothing
 }
 
 #[tokio::test]
-async fn a_link_to_nothing_is_a_page_too() {
+async fn unknown_link_returns_a_page() {
     let app = TestApp::start().await;
     for token in ["x", &"x".repeat(500), "..%2f..", "%00"] {
         let page = open(&app, &format!("https://pay.example/pay/{token}")).await;
@@ -109,7 +109,7 @@ async fn a_link_to_nothing_is_a_page_too() {
 }
 
 #[tokio::test]
-async fn an_address_that_opens_too_many_pages_waits() {
+async fn pages_are_rate_limited_per_address() {
     let app = TestApp::start().await;
     for _ in 0..50 {
         assert_eq!(open(&app, "https://pay.example/pay/x").await.status, 404);
@@ -118,5 +118,5 @@ async fn an_address_that_opens_too_many_pages_waits() {
     assert_eq!(refused.status, 429);
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=2).contains(&wait), "{wait}");
-    assert_eq!(app.get("/merchants").await.status, 200, "keys are counted apart");
+    assert_eq!(app.get("/merchants").await.status, 200, "keys have a separate limit");
 }

@@ -1,8 +1,8 @@
-//! Payments: made, read, listed, cancelled.
+//! Payments: creation, reads, lists, cancellation.
 
 use axum::http::Method;
 use payferry::http::payments::initiate::METADATA_LEVELS_MAX;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{idempotency_keys, payment_transitions, payments};
 use sea_orm::{EntityTrait, PaginatorTrait};
@@ -21,7 +21,7 @@ fn with(merchant_id: &str, changes: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_payment_is_made_read_and_paid() {
+async fn payment_is_created_read_and_paid() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let details = json!({ "amount": "25.5", "metadata": { "order": { "n": 7, "nul": "\u{0}" } }, "reference": "R-1", "expires_in": 60 });
@@ -41,21 +41,21 @@ async fn a_payment_is_made_read_and_paid() {
     app.pay(&made, "25.5").await;
     let settled = app.payment_when(&made, "settled").await;
     insta::assert_json_snapshot!("get_payment_settled", settled.redacted());
-    assert_eq!(settled.json["payment_uri"], Value::Null, "nobody is asked to pay twice");
+    assert_eq!(settled.json["payment_uri"], Value::Null, "no second payment is requested");
     let log = app.get(&format!("/payments/{id}/webhooks")).await;
     let events: Vec<_> = log.json["deliveries"].as_array().unwrap().iter().map(|entry| &entry["event"]).collect();
     assert_eq!(events, ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"]);
     insta::assert_json_snapshot!("delivery_log_entry", redacted_entry(&log));
 }
 
-/// The first entry only, without the amounts of time.
+/// First entry only, without the times.
 fn redacted_entry(log: &Reply) -> Value {
     let log = log.redacted();
     json!({ "first": log["body"]["deliveries"][0], "message": log["body"]["message"], "status": log["status"] })
 }
 
 #[tokio::test]
-async fn best_says_what_it_weighed() {
+async fn best_returns_its_candidates() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.post("/api/v1/payments/initiate", &with(&merchant, &json!({ "chain": "best" }))).await;
@@ -70,7 +70,7 @@ async fn best_says_what_it_weighed() {
 }
 
 #[tokio::test]
-async fn bad_requests_are_told_everything_and_leave_nothing() {
+async fn invalid_requests_list_all_errors_and_create_nothing() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let forty = "1".repeat(40);
@@ -143,7 +143,7 @@ async fn bad_requests_are_told_everything_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_off_and_a_chain_that_is_away() {
+async fn disabled_token_and_halted_chain_are_refused() {
     let token_off = Some((Chain::Base, Token::Usdt));
     let app = TestApp::start_with(TestConfig { chains: true, token_off, ..TestConfig::default() }).await;
     let merchant = app.add_merchant().await;
@@ -154,7 +154,7 @@ async fn a_token_that_is_off_and_a_chain_that_is_away() {
     assert_eq!(best.status, 201);
     assert_ne!(best.json["chain"], "base");
 
-    // The service's time goes on and the chains' does not: they seem to stand still.
+    // The service's clock advances and the chains' clocks do not: they appear halted.
     app.state.clock().advance_secs(120);
     for chain in ["polygon", "best"] {
         let reply = app.post("/payments/initiate", &with(&merchant, &json!({ "chain": chain }))).await;
@@ -164,7 +164,7 @@ async fn a_token_that_is_off_and_a_chain_that_is_away() {
 }
 
 #[tokio::test]
-async fn a_chain_that_is_not_run_takes_no_token() {
+async fn unconfigured_chain_has_no_token() {
     let app = TestApp::start().await;
     let merchant = app.add_merchant().await;
     for chain in ["base", "best"] {
@@ -174,7 +174,7 @@ async fn a_chain_that_is_not_run_takes_no_token() {
 }
 
 #[tokio::test]
-async fn metadata_that_is_taken_can_be_read_back_however_deep_it_is() {
+async fn accepted_metadata_is_readable_at_any_depth() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let mut taken = Vec::new();
@@ -195,7 +195,7 @@ async fn metadata_that_is_taken_can_be_read_back_however_deep_it_is() {
 }
 
 #[tokio::test]
-async fn a_number_of_metadata_comes_back_digit_by_digit_or_is_refused() {
+async fn metadata_numbers_are_exact_or_refused() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let initiate = async |number: &str| {
@@ -215,7 +215,7 @@ async fn a_number_of_metadata_comes_back_digit_by_digit_or_is_refused() {
 }
 
 #[tokio::test]
-async fn the_same_request_makes_one_payment() {
+async fn repeated_request_creates_one_payment() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let initiate = |body: &Value| app.request(Method::POST, "/payments/initiate").idempotency_key("order-7").json(body);
@@ -235,7 +235,7 @@ async fn the_same_request_makes_one_payment() {
 }
 
 #[tokio::test]
-async fn a_cancelled_payment_is_over() {
+async fn cancelled_payment_has_ended() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -312,7 +312,7 @@ async fn lists_are_filtered_and_paged() {
 }
 
 #[tokio::test]
-async fn an_underpaid_payment_says_what_is_still_due() {
+async fn underpaid_payment_shows_the_due_amount() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -326,11 +326,11 @@ async fn an_underpaid_payment_says_what_is_still_due() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_said_to_be() {
+async fn database_outage_is_reported() {
     let app = TestApp::start().await;
     app.state.database().clone().close().await.unwrap();
     let reply = app.get("/merchants").await;
     insta::assert_json_snapshot!("database_away", reply.redacted());
     assert_eq!(reply.header("retry-after"), Some("2"));
-    assert!(!reply.text().to_lowercase().contains("pool"), "nothing of how it failed");
+    assert!(!reply.text().to_lowercase().contains("pool"), "no details of the failure");
 }

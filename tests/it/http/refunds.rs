@@ -1,7 +1,7 @@
-//! Refunds: asked for, sent for real, refused, failed and asked for again.
+//! Refunds: requested, sent on the chain, refused, failed and requested again.
 
 use axum::http::Method;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_harness::database::Lock;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::app::{Reply, TestApp};
 use crate::chainside::{balance, blacklist};
 
-/// Accounts that nobody else uses.
+/// Accounts used only here.
 const ADA: &str = "0x000000000000000000000000000000000000ada1";
 const BOB: &str = "0x000000000000000000000000000000000000b0b1";
 
@@ -23,7 +23,7 @@ fn refunds_of(payment: &Reply) -> String {
     format!("/payments/{}/refunds", id_of(payment))
 }
 
-/// The refund once it has this status.
+/// Waits until the refund has this status.
 async fn refund_when(app: &TestApp, payment: &Reply, refund: &Reply, status: &str) -> Reply {
     let path = format!("{}/{}", refunds_of(payment), refund.json["refund_id"].as_str().unwrap());
     let ask = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
@@ -37,7 +37,7 @@ async fn events_of(app: &TestApp, payment: &Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_paid_too_much_goes_back_and_the_rest_is_accepted() {
+async fn excess_is_refunded_and_the_rest_accepted() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -86,7 +86,7 @@ async fn what_was_paid_too_much_goes_back_and_the_rest_is_accepted() {
 }
 
 #[tokio::test]
-async fn after_the_settlement_it_comes_from_the_psps_vault_and_no_more_than_was_received() {
+async fn refund_after_settlement_comes_from_the_psp_vault_and_is_limited() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let (made, other) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
@@ -100,7 +100,7 @@ async fn after_the_settlement_it_comes_from_the_psps_vault_and_no_more_than_was_
     assert_eq!(over.faults(), ["amount: refund_too_large"]);
     let asked = app.post(&path, &json!({ "amount": "4", "address": ADA })).await;
     assert_eq!((asked.status.as_u16(), &asked.json["source"]), (202, &json!("psp")), "{}", asked.text());
-    // What is on its way is reserved.
+    // Pending refunds are reserved.
     app.post(&path, &json!({ "amount": "6.01", "address": ADA })).await.assert_problem(409, "refund_too_large");
     let rest = app.post(&path, &json!({ "address": ADA })).await;
     assert_eq!(rest.json["amount"], "6.00");
@@ -112,7 +112,7 @@ async fn after_the_settlement_it_comes_from_the_psps_vault_and_no_more_than_was_
 }
 
 #[tokio::test]
-async fn a_refund_that_the_token_refuses_fails_and_can_go_elsewhere() {
+async fn refund_rejected_by_the_token_can_go_elsewhere() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -128,7 +128,7 @@ async fn a_refund_that_the_token_refuses_fails_and_can_go_elsewhere() {
     assert!(failed.json["failure"].as_str().unwrap().contains("blacklisted"), "{}", failed.text());
     let told = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"];
     assert_eq!(events_of(&app, &made).await, told);
-    // The reserve is free again.
+    // The reserve is released.
     let again = app.post(&path, &json!({ "address": BOB })).await;
     assert_eq!((again.status.as_u16(), &again.json["amount"]), (202, &json!("4.00")), "{}", again.text());
     refund_when(&app, &made, &again, "sent").await;
@@ -142,7 +142,7 @@ async fn a_refund_that_the_token_refuses_fails_and_can_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_refund_of_which_nobody_knows_is_not_said_to_be_unmade_and_is_made_once() {
+async fn refund_with_an_unknown_result_is_made_once() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -155,20 +155,20 @@ async fn a_refund_of_which_nobody_knows_is_not_said_to_be_unmade_and_is_made_onc
 
     let held = app.database.lock(Lock::Writes).await;
     let dies = async {
-        // It is decided and waits to be written: the actor is too busy to say anything.
+        // It is decided and waits for the commit: the actor is too busy to answer.
         let busy =
             async |app: &TestApp| app.state.system.observe_payment(id).await.filter(|view| view.memory.is_none());
-        app.until("the refund waits to be written", busy).await;
+        app.until("the refund waits for the commit", busy).await;
         app.state.system.inject_crash(ActorKind::Shard);
     };
     let (asked, ()) = tokio::join!(ask(), dies);
     held.release().await;
     asked.assert_problem(503, "timed_out");
     let detail = asked.json["detail"].as_str().unwrap();
-    assert!(detail.contains("it may have been carried out") && detail.contains("Idempotency-Key"), "{detail}");
+    assert!(detail.contains("may have been carried out") && detail.contains("Idempotency-Key"), "{detail}");
 
     let listed = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["total"] != 0);
-    let listed = app.until("the refund is there", listed).await;
+    let listed = app.until("the refund exists", listed).await;
     let again = ask().await;
     assert_eq!((again.status.as_u16(), again.header("idempotent-replayed")), (202, Some("true")), "{}", again.text());
     assert_eq!(again.json["refund_id"], listed.json["refunds"][0]["refund_id"]);
@@ -178,14 +178,14 @@ async fn a_refund_of_which_nobody_knows_is_not_said_to_be_unmade_and_is_made_onc
 }
 
 #[tokio::test]
-async fn bad_requests_are_told_everything_and_move_nothing() {
+async fn invalid_requests_list_all_errors_and_move_nothing() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let (made, other) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
     app.pay(&made, "4").await;
     app.payment_when(&made, "mismatched").await;
     let spec = app.world().chain(Chain::Polygon).spec().clone();
-    let vault = payferry_actors::wallet::Vaults::new(spec.contract).of_psp(app.psp_id).to_string();
+    let vault = payferry_evm::wallet::Vaults::new(spec.contract).of_psp(app.psp_id).to_string();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let path = refunds_of(&made);
     for (address, code) in [
@@ -220,7 +220,7 @@ async fn bad_requests_are_told_everything_and_move_nothing() {
         reply.assert_problem(422, "validation_failed");
         let mut faults = reply.faults();
         faults.sort();
-        assert_eq!(faults, ["address: service_contract".to_owned(), format!("amount: {code}")], "all of it at once");
+        assert_eq!(faults, ["address: service_contract".to_owned(), format!("amount: {code}")], "all faults together");
     }
     let required = app.post(&path, &json!({})).await;
     insta::assert_json_snapshot!("refund_address_required", required.redacted());

@@ -1,4 +1,4 @@
-//! `POST /payments/{id}/resolve`: accepting what came, and settling again.
+//! `POST /payments/{id}/resolve`: accepting received amounts, and retrying settlements.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn resolve(payment: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn too_little_is_accepted_if_it_is_still_what_the_psp_believes() {
+async fn underpayment_is_accepted_if_the_expected_amount_matches() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -54,7 +54,7 @@ async fn too_little_is_accepted_if_it_is_still_what_the_psp_believes() {
 }
 
 #[tokio::test]
-async fn a_failed_settlement_is_tried_again_or_refunded_whole() {
+async fn failed_settlement_is_retried_or_refunded_whole() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let treasury = app.world().chain(Chain::Base).spec().treasury.to_string();
@@ -80,7 +80,7 @@ async fn a_failed_settlement_is_tried_again_or_refunded_whole() {
     assert_eq!((all.status.as_u16(), &all.json["refunds"][0]["amount"]), (202, &json!("10.00")), "{}", all.text());
     let ended = app.payment_when(&given_up, "failed").await;
     assert_eq!(ended.json["failure_reason"], "settlement_failed");
-    assert_eq!(balances(&app).await, ["0.00", "9.90", "0.00"], "what went back will not come");
+    assert_eq!(balances(&app).await, ["0.00", "9.90", "0.00"], "the refunded amount is not expected any more");
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
 
     blacklist(&app, Chain::Base, &treasury, false).await;

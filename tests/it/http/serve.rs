@@ -1,4 +1,4 @@
-//! The listener: its end, its patience, and what happens when a handler panics or takes for ever.
+//! The listener: shutdown, timeouts, and handlers that panic or never end.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{TestApp, TestConfig};
 
 #[tokio::test]
-async fn a_handler_that_panics_answers_a_document_and_takes_nothing_with_it() {
+async fn panicking_handler_returns_a_problem_document() {
     async fn broken() {
         panic!("with sk_test_something in its words");
     }
@@ -26,7 +26,7 @@ async fn a_handler_that_panics_answers_a_document_and_takes_nothing_with_it() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_for_ever_is_told_so() {
+async fn endless_request_times_out() {
     let routes = Router::new().route("/slow", get(std::future::pending::<()>));
     let limits = Limits { request_timeout: Duration::from_millis(100), ..Limits::sandbox() };
     let app = TestApp::start_with(TestConfig { limits, routes, ..TestConfig::default() }).await;
@@ -36,7 +36,7 @@ async fn a_request_that_takes_for_ever_is_told_so() {
 }
 
 #[tokio::test]
-async fn at_the_end_running_requests_are_answered_and_nothing_new_is_taken() {
+async fn shutdown_answers_running_requests_and_accepts_no_new_ones() {
     let slow = || async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         "done"
@@ -63,15 +63,16 @@ async fn at_the_end_running_requests_are_answered_and_nothing_new_is_taken() {
     let mut answer = String::new();
     running.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
-    assert!(TcpStream::connect(address).await.is_err(), "nothing new is taken");
+    assert!(TcpStream::connect(address).await.is_err(), "no new connections are accepted");
     drop(half_said);
     server.await.unwrap();
-    assert!(stopped.elapsed() < DRAIN_MAX, "an idle connection holds nothing up");
+    assert!(stopped.elapsed() < DRAIN_MAX, "an idle connection delays nothing");
 }
 
-/// Pools of clients keep connections longer than this; a POST on one that we close at that moment would be lost.
+/// Client pools keep connections longer than this. A POST on a connection that the server closes at that moment would
+/// be lost.
 #[tokio::test]
-async fn a_connection_that_was_idle_for_a_while_is_still_good() {
+async fn idle_connection_stays_usable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = Router::new().route("/quick", get(async || "quick"));
@@ -87,7 +88,7 @@ async fn a_connection_that_was_idle_for_a_while_is_still_good() {
 }
 
 #[tokio::test]
-async fn a_body_too_large_is_refused_in_words_that_arrive() {
+async fn oversized_body_gets_a_readable_refusal() {
     let app = TestApp::start().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! The PSP's policies: read, changed, and what they do to payments.
+//! The PSP's policies: reads, changes, and their effect on payments.
 
 use axum::http::Method;
 use payferry_domain::{Chain, KeyScope as Scope, Token};
@@ -16,14 +16,14 @@ async fn change(app: &TestApp, body: &Value) -> Reply {
     app.request(Method::PATCH, SETTINGS).json(body).send().await
 }
 
-/// Changes settings, which has to be taken.
+/// Changes settings and asserts success.
 async fn changed(app: &TestApp, body: Value) -> Value {
     let reply = change(app, &body).await;
     assert_eq!((reply.status.as_u16(), &reply.json["message"]), (200, &json!("Settings changed")), "{}", reply.text());
     reply.json["settings"].clone()
 }
 
-/// The names that were queued for delivery, in order.
+/// Event names queued for delivery, in order.
 async fn deliveries(app: &TestApp, payment: &Reply) -> Vec<String> {
     let log = app.get(&format!("/payments/{}/webhooks", payment.json["payment_id"].as_str().unwrap())).await;
     let mut deliveries = log.json["deliveries"].as_array().unwrap().clone();
@@ -32,7 +32,7 @@ async fn deliveries(app: &TestApp, payment: &Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn settings_are_read_and_changed() {
+async fn settings_are_read_and_changed_with_an_audit_entry() {
     let app = TestApp::start_with_chains().await;
     let first = app.get(SETTINGS).await;
     insta::assert_json_snapshot!("settings", first.redacted());
@@ -44,7 +44,7 @@ async fn settings_are_read_and_changed() {
     let read = app.get(SETTINGS).await.json["settings"].clone();
     assert_eq!(read, reply.json["settings"]);
 
-    // What is not named stays; the word brings the operator's back.
+    // Omitted settings stay; `default` restores the operator's setting.
     let partly = changed(&app, json!({ "overpayment": "hold", "finality": { "base": "default" } })).await;
     assert_eq!((&partly["overpayment"], &partly["tolerance"]), (&json!("hold"), &json!("0.05")));
     assert_eq!(partly["finality"]["base"], first.json["settings"]["finality"]["base"]);
@@ -55,7 +55,7 @@ async fn settings_are_read_and_changed() {
         assert_eq!(reply.json["settings"], partly);
     }
 
-    // Who changed what, from what to what.
+    // The audit log has the author, the old and the new values.
     let entries = audit_log::Entity::find()
         .filter(audit_log::Column::Subject.eq(app.psp_id.to_string()))
         .all(app.state.database().reader())
@@ -65,11 +65,11 @@ async fn settings_are_read_and_changed() {
     assert_eq!(told, [("psp.changed", "api_key"); 2]);
     let detail: Value = serde_json::from_str(&entries[1].detail).unwrap();
     assert_eq!(detail["overpayment"], json!({ "from": "refund_excess", "to": "hold" }));
-    assert_eq!(detail.as_object().unwrap().len(), 2, "only what is different: {detail}");
+    assert_eq!(detail.as_object().unwrap().len(), 2, "only the differences: {detail}");
 }
 
 #[tokio::test]
-async fn every_bad_setting_is_named_and_nothing_is_changed() {
+async fn invalid_settings_are_named_and_change_nothing() {
     let app = TestApp::start_with_chains().await;
     let before = app.get(SETTINGS).await.json;
     let bad = json!({ "tolerance": "1e3", "tolerance_bps": 10_001, "overpayment": "keep", "refund_to_sender": "yes",
@@ -107,7 +107,7 @@ async fn every_bad_setting_is_named_and_nothing_is_changed() {
         (json!({ "withdrawal_wallets": [] }), "withdrawal_wallets: read_only"),
         (json!({ "limits": { "send_max": "5" } }), "limits: read_only"),
         (json!({ "send_daily_max": "5" }), "send_daily_max: read_only"),
-        // What the service keeps for transfers, and a policy as the database might spell it.
+        // An internal value of transfers, and a policy in the spelling of the database.
         (json!({ "overpayment": "keep_excess" }), "overpayment: unknown_value"),
         (json!({ "overpayment": { "hold": null } }), "overpayment: unknown_value"),
         (json!({ "overpayment": true }), "overpayment: unknown_value"),
@@ -118,7 +118,7 @@ async fn every_bad_setting_is_named_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn only_a_key_with_full_scope_changes_them_and_each_psp_has_its_own() {
+async fn changes_need_full_scope_and_are_per_psp() {
     let app = TestApp::start().await;
     let narrow = [Scope::Read, Scope::Payments, Scope::Customers, Scope::Money, Scope::Webhooks];
     let narrow = app.add_key(app.psp_id, &narrow).await;
@@ -132,7 +132,7 @@ async fn only_a_key_with_full_scope_changes_them_and_each_psp_has_its_own() {
     let theirs = app.request(Method::GET, SETTINGS).key(&key).send().await;
     assert_eq!(theirs.json["settings"]["overpayment"], "hold");
 
-    // The same request again is the same answer, even when the setting has moved on.
+    // A repeated request returns the same answer, even if the setting has changed since.
     let keyed = || app.request(Method::PATCH, SETTINGS).idempotency_key("s").json(&json!({ "tolerance": "1" })).send();
     let first = keyed().await;
     changed(&app, json!({ "tolerance": "2" })).await;
@@ -142,7 +142,7 @@ async fn only_a_key_with_full_scope_changes_them_and_each_psp_has_its_own() {
 }
 
 #[tokio::test]
-async fn changes_at_the_same_moment_do_not_undo_each_other() {
+async fn concurrent_changes_do_not_undo_each_other() {
     let app = TestApp::start().await;
     let bodies = [
         json!({ "tolerance": "0.5" }),
@@ -164,7 +164,7 @@ async fn changes_at_the_same_moment_do_not_undo_each_other() {
 }
 
 #[tokio::test]
-async fn tolerance_and_acceptance_hold_for_payments_made_from_then_on() {
+async fn tolerance_and_acceptance_apply_to_later_payments() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let (short_before, over_before) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
@@ -182,7 +182,7 @@ async fn tolerance_and_acceptance_hold_for_payments_made_from_then_on() {
 }
 
 #[tokio::test]
-async fn the_operators_fee_is_charged_for_payments_made_from_then_on() {
+async fn operator_fee_applies_to_later_payments() {
     let desk = Desk::over(TestApp::start_with_chains().await).await;
     let app = &desk.app;
     let merchant = app.add_merchant().await;
@@ -204,7 +204,7 @@ async fn the_operators_fee_is_charged_for_payments_made_from_then_on() {
 }
 
 #[tokio::test]
-async fn an_excess_goes_back_by_itself_from_then_on() {
+async fn automatic_excess_refund_applies_to_later_payments() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let before = app.add_payment(&merchant).await;
@@ -217,7 +217,7 @@ async fn an_excess_goes_back_by_itself_from_then_on() {
     assert_eq!((&settled["amount_received"], &settled["settlement"]["amount"]), (&json!("12.50"), &json!("10.00")));
     let path = format!("/payments/{}", made.json["payment_id"].as_str().unwrap());
     let refund = app
-        .until("the excess is back", async |app| {
+        .until("the excess is refunded", async |app| {
             Some(app.get(&path).await.json["refunds"][0].clone()).filter(|refund| refund["status"] == "sent")
         })
         .await;
@@ -226,7 +226,7 @@ async fn an_excess_goes_back_by_itself_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_customer_and_finality_are_asked_for_at_once() {
+async fn required_customer_and_finality_apply_immediately() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let asked = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base" });
@@ -240,7 +240,7 @@ async fn a_customer_and_finality_are_asked_for_at_once() {
 }
 
 #[tokio::test]
-async fn one_family_of_names_is_sent_and_the_feed_has_all() {
+async fn one_event_family_is_sent_and_the_feed_has_all() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     for (families, expected) in [

@@ -8,7 +8,7 @@ use crate::app::{Reply, TestApp};
 use crate::chainside::balance;
 
 const PATH: &str = "/ledger/statement?from=2020-01-01&to=2020-12-31T00:00:00Z";
-/// Every moment of the test's service, and a year at most.
+/// A period that covers the whole test.
 fn now() -> String {
     let at = |secs: i64| {
         (chrono::Utc::now() + chrono::Duration::seconds(secs)).to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
@@ -26,7 +26,7 @@ async fn settled(app: &TestApp, reference: &str) -> Reply {
     app.payment_when(&made, "settled").await
 }
 
-/// The text without what is another one each time.
+/// Replaces the values that differ each time.
 fn redacted_csv(text: &str) -> String {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -52,10 +52,10 @@ fn redacted_json(reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn a_statement_leads_from_what_was_there_to_what_is_there() {
+async fn statement_leads_from_opening_to_closing_balance() {
     let app = TestApp::start_with_chains().await;
     let first = settled(&app, "=HYPERLINK(\"http://evil.example\")").await;
-    // Refunded out of the vault, once it is settled.
+    // Refunded from the vault after the settlement.
     let refund = json!({ "amount": "4", "address": "0x000000000000000000000000000000000000ada1" });
     let path = format!("/payments/{}/refunds", first.json["payment_id"].as_str().unwrap());
     let asked = app.post(&path, &refund).await;
@@ -73,7 +73,7 @@ async fn a_statement_leads_from_what_was_there_to_what_is_there() {
         (&json!("base"), &json!("USDC"), &json!("5.90"))
     );
     let balances = app.get("/balances").await;
-    assert_eq!(balances.json["balances"][0]["available"], "5.90", "as the balances say");
+    assert_eq!(balances.json["balances"][0]["available"], "5.90", "matches the balances");
 
     let narrow = app.get(&format!("/api/v1{path}&chain=base&currency=USDC&format=csv")).await;
     assert_eq!(narrow.header("content-type"), Some("text/csv; charset=utf-8; header=present"));
@@ -81,11 +81,11 @@ async fn a_statement_leads_from_what_was_there_to_what_is_there() {
     insta::assert_snapshot!("statement_csv", redacted_csv(narrow.text()));
     let accepted =
         app.request(Method::GET, &format!("{path}&chain=base&currency=USDC")).header("accept", "text/csv").send().await;
-    assert_eq!(accepted.bytes, narrow.bytes, "as the header asks");
+    assert_eq!(accepted.bytes, narrow.bytes, "format by header");
     let json = app.request(Method::GET, &path).header("accept", "application/json, text/csv").send().await;
     assert_eq!(json.header("content-type"), Some("application/json"));
 
-    // Before anything was posted, and for somebody else.
+    // Before the first posting, and for another PSP.
     let before = app.get(PATH).await;
     let is_empty = |account: &Value| account["entries"] == json!([]) && account["closing_balance"] == "0.00";
     assert!(before.json["accounts"].as_array().unwrap().iter().all(is_empty), "{}", before.text());
@@ -104,7 +104,7 @@ async fn a_statement_leads_from_what_was_there_to_what_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_no_period_is_refused_with_every_fault() {
+async fn invalid_periods_are_refused_with_every_fault() {
     let app = TestApp::start().await;
     let nothing = app.get("/ledger/statement").await;
     nothing.assert_problem(400, "invalid_parameters");

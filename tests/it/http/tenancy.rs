@@ -1,4 +1,4 @@
-//! A walk over every route that the interface describes: no key, too little scope, somebody else's key.
+//! Every documented route: without a key, with too little scope, and with another PSP's key.
 
 use axum::http::Method;
 use payferry_domain::KeyScope as Scope;
@@ -9,10 +9,10 @@ use crate::cli::customers::{make_ready, person};
 use crate::http::customers::paid_out::{payee, register};
 use crate::process::{Home, Running};
 
-/// The ULID of nothing.
+/// A ULID without an object.
 const NOWHERE: &str = "01J9Z3K4M5N6P7Q8R9S0T1V2W3";
 
-/// Every method and path.
+/// Returns every method and path.
 async fn routes(app: &TestApp) -> Vec<(Method, String)> {
     let document = app.get("/openapi.json").await.json;
     let paths = document["paths"].as_object().unwrap();
@@ -24,7 +24,7 @@ async fn routes(app: &TestApp) -> Vec<(Method, String)> {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
+async fn every_route_requires_a_key_and_sufficient_scope() {
     let app = TestApp::start().await;
     let routes = routes(&app).await;
     assert!(routes.len() >= 22, "{routes:?}");
@@ -44,7 +44,7 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
             let call = || app.request(method.clone(), &path).json(&json!({}));
             call().without_key().send().await.assert_problem(401, "api_key_missing");
             let key = match method {
-                // Whoever may read lists may not for that read somebody's papers.
+                // The scope for lists does not include documents of customers.
                 Method::GET if path.contains("/documents/") => &no_customers,
                 Method::GET => &nothing_to_read,
                 _ if path.contains("/customers") => &no_customers,
@@ -62,7 +62,7 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
 }
 
 #[tokio::test]
-async fn somebody_elses_objects_are_not_there() {
+async fn objects_of_another_psp_are_not_found() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -107,13 +107,13 @@ async fn somebody_elses_objects_are_not_there() {
         let theirs = app.request(method.clone(), &path).key(&key).send().await;
         assert_eq!(theirs.status, 404, "{method} {path}");
         assert!(theirs.code().ends_with("_not_found") && theirs.code() != "route_not_found", "{}", theirs.code());
-        // It is as if there were no such object at all.
+        // The answer equals that for an object that does not exist.
         let nowhere = names.iter().fold(path.clone(), |path, (_, id)| match id.rsplit_once('_') {
             Some((prefix, ulid)) if ulid.len() == 26 => path.replace(id, &format!("{prefix}_{NOWHERE}")),
             _ => path,
         });
         assert_eq!(app.request(method.clone(), &nowhere).send().await.code(), theirs.code(), "{method} {nowhere}");
-        // Its owner finds it, or at least the customer who has no such document.
+        // Its owner finds it, or at least the customer without such a document.
         if method == Method::GET {
             let own = app.request(method, &path);
             if path.contains("/documents/") {
@@ -169,8 +169,8 @@ async fn somebody_elses_objects_are_not_there() {
     let by_customer = app.request(Method::GET, &format!("/payments?customer_id={customer}")).key(&key).send().await;
     assert_eq!(by_customer.json["total"], 0);
     let kept = &app.get(&format!("/api/v1/customers/{customer}")).await.json["customer"];
-    assert_eq!((&kept["is_active"], &kept["payment_details"]), (&json!(true), &json!(null)), "nobody else changed it");
-    // What has no id in its path: each is looked at here, and a route that is new has to be added.
+    assert_eq!((&kept["is_active"], &kept["payment_details"]), (&json!(true), &json!(null)), "no other PSP changed it");
+    // Routes without an id in the path are tested below; new ones must be added to the list.
     let rest = routes(&app).await.into_iter().filter(|(_, path)| !path.contains('{'));
     let mut rest: Vec<_> = rest.map(|(method, path)| format!("{method} {path}")).collect();
     rest.sort();
@@ -229,7 +229,7 @@ async fn somebody_elses_objects_are_not_there() {
 }
 
 #[tokio::test]
-async fn the_sandbox_pays_and_breaks_nobody_elses_payments() {
+async fn sandbox_routes_reject_payments_of_another_psp() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -260,7 +260,7 @@ async fn the_sandbox_pays_and_breaks_nobody_elses_payments() {
 }
 
 #[tokio::test]
-async fn the_sandbox_knows_a_payment_by_its_own_id_alone() {
+async fn sandbox_routes_find_a_payment_by_its_own_id_only() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let payment = sandbox.payment(&sandbox.merchant().await).await;

@@ -14,7 +14,7 @@ async fn set(app: &TestApp, body: &Value) -> Reply {
 }
 
 #[tokio::test]
-async fn the_secret_is_shown_when_it_is_made() {
+async fn secret_is_shown_only_on_creation() {
     let app = TestApp::start().await;
     insta::assert_json_snapshot!("webhook_unset", app.get("/api/v1/webhook").await.redacted());
     let first = set(&app, &json!({ "webhook_url": "https://psp.example/hooks" })).await;
@@ -26,7 +26,7 @@ async fn the_secret_is_shown_when_it_is_made() {
         (&Value::Null, &json!(["payment.*", "payin.settled"]))
     );
     let third = set(&app, &json!({ "webhook_url": "https://psp.example/third" })).await;
-    assert_eq!(third.json["events"], json!(["payment.*", "payin.settled"]), "left as they were");
+    assert_eq!(third.json["events"], json!(["payment.*", "payin.settled"]), "the patterns are unchanged");
     let rotated = app.request(Method::POST, "/api/v1/webhook/rotate").send().await;
     insta::assert_json_snapshot!("rotate_webhook", rotated.redacted());
     assert_ne!(rotated.json["signing_secret"], first.json["signing_secret"]);
@@ -36,7 +36,7 @@ async fn the_secret_is_shown_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_secret_that_got_lost_on_its_way_comes_again_with_the_key() {
+async fn lost_secret_is_replayed_with_the_idempotency_key() {
     let app = TestApp::start().await;
     let body = json!({ "webhook_url": "https://psp.example/hooks" });
     let call = || app.request(Method::PATCH, "/api/v1/set_webhook").idempotency_key("w").json(&body).send();
@@ -48,7 +48,7 @@ async fn a_secret_that_got_lost_on_its_way_comes_again_with_the_key() {
 }
 
 #[tokio::test]
-async fn bad_urls_and_patterns_are_refused() {
+async fn invalid_urls_and_patterns_are_refused() {
     let app = TestApp::start().await;
     for (body, faults) in [
         (json!({}), vec!["webhook_url: required"]),
@@ -81,7 +81,7 @@ async fn bad_urls_and_patterns_are_refused() {
 }
 
 #[tokio::test]
-async fn what_needs_a_url_says_that_there_is_none() {
+async fn routes_that_need_a_url_report_a_missing_one() {
     let app = TestApp::start().await;
     for path in ["/api/v1/webhook/rotate", "/api/v1/webhook/test"] {
         app.request(Method::POST, path).send().await.assert_problem(409, "webhook_not_set");
@@ -89,7 +89,7 @@ async fn what_needs_a_url_says_that_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_test_event_is_signed_and_its_answer_shown() {
+async fn test_event_is_signed_and_its_answer_shown() {
     let app = TestApp::start().await;
     let receiver = MockServer::start().await;
     Mock::given(method("POST"))
@@ -110,7 +110,7 @@ async fn a_test_event_is_signed_and_its_answer_shown() {
 }
 
 #[tokio::test]
-async fn what_was_not_delivered_is_listed_delivered_again_and_in_the_feed() {
+async fn undelivered_events_are_listed_redelivered_and_in_the_feed() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -118,7 +118,7 @@ async fn what_was_not_delivered_is_listed_delivered_again_and_in_the_feed() {
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
 
-    // Nothing is dropped while no URL is set.
+    // No delivery is dropped while no URL is set.
     let stuck = app.get("/api/v1/webhook/undelivered?limit=1").await;
     assert_eq!((&stuck.json["total"], stuck.json["deliveries"].as_array().unwrap().len()), (&json!(4), 1));
     assert_eq!(stuck.json["deliveries"][0]["delivery_status"], "queued");
@@ -130,7 +130,7 @@ async fn what_was_not_delivered_is_listed_delivered_again_and_in_the_feed() {
         let reply = app.get("/api/v1/webhook/undelivered").await;
         (reply.json["total"] == 0).then_some(())
     };
-    app.until("all is delivered", none_left).await;
+    app.until("all events are delivered", none_left).await;
 
     let log = app.get(&format!("/payments/{id}/webhooks")).await;
     let entries = log.json["deliveries"].as_array().unwrap();
@@ -162,7 +162,7 @@ async fn what_was_not_delivered_is_listed_delivered_again_and_in_the_feed() {
     let events = feed.json["events"].as_array().unwrap();
     assert_eq!(events.iter().map(|event| event["sequence"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let payloads: Vec<_> = entries.iter().map(|entry| entry["payload"].clone()).collect();
-    assert_eq!(events, &payloads, "the feed shows what was sent");
+    assert_eq!(events, &payloads, "the feed contains what was sent");
     let first = events[0]["event_id"].as_str().unwrap();
     let rest = app.get(&format!("/api/v1/events?limit=2&after={first}")).await;
     assert_eq!((&rest.json["events"][1], &rest.json["has_more"]), (&events[2], &json!(true)));
@@ -171,7 +171,7 @@ async fn what_was_not_delivered_is_listed_delivered_again_and_in_the_feed() {
     assert_eq!(
         (&nothing.json["events"], &nothing.json["next_after"]),
         (&json!([]), &json!(end)),
-        "go on from there later"
+        "continue from there later"
     );
     assert_eq!(app.get("/api/v1/events?after=evt_01J9Z3K4M5N6P7Q8R9S0T1V2W3").await.faults(), ["after: unknown_value"]);
 }

@@ -1,5 +1,5 @@
-//! Answers of the chains' nodes to the payers that are lost: a webhook may then tell of a transfer before its payer knows
-//! of it, and nothing is wrong with that.
+//! Lost responses of the chains' nodes to the payers: a webhook may report a transfer before its payer knows of it,
+//! which is no fault.
 
 use reqwest::Method;
 use serde_json::json;
@@ -7,12 +7,12 @@ use serde_json::json;
 use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
-/// What a payer asks for.
+/// Methods that payers call.
 const METHODS: [&str; 2] = ["eth_sendRawTransaction", "eth_getTransactionByHash"];
-/// Payments that are made before answers are lost: the payers have their money by then.
+/// Payments that are made before responses are lost. The payers are funded by then.
 const MADE_BEFORE: usize = 5;
 
-/// Nearly a third of the answers to whoever sends a transaction, or asks for one, are lost; the settler's among them.
+/// Loses nearly a third of the responses to clients that send a transaction or ask for one, including the settler.
 async fn lose_answers(sandbox: &Running) {
     let is_under_way =
         |list: &serde_json::Value| list["payments"].as_array().is_some_and(|list| list.len() >= MADE_BEFORE);
@@ -24,10 +24,10 @@ async fn lose_answers(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn a_service_that_is_faster_than_the_node_s_answer_to_the_payer_is_passed() {
+async fn a_webhook_before_the_nodes_response_is_no_fault() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    // A single one overtakes its answer where it is lost three times over: of some hundred batches, a few are.
+    // A webhook overtakes the response only if it is lost three times over: a few of about a hundred batches.
     let asked = ["--rate", "50/s", "--payments", "300", "--mix", "exact=80,under=10,over=10", "--json"];
     let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), lose_answers(&sandbox));
     let report = report(&output);

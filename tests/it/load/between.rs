@@ -1,4 +1,4 @@
-//! Something between the load tester and a sandbox: what passes it is changed as a test wants it.
+//! Proxy between the load tester and a sandbox that changes requests and responses as a test needs.
 
 use std::process::Output;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use tokio::sync::Barrier;
 use super::run;
 use crate::process::{Home, Running};
 
-/// Bytes of a request that is passed on.
+/// Largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// Where webhooks come on their way.
+/// Path for webhooks.
 const HOOK: &str = "/hook";
 
-/// What is changed of what passes; nothing of it unless asked for.
+/// Changes of the proxy; none by default.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// So many lists of payments are refused with 503.
+    /// Number of lists of payments that are refused with 503.
     pub(super) lists_refused: usize,
-    /// What the settings say that the fee is.
+    /// Fee in the settings.
     pub(super) fee_bps: Option<u16>,
-    /// So many initiations are carried out and answered so.
+    /// Number of initiations that are forwarded and get another response.
     pub(super) initiations_denied: usize,
     pub(super) denied_with: Option<(StatusCode, Value)>,
-    /// So many initiations are passed on together, when the last of them has come.
+    /// Number of initiations that are forwarded together, when the last of them has arrived.
     pub(super) gathered: Option<usize>,
-    /// Each webhook comes once more.
+    /// Every webhook is delivered twice.
     pub(super) repeats: bool,
-    /// This webhook comes once more before, with a signature that is nobody's.
+    /// Number of the webhook that is also delivered with a wrong signature, before the right one.
     pub(super) forges: Option<usize>,
 }
 
-/// What came of a load.
+/// Result of a load.
 pub(super) struct Loaded {
     pub(super) output: Output,
     /// Lists that were refused.
     pub(super) lists_refused: usize,
-    /// Payments that were made and denied.
+    /// Payments that were made and got another response.
     pub(super) denied: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ struct Between {
     initiations: AtomicUsize,
     webhooks: AtomicUsize,
     denied: Mutex<Vec<String>>,
-    /// Where webhooks were meant to go.
+    /// Original URL of the webhook endpoint.
     receiver_url: Mutex<String>,
 }
 
@@ -73,7 +73,7 @@ impl Between {
         }
     }
 
-    /// A webhook, on its way to the load tester.
+    /// Forwards a webhook to the load tester.
     async fn deliver(&self, headers: HeaderMap, body: Bytes) -> Response {
         let url = self.receiver_url.lock().clone();
         if self.changes.forges == Some(self.webhooks.fetch_add(1, Ordering::SeqCst)) {
@@ -87,14 +87,14 @@ impl Between {
         self.send(Method::POST, &url, headers, body).await.into_response()
     }
 
-    /// What is asked, as it is passed on.
+    /// Returns the body of a request as it is forwarded.
     fn asked(&self, path: &str, body: Bytes) -> Bytes {
         if path != "/api/v1/set_webhook" {
             return body;
         }
         let mut endpoint: Value = serde_json::from_slice(&body).unwrap();
         let url = endpoint["webhook_url"].as_str().unwrap().to_owned();
-        // In the end it is set to an inbox of the sandbox.
+        // At the end the endpoint becomes an inbox of the sandbox.
         if !url.contains("/sandbox/") {
             *self.receiver_url.lock() = url;
             endpoint["webhook_url"] = json!(format!("{}{HOOK}", self.own_url));
@@ -102,7 +102,7 @@ impl Between {
         endpoint.to_string().into()
     }
 
-    /// What is answered, as it is passed on.
+    /// Returns a response as it is forwarded.
     fn answered(&self, path: &str, status: StatusCode, body: Bytes) -> (StatusCode, Bytes) {
         let value = || serde_json::from_slice::<Value>(&body).unwrap();
         if let Some(fee_bps) = self.changes.fee_bps.filter(|_| path == "/api/v1/settings") {
@@ -140,7 +140,7 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
     between.answered(&path, status, answer).into_response()
 }
 
-/// Loads a sandbox with payments that are paid exactly, through this; with these arguments besides.
+/// Puts a load of exact payments on a sandbox through the proxy. `further` are more arguments.
 pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let home = Home::new().await;

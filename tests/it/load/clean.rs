@@ -1,4 +1,4 @@
-//! Runs in which nothing is wrong.
+//! Runs without faults.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{MIX, against, complaint, report, run};
 use crate::process::{Home, Running};
 
-/// What must have come of so many payments of the mixture and so many that are held.
+/// Checks the report of this number of payments of the mixture and of held payments.
 fn assert_whole(report: &Value, payments: u64, held: u64) {
     assert_eq!(report["findings"], json!([]), "{report:#}");
     assert_eq!(report["errors"], json!({}), "{report:#}");
@@ -65,11 +65,12 @@ fn assert_whole(report: &Value, payments: u64, held: u64) {
     assert!((period - end).abs() < 0.1, "seconds leave no gap: {period} of {end}");
 }
 
-/// How often each stage is counted, of ten times so many payments, and in which order payments come to it.
+/// Checks the counts of the stages for ten times `tenth` payments, and the order of the stages.
 fn assert_stages(report: &Value, tenth: u64) {
     let stages = report["stages"].as_array().unwrap();
     let of = |name: &str| stages.iter().find(|stage| stage["stage"] == name).unwrap();
-    // Those that expire take their time by intent: exact, under and over are left, and of webhooks the step alone.
+    // Payments that are meant to expire take long by intent: exact, under and over remain, and of webhooks only the
+    // step.
     for (stage, payments, steps) in [
         ("begun", 10, 10),
         ("accepted", 10, 10),
@@ -83,7 +84,7 @@ fn assert_stages(report: &Value, tenth: u64) {
         let found = of(stage);
         assert_eq!(found["from_intended"]["count"], payments * tenth, "{found:#}");
         let counted = found["step"]["count"].as_u64().unwrap();
-        // A step of which the beginning was seen too late is none; on a busy machine that happens.
+        // A step whose beginning was seen too late is not counted, which happens on a busy machine.
         let least = if ["confirmed", "settled"].contains(&stage) { steps * tenth * 9 / 10 } else { steps * tenth };
         assert!((least..=steps * tenth).contains(&counted), "{found:#}");
         assert_eq!(found["in_vain"], 0, "{found:#}");
@@ -92,13 +93,14 @@ fn assert_stages(report: &Value, tenth: u64) {
     assert!((1..=8 * tenth).contains(&sample), "{sample}");
 
     let figure = |stage: &str, name: &str| of(stage)["from_intended"][name].as_f64().unwrap();
-    // Of the same payments, each of which comes to one before the other.
+    // Every payment reaches the first stage before the second.
     for [earlier, later] in [["begun", "accepted"], ["confirmed", "settled"]] {
         for name in ["min_ms", "p50_ms", "p99_ms", "max_ms"] {
             assert!(figure(earlier, name) <= figure(later, name), "{name} of {earlier} and {later}: {stages:#?}");
         }
     }
-    // What only some of them come to cannot be before the first that all do, and the last is not before what it has.
+    // A stage that some payments reach is not before the first stage of all, and the last stage is not before the
+    // others.
     for later in ["sent", "seen", "confirmed", "settled", "complete"] {
         assert!(figure("accepted", "min_ms") <= figure(later, "min_ms"), "{later}: {stages:#?}");
     }
@@ -106,7 +108,7 @@ fn assert_stages(report: &Value, tenth: u64) {
 }
 
 #[tokio::test]
-async fn a_sandbox_of_its_own_is_loaded_and_reported_on() {
+async fn loads_a_new_sandbox_and_reports() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("report.html");
     let args = [
@@ -131,25 +133,25 @@ async fn a_sandbox_of_its_own_is_loaded_and_reported_on() {
     assert_eq!((&report["asked"]["hold"], &report["not_held_percent"]), (&json!(20), &json!(0.0)));
     assert!(report["machine"]["service_cores"].as_f64().unwrap() > 0.0, "{:#}", report["machine"]);
     assert!(report["machine"]["service_bytes_most"].as_u64().unwrap() > 10_000_000);
-    assert!(complaint(&output).contains("payments arrive"), "lines where there is no terminal: {}", complaint(&output));
+    assert!(complaint(&output).contains("start payments"), "lines without a terminal: {}", complaint(&output));
 
     let page = std::fs::read_to_string(&file).unwrap();
     for outside in ["src=", "href=", "url(", "@import", "<link", "<script", "http://", "https://"] {
-        assert!(!page.contains(outside), "the report needs something from outside: {outside}");
+        assert!(!page.contains(outside), "the report needs another resource: {outside}");
     }
-    for inside in ["<svg", "All 220 payments are as they must be", "Latency", "prefers-color-scheme: dark"] {
+    for inside in ["<svg", "All 220 payments are as expected", "Latency", "prefers-color-scheme: dark"] {
         assert!(page.contains(inside), "{inside}");
     }
 }
 
 #[tokio::test]
-async fn a_running_sandbox_is_left_as_it_was() {
+async fn restores_the_endpoint_of_a_running_sandbox() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let hook = format!("{}/sandbox/inbox/before", sandbox.text("api_url"));
     let set = json!({"webhook_url": hook, "events": ["payment.*"]});
     sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(set)).await;
-    // Somebody else pays at the same time.
+    // Another client pays at the same time.
     let merchant = sandbox.merchant().await;
     let stranger = sandbox.payment(&merchant).await;
     sandbox.ok(Method::POST, &format!("/sandbox/payments/{stranger}/pay"), None).await;
@@ -169,7 +171,7 @@ async fn a_running_sandbox_is_left_as_it_was() {
     sandbox.stop();
 }
 
-/// Withdraws four of the USDC on Base when the load is under way.
+/// Withdraws 4 USDC on Base while the load runs.
 async fn withdraw(sandbox: &Running) {
     let is_under_way = |list: &Value| list["payments"].as_array().unwrap().len() >= 10;
     sandbox.until("/payments?limit=200", is_under_way).await;
@@ -180,7 +182,7 @@ async fn withdraw(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn money_that_leaves_the_vault_meanwhile_is_no_difference() {
+async fn a_withdrawal_during_the_load_is_no_difference() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
@@ -193,7 +195,7 @@ async fn money_that_leaves_the_vault_meanwhile_is_no_difference() {
     let set = wallets.bearer_auth(sandbox.text("operator_token")).json(&account).send().await.unwrap();
     assert!(set.status().is_success(), "{}", set.text().await.unwrap());
 
-    // Payments of five seconds.
+    // Five seconds of payments.
     let asked = against(&sandbox, &["--rate", "30/s", "--payments", "150", "--mix", "exact=100", "--json"]);
     let (output, ()) = tokio::join!(run(asked), withdraw(&sandbox));
     let report = report(&output);

@@ -1,4 +1,4 @@
-//! `payferry load`, run as a user runs it: it passes what is well, and finds what is not.
+//! `payferry load` as a user runs it: it passes right runs, and finds faults.
 
 mod answers;
 mod between;
@@ -19,30 +19,30 @@ use serde_json::Value;
 
 use crate::process::{Running, payferry};
 
-/// Every payer of the mixture, often enough to be seen in a short run.
+/// Every behaviour of the mixture, often enough for a short run.
 const MIX: &str = "exact=60,under=10,over=10,late=10,never=10";
 
-/// Runs it to its end, on a thread of its own: the sandbox of a test has its pipes on this one.
+/// Runs the command to its end on another thread: the sandbox of a test has its pipes on this one.
 async fn run(args: Vec<String>) -> Output {
     let ran =
         tokio::task::spawn_blocking(move || payferry().arg("load").args(args).stdin(Stdio::null()).output().unwrap());
     ran.await.unwrap()
 }
 
-/// Arguments that name a running sandbox.
+/// Returns the arguments for a running sandbox.
 fn against(sandbox: &Running, further: &[&str]) -> Vec<String> {
     let named = ["--url", sandbox.text("api_url"), "--key", sandbox.text("api_key")];
     named.iter().chain(further).map(|argument| (*argument).to_owned()).collect()
 }
 
-/// The JSON that it printed.
+/// Parses the printed report.
 fn report(output: &Output) -> Value {
     let printed = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&printed)
         .unwrap_or_else(|error| panic!("{error}: {printed}\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What it complained of.
+/// Returns the text on standard error.
 fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }

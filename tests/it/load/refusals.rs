@@ -1,4 +1,4 @@
-//! What cannot be done is told at once, and changes nothing.
+//! Bad arguments and unusable services are rejected before anything changes.
 
 use axum::Router;
 use reqwest::{Method, StatusCode};
@@ -8,7 +8,7 @@ use super::{against, complaint, run};
 use crate::process::{Home, Running};
 
 #[tokio::test]
-async fn bad_arguments_are_told() {
+async fn rejects_bad_arguments() {
     let key = ["--key", "sk_test_x"];
     let cases: [(&[&str], &str); 18] = [
         (&["--rate", "0/s"], "expected a rate such as 500/s"),
@@ -36,15 +36,15 @@ async fn bad_arguments_are_told() {
         assert!(complaint(&output).contains(says), "{args:?}: {}", complaint(&output));
     }
     for (url, says) in [
-        ("https://127.0.0.1:1", "only http is spoken here"),
-        ("http://192.0.2.1:8080", "is not on this machine; --allow-remote"),
-        ("http://pay.example.com", "is not on this machine; --allow-remote"),
+        ("https://127.0.0.1:1", "only the scheme http is supported"),
+        ("http://192.0.2.1:8080", "is not on this machine; add --allow-remote"),
+        ("http://pay.example.com", "is not on this machine; add --allow-remote"),
         ("http://127.0.0.1:1", "the service cannot be reached"),
-        ("http://127.0.0.1:1/payferry", "only a host and a port can be called"),
-        ("http://127.0.0.1:1/?a=b", "only a host and a port can be called"),
-        ("http://127.0.0.1:1#a", "only a host and a port can be called"),
-        ("http://someone@127.0.0.1:1", "no user and no password are sent"),
-        ("http://someone:hush@pay.example.com/", "no user and no password are sent"),
+        ("http://127.0.0.1:1/payferry", "only a host and a port are supported"),
+        ("http://127.0.0.1:1/?a=b", "only a host and a port are supported"),
+        ("http://127.0.0.1:1#a", "only a host and a port are supported"),
+        ("http://someone@127.0.0.1:1", "a user and a password are not supported"),
+        ("http://someone:hush@pay.example.com/", "a user and a password are not supported"),
     ] {
         let output = run(["--url", url, key[0], key[1]].map(str::to_owned).to_vec()).await;
         assert_eq!(output.status.code(), Some(1), "{url}");
@@ -54,7 +54,7 @@ async fn bad_arguments_are_told() {
 }
 
 #[tokio::test]
-async fn a_run_that_does_not_begin_leaves_reports_alone() {
+async fn a_run_that_does_not_start_keeps_existing_reports() {
     let temp = tempfile::tempdir().unwrap();
     let [old, new] = ["old.html", "new.html"].map(|name| temp.path().join(name));
     std::fs::write(&old, "of yesterday").unwrap();
@@ -68,7 +68,7 @@ async fn a_run_that_does_not_begin_leaves_reports_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_sandbox_or_not_ours_is_told() {
+async fn rejects_services_that_are_no_sandbox_and_wrong_keys() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let nothing = Router::new().fallback(|| async { StatusCode::NOT_FOUND });
@@ -86,7 +86,7 @@ async fn what_is_no_sandbox_or_not_ours_is_told() {
 }
 
 #[tokio::test]
-async fn a_psp_whose_settings_cannot_be_judged_is_refused_before_anything_is_touched() {
+async fn rejects_unsupported_settings_before_any_change() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let own = json!({
@@ -105,13 +105,13 @@ async fn a_psp_whose_settings_cannot_be_judged_is_refused_before_anything_is_tou
         "tolerance is 1.50, not below 1.00",
         "tolerance_bps is 200, not below 1.00 of each payment",
         "require_customer is true",
-        "finality on base is the PSP's own",
+        "finality on base is set by the PSP",
     ] {
         assert!(complaint(&output).contains(says), "{says}: {}", complaint(&output));
     }
     assert_eq!(sandbox.ok(Method::GET, "/api/v1/webhook", None).await, endpoint);
     assert_eq!(sandbox.ok(Method::GET, "/merchants", None).await, merchants);
-    // What makes no difference to a payment's end is no reason.
+    // Settings that do not affect the end of a payment are allowed.
     let back = json!({
         "event_families": "both", "overpayment": "hold", "tolerance": "0.50", "tolerance_bps": 0,
         "require_customer": false, "refund_to_sender": true, "finality": {"base": "default"},

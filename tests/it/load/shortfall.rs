@@ -1,4 +1,4 @@
-//! Payments that could not be made: told by kind, and a failure beyond what is allowed.
+//! Payments that could not be made: counted by kind, and a failure above the allowed percentage.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use serde_json::json;
 use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
-/// Half of the payments to be held, and five of the others, cannot be stored: those of these references.
+/// Refuses to store half of the held payments and five of the others, by their references.
 const REFUSE_SOME: &str = "
     CREATE TRIGGER plant BEFORE INSERT ON payments
     WHEN NEW.reference GLOB 'load-*-1[0-9]' OR NEW.reference GLOB 'load-*-2[0-4]'
     BEGIN SELECT RAISE(ABORT, 'planted'); END";
 
 #[tokio::test]
-async fn payments_that_are_not_made_are_told_by_kind_and_make_a_run_fail() {
+async fn a_run_fails_if_too_many_payments_are_not_made() {
     let home = Home::embedded();
     let sandbox = Running::start(&home);
     let file = payferry::sandbox::database_file(home.path());
@@ -30,29 +30,29 @@ async fn payments_that_are_not_made_are_told_by_kind_and_make_a_run_fail() {
         let output = run(against(&sandbox, &[&asked[..], &["--not-made-max", allowed]].concat())).await;
         let report = report(&output);
         assert_eq!(output.status.code(), Some(code), "{}\n{report:#}", complaint(&output));
-        assert_eq!(report["findings"], json!([]), "what was made is well");
+        assert_eq!(report["findings"], json!([]), "accepted payments are right");
         let counted = &report["counted"];
         let counts = ["held", "due", "accepted", "refused", "settled"].map(|name| counted[name].as_u64().unwrap());
         assert_eq!(counts, [10, 100, 95, 5, 95], "{counted:#}");
         assert_eq!((&report["not_made_percent"], &report["not_held_percent"]), (&json!(5.0), &json!(50.0)));
         let errors = &report["errors"];
-        assert_eq!(*errors, json!({"initiate: 503 database_unavailable": 15}), "those to be held among them");
+        assert_eq!(*errors, json!({"initiate: 503 database_unavailable": 15}), "including held payments");
     }
     sandbox.stop();
 }
 
-/// Plants the same in the database of a sandbox that is just being started, before its first payment.
+/// Adds the trigger to the database of a starting sandbox, before its first payment.
 async fn refuse_some(file: &Path) {
     let since = Instant::now();
     let wait = || async {
-        assert!(since.elapsed() < Duration::from_mins(1), "it was not started");
+        assert!(since.elapsed() < Duration::from_mins(1), "the sandbox did not start");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     while !file.exists() {
         wait().await;
     }
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
-    // Made when all tables are there.
+    // The PSP is made after all tables exist.
     let psp = Statement::from_string(database.backend(), "SELECT id FROM psps");
     while !matches!(database.reader().query_one_raw(psp.clone()).await, Ok(Some(_))) {
         wait().await;
@@ -61,7 +61,7 @@ async fn refuse_some(file: &Path) {
 }
 
 #[tokio::test]
-async fn what_a_service_of_its_own_says_of_itself_is_a_finding_of_the_whole() {
+async fn defects_of_a_new_sandbox_are_findings() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("own.db");
     let asked = ["--rate", "50/s", "--payments", "100", "--mix", "exact=100", "--not-made-max", "50", "--json"];
@@ -76,42 +76,27 @@ async fn what_a_service_of_its_own_says_of_itself_is_a_finding_of_the_whole() {
 }
 
 #[tokio::test]
-async fn a_psp_without_an_endpoint_has_its_events_in_an_inbox_afterwards_and_that_is_said() {
+async fn a_psp_without_an_endpoint_gets_an_inbox_and_a_note() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    // Turned away while the first one is not answered: counted, by kind, and too many.
+    // Arrivals beyond the first are rejected until it has a response: counted by kind, and too many.
     let asked = ["--rate", "5000/s", "--payments", "100", "--in-flight-max", "1", "--mix", "exact=100"];
     let output = run(against(&sandbox, &asked)).await;
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{printed}\n{}", complaint(&output));
-    assert!(printed.contains("errors by kind") && printed.contains("  not begun: too many in flight"), "{printed}");
-    assert!(printed.contains("Not as it must be: ") && printed.contains(" not made ("), "{printed}");
+    assert!(printed.contains("errors by kind") && printed.contains("  not started: too many in flight"), "{printed}");
+    assert!(printed.contains("Failed: ") && printed.contains(" not made ("), "{printed}");
     let inbox = format!("{}/sandbox/inbox/load", sandbox.text("api_url"));
     assert!(printed.contains(&format!("its events go to {inbox} now")), "{printed}");
     let endpoint = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
     assert_eq!(endpoint["webhook_url"], inbox);
-    // The next run sets it back there, and has nothing more to say.
+    // The next run restores that endpoint and has no note.
     let asked = ["--rate", "100/s", "--payments", "20", "--mix", "exact=100"];
     let output = run(against(&sandbox, &asked)).await;
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}\n{}", complaint(&output));
-    assert!(printed.contains("on-chain and in the service's books.") && !printed.contains("/inbox/"), "{printed}");
+    assert!(printed.contains("on-chain and in the service's ledger.") && !printed.contains("/inbox/"), "{printed}");
     let endpoint = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
     assert_eq!(endpoint["webhook_url"], inbox);
-    sandbox.stop();
-}
-
-#[tokio::test]
-async fn a_service_without_a_ledger_is_passed_and_that_is_said() {
-    let home = Home::embedded();
-    let sandbox = Running::start_with_args(&home, &["--without-ledger"]);
-    let asked = ["--rate", "100/s", "--payments", "50", "--mix", "exact=100", "--json"];
-    let output = run(against(&sandbox, &asked)).await;
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
-    let note = report["notes"][0].as_str().unwrap();
-    assert!(note.contains("not one entry of this run: ledger and balances were not compared"), "{note}");
-    let holdings = report["holdings"].as_array().unwrap();
-    assert!(holdings.iter().all(|holding| holding["balance_grew"].is_null()), "{holdings:#?}");
     sandbox.stop();
 }

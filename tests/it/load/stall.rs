@@ -1,4 +1,4 @@
-//! A service that stands still in the middle of a run: whoever was due meanwhile has the wait in his figures.
+//! A service that stalls during a run: arrivals in that time count with their wait.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::between::{Changes, load_through};
 use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
-/// How long the service stands still.
+/// Duration of the stall.
 const STALL: Duration = Duration::from_secs(3);
-/// Payments that are made before it does.
+/// Payments that are made before the stall.
 const MADE_BEFORE: usize = 10;
 
-/// Holds the service when the load is under way, and has it go on.
+/// Stops the service during the load, and continues it.
 async fn stand_still(sandbox: &Running) {
     let signal = |name: &str| {
         let sent = Command::new("kill").args(["-s", name, &sandbox.child.id().to_string()]).status().unwrap();
@@ -26,11 +26,11 @@ async fn stand_still(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figures() {
+async fn arrivals_during_a_stall_count_with_their_wait() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    // Nine seconds of arrivals, so that a third of them, some thirty, are due while nobody answers. No more than any machine
-    // answers at once in the other two thirds.
+    // Nine seconds of arrivals, so that a third of them, about thirty, are due during the stall. The rate is low enough
+    // for any machine.
     let asked = ["--rate", "10/s", "--payments", "90", "--mix", "exact=100", "--json"];
     let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stand_still(&sandbox));
     let report = report(&output);
@@ -44,19 +44,19 @@ async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figur
         let found = stages.iter().find(|found| found["stage"] == stage).unwrap();
         found["from_intended"][name].as_f64().unwrap()
     };
-    // The first that was due waited for nearly all of it, and the others for what was left of it: a load that waits for
-    // answers before it asks again would have seen a handful of them. The slowest tenth of all is nine of the thirty.
+    // The first of them waited for nearly the whole stall, the others for the rest of it. A closed loop would have
+    // measured a handful of waits. The slowest tenth of all payments is nine of the thirty.
     assert!(figure("accepted", "max_ms") >= 2_800.0, "{stages:#?}");
     assert!(figure("accepted", "p90_ms") >= 1_500.0, "{stages:#?}");
     assert!(figure("accepted", "p50_ms") < 1_500.0, "half of them were not due then: {stages:#?}");
-    // The requests left when they were due.
+    // The requests were sent when they were due.
     assert!(figure("begun", "p90_ms") < 1_500.0, "{stages:#?}");
     sandbox.stop();
 }
 
 #[tokio::test]
-async fn hundreds_of_initiations_wait_at_the_service_and_not_in_the_load_tester() {
-    // None of them is answered before all have come.
+async fn hundreds_of_initiations_wait_at_the_service() {
+    // No response before all requests have arrived.
     let (payments, count) = (300, "300");
     let asked = ["--rate", "300/s", "--payments", count, "--in-flight-max", count];
     let loaded = load_through(Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
@@ -65,7 +65,7 @@ async fn hundreds_of_initiations_wait_at_the_service_and_not_in_the_load_tester(
     let counted = &report["counted"];
     assert_eq!((&counted["accepted"], &counted["unanswered"]), (&payments.into(), &0.into()), "{counted:#}");
     assert_eq!((&report["achieved"]["in_flight_most"], &report["errors"]), (&payments.into(), &serde_json::json!({})));
-    // The first waited for the last, a second long; that is the service's.
+    // The first request waited a second for the last one, at the service.
     let stages = report["stages"].as_array().unwrap();
     let accepted = stages.iter().find(|found| found["stage"] == "accepted").unwrap();
     assert!(accepted["step"]["max_ms"].as_f64().unwrap() >= 900.0, "{accepted:#}");

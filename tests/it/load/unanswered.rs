@@ -1,4 +1,4 @@
-//! Payments that are made although their initiation is answered otherwise, or not legibly.
+//! Payments that exist although their initiation got an error or an unreadable response.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::between::{Changes, load_through};
 use super::{complaint, report};
 
-/// Payments that are denied.
+/// Payments whose response is changed.
 const DENIED: usize = 3;
 const ASKED: [&str; 6] = ["--rate", "50/s", "--payments", "50", "--not-made-max", "10"];
 
@@ -15,7 +15,7 @@ fn denied_with(status: StatusCode, body: Value) -> Changes {
 }
 
 #[tokio::test]
-async fn payments_that_were_refused_and_are_there_all_the_same_are_found_and_named() {
+async fn finds_refused_payments_that_exist() {
     let refusal = denied_with(StatusCode::SERVICE_UNAVAILABLE, json!({"code": "overloaded"}));
     let loaded = load_through(refusal, &ASKED).await;
     let report = report(&loaded.output);
@@ -30,13 +30,13 @@ async fn payments_that_were_refused_and_are_there_all_the_same_are_found_and_nam
     for finding in findings {
         assert_eq!((&finding["kind"], &finding["expected"]), (&json!("wrong"), &json!("no payment")), "{finding:#}");
         let words = finding["found"].as_str().unwrap();
-        let says = "was not made (initiate: 503 overloaded), and all the same is there: pending, 0.00 of ";
+        let says = "was not made (initiate: 503 overloaded), but exists: pending, 0.00 of ";
         assert!(words.starts_with(says), "{words}");
     }
 }
 
 #[tokio::test]
-async fn payments_of_which_no_answer_was_read_may_be_there() {
+async fn payments_with_an_unreadable_response_may_exist() {
     let loaded = load_through(denied_with(StatusCode::CREATED, json!({})), &ASKED).await;
     let report = report(&loaded.output);
     assert_eq!(loaded.output.status.code(), Some(0), "{}\n{report:#}", complaint(&loaded.output));

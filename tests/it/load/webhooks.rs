@@ -1,4 +1,4 @@
-//! Webhooks that come more than once, and one that is not genuine.
+//! Repeated webhooks and a forged one.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::{complaint, report};
 const ASKED: [&str; 4] = ["--rate", "50/s", "--payments", "50"];
 
 #[tokio::test]
-async fn webhooks_that_come_twice_are_counted_and_nothing_else() {
+async fn counts_repeated_webhooks() {
     let loaded = load_through(Changes { repeats: true, ..Changes::default() }, &ASKED).await;
     let report = report(&loaded.output);
     assert_eq!(loaded.output.status.code(), Some(0), "{}\n{report:#}", complaint(&loaded.output));
@@ -20,7 +20,7 @@ async fn webhooks_that_come_twice_are_counted_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_is_not_genuine_is_found() {
+async fn finds_a_forged_webhook() {
     let loaded = load_through(Changes { forges: Some(70), ..Changes::default() }, &ASKED).await;
     let report = report(&loaded.output);
     assert_eq!(loaded.output.status.code(), Some(1), "{}\n{report:#}", complaint(&loaded.output));

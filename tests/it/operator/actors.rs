@@ -1,6 +1,6 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::PaymentId;
 use payferry_harness::database::TableAway;
 use payferry_harness::receiver::Receiver;
@@ -15,7 +15,7 @@ fn id_of(payment: &Reply) -> PaymentId {
 }
 
 #[tokio::test]
-async fn a_payment_is_shown_whole() {
+async fn payment_is_shown_completely() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base", "reference": "R-1",
@@ -41,7 +41,7 @@ async fn a_payment_is_shown_whole() {
         let reply = desk.get(&path).await;
         (reply.json["actor"].is_null() && is_delivered(&reply)).then_some(reply)
     };
-    let shown = desk.until("its actor has left and all is delivered", gone).await.json;
+    let shown = desk.until("the actor has left and all events are delivered", gone).await.json;
     assert_eq!((&shown["status"], &shown["live"]), (&json!("settled"), &json!(false)));
     assert!(shown["owes"].as_array().unwrap().iter().all(|owed| owed["effect"] != "settle"), "{shown:#}");
     let history: Vec<_> = shown["history"].as_array().unwrap().iter().map(|entry| &entry["status"]).collect();
@@ -76,7 +76,7 @@ async fn a_payment_is_shown_whole() {
 }
 
 #[tokio::test]
-async fn what_is_no_payment_is_told_apart() {
+async fn unknown_and_malformed_ids_are_distinguished() {
     let desk = Desk::start().await;
     desk.get("/ops/actors/pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3").await.assert_problem(404, "payment_not_found");
     let malformed = desk.get("/ops/actors/pay_1").await;
@@ -89,7 +89,7 @@ async fn what_is_no_payment_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_payment_that_fails_too_often_is_given_up_and_released() {
+async fn repeatedly_failing_payment_is_quarantined_and_released() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;
@@ -112,17 +112,17 @@ async fn a_payment_that_fails_too_often_is_given_up_and_released() {
     assert_eq!(overview["incidents_kept"], 4, "{overview:#}");
     let page = async || desk.get("/ops").await.text().to_owned();
     let shown = page().await;
-    assert!(shown.contains("1 given up") && shown.contains("1 payment is quarantined"), "{shown}");
-    // It is live, has no actor, and is one of all.
+    assert!(shown.contains(">1 quarantined<") && shown.contains("1 payment is quarantined"), "{shown}");
+    // The payment is live and has no actor, and it counts among all payments.
     assert!(shown.contains("<small>1 quarantined, of 1</small>"), "{shown}");
 
     let release = format!("{path}/release");
     assert_eq!(desk.post(&release, &Value::Null).await.status, 200);
-    // The tree says how things are, not how often it was so since the start.
+    // The tree shows the current state, not totals since the start.
     let released = page().await;
-    assert!(!released.contains("given up"), "{released}");
+    assert!(!released.contains(">1 quarantined<"), "{released}");
     desk.post(&release, &Value::Null).await.assert_problem(409, "payment_not_quarantined");
-    // By the page's button as well: each is written down, and who was late has done nothing.
+    // The page's button also works: each release is recorded, and a late one has no effect.
     let button = format!("/ops/view/payments/{id}/release");
     for _ in 0..4 {
         desk.panic(id).await;
@@ -140,14 +140,14 @@ async fn a_payment_that_fails_too_often_is_given_up_and_released() {
     desk.stop().await;
 }
 
-/// Every element that the tree lists, with everything under it.
+/// Every node of the tree, with all its descendants.
 fn nodes(node: &Value) -> Vec<&Value> {
     let children = node["children"].as_array().unwrap();
     std::iter::once(node).chain(children.iter().flat_map(nodes)).collect()
 }
 
 #[tokio::test]
-async fn every_actor_of_the_tree_has_a_page_with_its_books_and_why_it_failed() {
+async fn every_actor_has_a_page_with_metrics_and_last_failure() {
     let desk = Desk::start_with_chains().await;
     let system = &desk.app.state.system;
     system.inject_crash(ActorKind::Watcher);
@@ -169,12 +169,12 @@ async fn every_actor_of_the_tree_has_a_page_with_its_books_and_why_it_failed() {
         assert!(page.status == 200 && text.contains("Mailbox") && text.contains("Restarts"), "{kind} {name}: {text}");
         assert_eq!(text.contains("Last failure"), !node["last_failure"].is_null(), "{kind} {name}: {text}");
         assert_eq!(text.contains("killed"), !node["last_failure"].is_null(), "{kind} {name}: {text}");
-        // And the overview leads to that page, or to one that shows as much.
+        // The overview links to that page, or to one with the same information.
         let row = overview.split(&format!("id=\"node-{kind}-{name}\"")).nth(1).unwrap();
         let href = row.split("href=\"").nth(1).unwrap().split('"').next().unwrap();
         let shown = desk.get(href).await;
         assert!(shown.status == 200 && shown.text().contains("Mailbox"), "{kind} {name} at {href}: {}", shown.text());
-        // The page of a chain has the failures of both its actors.
+        // The page of a chain shows the failures of both its actors.
         let is_told = node["last_failure"].is_null() || shown.text().contains("Last failure");
         assert!(is_told, "{kind} {name} at {href}: {}", shown.text());
     }
@@ -183,12 +183,12 @@ async fn every_actor_of_the_tree_has_a_page_with_its_books_and_why_it_failed() {
 
     hold(&desk, "settlement:base").await;
     let chain = desk.get("/ops/view/chains/base").await;
-    assert!(chain.text().contains("Held back") && chain.text().contains("new settlements"), "{}", chain.text());
+    assert!(chain.text().contains("Paused") && chain.text().contains("new settlements"), "{}", chain.text());
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn nothing_is_released_that_cannot_be_written_down() {
+async fn release_requires_an_audit_entry() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let id = id_of(&desk.app.add_payment(&merchant).await);
@@ -206,7 +206,7 @@ async fn nothing_is_released_that_cannot_be_written_down() {
 }
 
 #[tokio::test]
-async fn the_tree_and_its_shards_are_shown() {
+async fn tree_and_shards_are_shown() {
     let app = TestApp::start_with_chains().await;
     let desk = Desk::over(app).await;
     let merchant = desk.app.add_merchant().await;

@@ -1,4 +1,4 @@
-//! `/ops/psps` and their keys.
+//! `/ops/psps` and the PSPs' keys.
 
 use payferry_domain::KeyScope as Scope;
 use reqwest::Method;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::{Desk, TOKEN, reply};
 
 #[tokio::test]
-async fn the_page_of_a_psp_has_first_the_keys_that_can_be_revoked() {
+async fn psp_page_lists_revocable_keys_first() {
     let desk = Desk::start().await;
     let psp = desk.app.add_psp().await;
     let (oldest, _) = desk.app.add_key_as(psp, &[Scope::Read], |row| row.created_at = -1).await;
-    // More than a page of keys that open nothing any more, younger than it.
+    // More than a page of unusable keys, all younger.
     for _ in 0..26 {
         desk.app.add_key_as(psp, &[Scope::Read], |row| row.revoked_at = Some(1)).await;
         desk.app.add_key_as(psp, &[Scope::Read], |row| row.expires_at = Some(1)).await;
@@ -31,7 +31,7 @@ async fn the_page_of_a_psp_has_first_the_keys_that_can_be_revoked() {
 }
 
 #[tokio::test]
-async fn a_psp_is_made_changed_and_listed() {
+async fn psp_is_created_changed_and_listed() {
     let desk = Desk::start().await;
     let made = desk.post("/ops/psps", &json!({ "name": " Northern Pay ", "fee_bps": 80, "tolerance": "0.05" })).await;
     insta::assert_json_snapshot!("psp_created", made.redacted());
@@ -83,7 +83,7 @@ async fn a_psp_is_made_changed_and_listed() {
 }
 
 #[tokio::test]
-async fn a_changed_policy_holds_at_once() {
+async fn changed_policy_applies_immediately() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     desk.app.add_payment(&merchant).await;
@@ -99,7 +99,7 @@ async fn a_changed_policy_holds_at_once() {
 }
 
 #[tokio::test]
-async fn keys_are_made_used_and_revoked() {
+async fn keys_are_created_used_and_revoked() {
     let desk = Desk::start().await;
     let keys = format!("/ops/psps/{}/keys", desk.app.psp_id);
     let made =
@@ -139,7 +139,7 @@ async fn keys_are_made_used_and_revoked() {
         ["expires_days: out_of_range", "name: invalid_characters", "scope: unknown_field", "scopes: unknown_value"]
     );
     desk.post("/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3/keys", &json!({})).await.assert_problem(404, "psp_not_found");
-    // A PSP's key opens nothing here, whatever it may do there.
+    // A PSP's key has no access here, regardless of its scopes.
     reply(desk.bare(Method::GET, &keys).bearer_auth(&desk.app.key)).await.assert_problem(401, "operator_token_wrong");
     assert!(!desk.get(&keys).await.text().contains(TOKEN));
     desk.stop().await;

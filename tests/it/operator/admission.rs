@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Authentication of the operator's listener.
 
 use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
 use reqwest::Method;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Desk, TOKEN, reply};
 
-/// Every route with a path that can be asked for.
+/// Every route with a concrete path.
 fn routes() -> impl Iterator<Item = (Access, Method, String)> {
     table().into_iter().map(|route| {
         let path = route.path.split('/').map(|part| match part {
@@ -21,7 +21,7 @@ fn routes() -> impl Iterator<Item = (Access, Method, String)> {
 }
 
 #[tokio::test]
-async fn everything_but_health_metrics_and_the_login_wants_the_token() {
+async fn everything_except_health_metrics_and_login_requires_the_token() {
     let open = ["GET /healthz", "GET /readyz", "GET /metrics", "GET /ops/login", "POST /ops/login"];
     let is_open =
         |(access, method, path): (Access, Method, String)| (access == Access::Open).then(|| format!("{method} {path}"));
@@ -58,14 +58,14 @@ async fn everything_but_health_metrics_and_the_login_wants_the_token() {
         assert!(page.text().contains("action=\"/ops/login\""), "{}", page.text());
     }
     assert!(wrong > 1);
-    // What is not there is not told to strangers either.
+    // Unknown paths are not disclosed without a token either.
     reply(desk.bare(Method::GET, "/ops/nowhere")).await.assert_problem(401, "operator_token_missing");
     desk.get("/ops/nowhere").await.assert_problem(404, "route_not_found");
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn a_browser_logs_in_and_out() {
+async fn browser_logs_in_and_out() {
     let desk = Desk::start().await;
     let form = reply(desk.bare(Method::GET, "/ops/login")).await;
     assert_eq!(form.status, 200);
@@ -107,7 +107,7 @@ async fn a_browser_logs_in_and_out() {
     foreign.assert_problem(403, "foreign_origin");
     let own = reply(with(Method::POST, release).header("origin", &origin)).await;
     own.assert_problem(409, "payment_not_quarantined");
-    // A program that shows the token needs no origin.
+    // A program that sends the token needs no origin.
     desk.post(release, &json!({})).await.assert_problem(409, "payment_not_quarantined");
 
     let left = reply(with(Method::POST, "/ops/logout").header("origin", &origin)).await;
@@ -117,12 +117,12 @@ async fn a_browser_logs_in_and_out() {
     let forged =
         reply(desk.bare(Method::GET, "/ops/actors").header("cookie", forged).header("accept", "text/html")).await;
     assert_eq!(forged.status, 401);
-    assert!(forged.header("set-cookie").unwrap().contains("Max-Age=0"), "the browser forgets it");
+    assert!(forged.header("set-cookie").unwrap().contains("Max-Age=0"), "the browser deletes the cookie");
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn guessing_is_slow() {
+async fn token_guesses_are_rate_limited() {
     let desk = Desk::start().await;
     for guess in 0..FAILED_ATTEMPTS_PER_MINUTE_MAX {
         let refused = reply(desk.bare(Method::GET, "/ops/actors").bearer_auth(format!("guess {guess}"))).await;

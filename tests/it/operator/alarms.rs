@@ -1,41 +1,21 @@
-//! What operators are told to be alarmed of when it rises is there from the start: a counter that appears as 1 does not rise.
+//! Counters with documented alerts exist from the start: a counter that first appears as 1 does not rise.
 
-use payferry_actors::observe::{ActorKind, Cause};
+use payferry_runtime::observe::{ActorKind, Cause};
 use payferry_domain::Chain;
 
 use super::Desk;
 
-const GUIDE: &str = include_str!("../../../docs/operation.md");
+const GUIDE: &str = include_str!("../../../docs/src/operate/alerts.md");
 
-/// The counters of the guide's tables whose rise means something, as they stand at `/metrics`.
+/// The counters of the guide's table with an alert on their increase, as named at `/metrics`.
 fn documented() -> Vec<String> {
-    let (mut section, mut names) = ("", Vec::new());
-    for line in GUIDE.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            section = heading;
-        }
-        let Some(row) = line.strip_prefix("| ") else { continue };
-        let mut cells = row.split(" | ");
-        let (shown, when) = (cells.next().unwrap(), cells.next().unwrap_or_default());
-        let prefix = match section {
-            "Endpoints" => "payferry_",
-            "Identity verification" => "payferry_identity_",
-            "Is it well?" if when.contains("rises") => "payferry_",
-            _ => continue,
-        };
-        for name in shown.split('`').skip(1).step_by(2) {
-            match name.strip_prefix('_') {
-                // Several that differ in the middle stand in one row.
-                Some(middle) => names.push(format!("{prefix}chain_logs_{middle}total")),
-                None if name.contains("_total") => names.push(format!("{prefix}{name}")),
-                None => {}
-            }
-        }
-    }
-    names
+    let rows = GUIDE.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let counters = rows.filter(|(_, condition)| condition.starts_with("increases"));
+    let names = counters.flat_map(|(names, _)| names.split('`').skip(1).step_by(2));
+    names.map(str::to_owned).collect()
 }
 
-/// Whether the line is of this counter, with these labels if any are named.
+/// Returns `true` if the line belongs to this counter, with these labels if any are named.
 fn is_of(line: &str, name: &str) -> bool {
     let (name, labels) = name.split_once('{').unwrap_or((name, ""));
     let Some(rest) = line.strip_prefix(name) else { return false };
@@ -43,8 +23,8 @@ fn is_of(line: &str, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_counter_whose_rise_is_an_alarm_is_there_from_the_start() {
-    // As the service does it: before anything is counted.
+async fn every_counter_with_an_alert_exists_from_the_start() {
+    // Like the service: before anything is counted.
     let _metrics = payferry::telemetry::metrics();
     let desk = Desk::start_with_chains().await;
     let metrics = desk.get("/metrics").await;
@@ -70,7 +50,7 @@ async fn every_counter_whose_rise_is_an_alarm_is_there_from_the_start() {
             }
         }
     }
-    // Of each combination, not of one that happened to be met.
+    // Every combination of labels exists.
     let of = |name: &str| lines.iter().filter(|line| is_of(line, name)).count();
     assert_eq!(of("payferry_actor_restarts_total"), ActorKind::ALL.len() * Cause::ALL.len());
     assert_eq!(of("payferry_sanctions_file_errors_total"), 4);
@@ -80,7 +60,7 @@ async fn every_counter_whose_rise_is_an_alarm_is_there_from_the_start() {
 }
 
 #[tokio::test]
-async fn what_the_signer_has_left_for_gas_is_shown() {
+async fn gas_balance_of_the_signer_is_shown() {
     let _metrics = payferry::telemetry::metrics();
     let desk = Desk::start_with_chains().await;
     let held = async |desk: &Desk| {

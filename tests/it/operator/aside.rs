@@ -1,4 +1,4 @@
-//! Money that is set aside, in such numbers that nobody makes them in a test: its rows are written as they would stand.
+//! Set-aside transfers, in numbers that are too large to create in a test: their rows are inserted directly.
 
 use payferry_domain::payment::LISTED_MAX;
 use payferry_entities::{payments, transfers};
@@ -17,14 +17,14 @@ fn id_of(payment: &Reply) -> &str {
     payment.json["payment_id"].as_str().unwrap()
 }
 
-/// One token's transfers to a payment that it has taken note of and does not list.
+/// Transfers of one token to a payment that has applied them without listing them.
 struct Aside<'a> {
     payment: &'a Reply,
-    /// Which transaction brought them all.
+    /// Transaction that contains all of them.
     tx: u8,
     chain: &'a str,
     token: &'a str,
-    /// Of each.
+    /// Amount of each.
     amount: i64,
     count: usize,
 }
@@ -61,7 +61,7 @@ async fn stuck(desk: &Desk) -> Value {
 }
 
 #[tokio::test]
-async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
+async fn set_aside_floods_are_summed_within_limits_and_hide_nothing() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let (flooded, other) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
@@ -102,7 +102,7 @@ async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
     let ids = paged(&desk, "transfer_set_aside", 1).await;
     assert_eq!(ids, [id_of(&flooded), id_of(&flooded), id_of(&flooded), id_of(&other)]);
 
-    // Three lines are one payment's: `reply` asserts that each row has an id of its own.
+    // Three lines belong to one payment: `reply` asserts that each row has a unique id.
     let page = desk.get("/ops/view/stuck").await;
     assert!(expected.iter().all(|reason| page.text().contains(reason)), "{}", page.text());
     let row = |nth: &str| format!("id=\"transfer_set_aside-{}{nth}\"", id_of(&flooded));
@@ -117,12 +117,12 @@ async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
 }
 
 #[tokio::test]
-async fn more_than_an_amount_holds_is_summed_and_shown_all_the_same() {
+async fn sums_beyond_the_amount_type_are_shown() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let (made, other) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
     let fake = format!("0x{}", "11".repeat(20));
-    // What a contract claims is as much as it likes.
+    // A contract can emit any amount.
     let most = Aside { payment: &made, tx: 1, chain: "base", token: &fake, amount: i64::MAX, count: 3 };
     most.write(&desk).await;
     Aside { payment: &other, tx: 2, chain: "base", token: &fake, amount: i64::MAX, count: LISTED_MAX + 1 }
@@ -150,7 +150,7 @@ async fn more_than_an_amount_holds_is_summed_and_shown_all_the_same() {
     desk.stop().await;
 }
 
-/// Fills the list of a payment that has no actor with dust, up to its end.
+/// Fills the list of a payment without an actor with dust, up to its limit.
 async fn fill(desk: &Desk, id: &str) {
     let row = payments::Entity::find_by_id(id).one(desk.app.writer()).await.unwrap().unwrap();
     let mut state: Value = serde_json::from_str(&row.state).unwrap();
@@ -171,13 +171,13 @@ async fn fill(desk: &Desk, id: &str) {
 }
 
 #[tokio::test]
-async fn what_a_payment_lists_has_its_row_whatever_else_came_to_the_wallet() {
+async fn listed_transfers_are_shown_despite_a_flood() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;
-    // In blocks before that of its money.
+    // In blocks before that of its payment.
     let fake = format!("0x{}", "11".repeat(20));
     Aside { payment: &made, tx: 1, chain: "base", token: &fake, amount: TOKENS, count: 600 }.write(&desk).await;
     let shown = desk.get(&format!("/ops/actors/{}", id_of(&made))).await.json;
@@ -188,7 +188,7 @@ async fn what_a_payment_lists_has_its_row_whatever_else_came_to_the_wallet() {
 }
 
 #[tokio::test]
-async fn a_payment_whose_list_is_full_takes_nothing_in() {
+async fn payment_with_a_full_list_accepts_no_set_aside_transfers() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;

@@ -1,13 +1,13 @@
-//! The auditor of the ledger: what does not add up is found, named, counted and forgotten when it is put right.
+//! The ledger auditor: imbalances are found, named, counted, and cleared when they are corrected.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::Desk;
 use crate::app::Reply;
 
-/// The gauge of USDC on Base.
+/// Gauge of USDC on Base.
 const GAUGE: &str = "payferry_ledger_imbalance{chain=\"base\",token=\"USDC\"}";
 
 fn id_of(payment: &Reply) -> &str {
@@ -26,7 +26,7 @@ async fn plant(desk: &Desk, sql: &str) {
     assert_eq!(changed.rows_affected(), 1, "{sql}");
 }
 
-/// Waits until so many imbalances are listed, and the gauge says by how much.
+/// Waits until this many imbalances are listed and the gauge shows this amount.
 async fn until(desk: &Desk, count: usize, units: &str) -> Vec<Value> {
     let ask = async |desk: &Desk| {
         let kinds = desk.get("/ops/stuck?kind=ledger_imbalance").await.json["kinds"].clone();
@@ -40,7 +40,7 @@ async fn until(desk: &Desk, count: usize, units: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_balance_that_is_not_what_was_posted_is_named_until_it_is() {
+async fn wrong_balance_is_listed_until_corrected() {
     let desk = Desk::start_with_chains().await;
     settled(&desk).await;
     until(&desk, 0, "0").await;
@@ -53,14 +53,14 @@ async fn a_balance_that_is_not_what_was_posted_is_named_until_it_is() {
     let page = desk.get("/ops/view/stuck").await;
     assert!(page.text().contains("the running balance is 9.900007"), "{}", page.text());
 
-    // Whoever looks after it fails, looks again, and says the same.
+    // The auditor crashes, runs again, and reports the same imbalance.
     desk.app.state.system.inject_crash(ActorKind::Auditor);
     let restarted = async |desk: &Desk| {
         let view = desk.app.state.system.observe();
         view.restarts.contains_key(&ActorKind::Auditor).then_some(())
     };
     desk.until("the auditor runs again", restarted).await;
-    assert_eq!(until(&desk, 1, "7").await[0]["since"], item["since"], "it is the same one");
+    assert_eq!(until(&desk, 1, "7").await[0]["since"], item["since"], "it is the same imbalance");
 
     plant(&desk, "UPDATE balances SET available = available - 7 WHERE available > 0").await;
     until(&desk, 0, "0").await;
@@ -69,13 +69,13 @@ async fn a_balance_that_is_not_what_was_posted_is_named_until_it_is() {
 }
 
 #[tokio::test]
-async fn a_payment_whose_postings_are_not_its_state_is_named() {
+async fn payment_with_mismatched_postings_is_listed() {
     let desk = Desk::start_with_chains().await;
     let made = settled(&desk).await;
     until(&desk, 0, "0").await;
     let id = id_of(&made);
 
-    // A posting that no event made: found because it is new.
+    // A posting without an event is found because it is new.
     let post = |line: u32, debit: &str, credit: &str| {
         format!(
             "INSERT INTO ledger_postings (subject, version, line, psp_id, kind, debit, credit, chain, token_address, \
@@ -84,18 +84,18 @@ async fn a_payment_whose_postings_are_not_its_state_is_named() {
         )
     };
     plant(&desk, &post(0, "external", "payment")).await;
-    // Both sides are wrong: what is in the wallet, and what came from outside.
+    // Both sides are wrong: the wallet, and the external account.
     let items = until(&desk, 2, "10").await;
     for item in items {
         assert_eq!((&item["id"], &item["payment_id"]), (&json!(id), &json!(id)), "{item:#}");
         assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
         let reason = item["reason"].as_str().unwrap();
-        assert!(reason.contains("on base in USDC") && reason.contains("its state says"), "{reason}");
+        assert!(reason.contains("on base in USDC") && reason.contains("the state requires"), "{reason}");
     }
     plant(&desk, &post(1, "payment", "external")).await;
     until(&desk, 0, "0").await;
 
-    // A state that nothing was posted for: found on the walk over everything.
+    // A state without a posting is found by the full scan.
     let state = |from: &str, to: &str| {
         format!("UPDATE payments SET state = REPLACE(state, '{from}', '{to}') WHERE id = '{id}'")
     };

@@ -1,7 +1,7 @@
-//! `/ops/customers`: where customers stand, and deciding by hand.
+//! `/ops/customers`: the customers' status, and manual decisions.
 
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::Command;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::Desk;
 
 const GOVERNMENT_ID: &str = "P1234567";
 
-/// Makes a customer as the PSP does; its id.
+/// Creates a customer as the PSP does; returns its id.
 async fn customer(desk: &Desk, email: &str) -> String {
     let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
         "country": "USA" });
@@ -36,7 +36,7 @@ fn actions(view: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_customer_is_decided_about_by_hand_but_never_before_the_terms() {
+async fn manual_decision_requires_accepted_terms() {
     let desk = Desk::start().await;
     let id = customer(&desk, "ada@example.com").await;
     let path = format!("/ops/customers/{id}");
@@ -56,7 +56,11 @@ async fn a_customer_is_decided_about_by_hand_but_never_before_the_terms() {
     );
     assert_eq!(approved.json["is_cleared"], true);
     let entries = approved.json["history"].as_array().unwrap().len();
-    assert_eq!(desk.post(&decide, &approve).await.json["history"].as_array().unwrap().len(), entries, "once is enough");
+    assert_eq!(
+        desk.post(&decide, &approve).await.json["history"].as_array().unwrap().len(),
+        entries,
+        "a repeated decision is not recorded again"
+    );
 
     let reject = json!({ "outcome": "rejected", "reason": "left the country" });
     let rejected = desk.post(&decide, &reject).await;
@@ -96,7 +100,7 @@ async fn a_customer_is_decided_about_by_hand_but_never_before_the_terms() {
 }
 
 #[tokio::test]
-async fn customers_are_found_by_where_they_stand() {
+async fn customers_are_found_by_status() {
     let desk = Desk::start().await;
     let (ada, bob) = (customer(&desk, "Ada_L@example.com").await, customer(&desk, "bob@example.com").await);
     accept_terms(&desk, &bob).await;
@@ -113,11 +117,11 @@ async fn customers_are_found_by_where_they_stand() {
         assert_eq!(reply.json["total"]["more"], false);
         (reply.json["total"]["counted"].as_u64().unwrap(), ids.collect::<Vec<_>>())
     };
-    assert_eq!(found("").await, (2, vec![bob.clone(), ada.clone()]), "the newest first");
+    assert_eq!(found("").await, (2, vec![bob.clone(), ada.clone()]), "newest first");
     assert_eq!(found("?limit=1&offset=1").await, (2, vec![ada.clone()]));
     assert_eq!(found("?kyc_status=approved").await, (1, vec![bob.clone()]));
     assert_eq!(found("?search=ADA_l").await, (1, vec![ada.clone()]));
-    assert_eq!(found("?search=%25").await.0, 0, "no sign stands for others");
+    assert_eq!(found("?search=%25").await.0, 0, "no character is a wildcard");
     assert_eq!(found(&format!("?psp_id={}&status=active", desk.app.psp_id)).await.0, 2);
     assert_eq!(found("?status=inactive").await.0, 0);
     for bad in ["?kyc_status=cleared", "?status=gone", "?psp_id=x", "?limit=0"] {
@@ -127,7 +131,7 @@ async fn customers_are_found_by_where_they_stand() {
 }
 
 #[tokio::test]
-async fn what_the_operator_does_with_psps_and_keys_is_written_down() {
+async fn operator_actions_on_psps_and_keys_are_audited() {
     let desk = Desk::start().await;
     let made = desk.post("/ops/psps", &json!({ "name": "Northern Pay" })).await;
     let path = format!("/ops/psps/{}", made.json["psp_id"].as_str().unwrap());

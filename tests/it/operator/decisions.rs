@@ -1,12 +1,12 @@
-//! `/ops/payments`: money in review, blocked money and failed settlements, decided about by hand.
+//! `/ops/payments`: manual decisions about money in review, blocked money and failed settlements.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use payferry::sandbox::Payer;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Decision, MISDIRECTED_LISTED_MAX, Verdict};
 use payferry_domain::{Chain, PaymentId, Token};
 use reqwest::Method;
@@ -18,7 +18,7 @@ use crate::chainside::{balance, blacklist};
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";
 
-/// A screener that says of everything what it was last told to say.
+/// A screener with one configurable decision for everything.
 #[derive(Clone)]
 pub(super) struct Opinions(Arc<Mutex<Decision>>);
 
@@ -55,7 +55,7 @@ impl KytScreener for Opinions {
     }
 }
 
-/// A service with chains and this screener.
+/// Starts a service with chains and this screener.
 pub(super) async fn desk_of(opinions: &Opinions) -> Desk {
     let screener: Arc<dyn KytScreener> = Arc::new(opinions.clone());
     let config = TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() };
@@ -74,7 +74,7 @@ fn ops(payment: &Reply, what: &str) -> String {
     format!("/ops/payments/{}{what}", id_of(payment))
 }
 
-/// A payment whose money is in review, and the decision about its transfer as a body.
+/// Creates a payment with a transfer in review; returns it with the request body that decides about the transfer.
 async fn in_review(desk: &Desk, merchant: &str) -> (Reply, Value) {
     let made = desk.app.add_payment(merchant).await;
     desk.app.pay(&made, "10").await;
@@ -100,7 +100,7 @@ async fn stuck(desk: &Desk, kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
+async fn money_in_review_is_allowed_or_blocked_and_refunded() {
     let desk = doubtful_desk().await;
     let merchant = desk.app.add_merchant().await;
     let (allowed, allow) = in_review(&desk, &merchant).await;
@@ -155,7 +155,7 @@ async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
     let path = ops(&blocked, "/refund_blocked");
     let item = stuck(&desk, "funds_blocked").await;
     assert_eq!((&item["payment_id"], &item["can"][0]["path"]), (&json!(id_of(&blocked)), &json!(path)), "{item:#}");
-    // It is not the PSP's to send.
+    // The PSP must not refund it.
     let refunds = format!("/payments/{}/refunds", id_of(&blocked));
     desk.app.post(&refunds, &json!({ "address": ADA })).await.assert_problem(409, "funds_blocked");
     let wallet = &blocked.json["intermediary_wallet"];
@@ -167,14 +167,14 @@ async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
     desk.post(&path, &too_much).await.assert_problem(409, "refund_too_large");
     let asked = desk.post(&path, &json!({ "address": ADA, "reason": "ordered by the court" })).await;
     assert_eq!(asked.status, 202, "{}", asked.text());
-    // Where it goes is screened as well, and whoever is undecided about everything is undecided about that.
+    // The refund's address is screened too, and this screener puts it into review.
     let in_review = async |desk: &Desk| {
         let line = desk.get(&ops(&blocked, "")).await.json["refunds"][0].clone();
         (line["verdict"] == "review").then_some(line)
     };
     let line = desk.until("the refund is in review", in_review).await;
     assert_eq!((&line["may"], &line["flags"]), (&json!(["allow", "block"]), &json!(["mixer"])), "{line:#}");
-    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 0, "nothing goes before it is allowed");
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 0, "nothing is sent before it is allowed");
     let path = ops(&blocked, "/screen_refund");
     let mut faults = desk.post(&path, &json!({ "decision": "maybe", "refund_id": "x" })).await.faults();
     faults.sort();
@@ -197,7 +197,7 @@ async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
 }
 
 #[tokio::test]
-async fn blocked_money_of_another_token_is_sent_out_by_its_contract() {
+async fn blocked_money_of_another_token_is_refunded_by_its_contract() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;
@@ -213,7 +213,7 @@ async fn blocked_money_of_another_token_is_sent_out_by_its_contract() {
     let contract = checksummed(usdt);
     assert_eq!(line, json!({ "chain": "base", "currency": "USDT", "amount": "7.00", "misdirected": contract }));
 
-    // It is not the PSP's to send, it is not what is due, and there is no more of it.
+    // The PSP must not refund it, it is not the due asset, and there is no more of it.
     let refunds = format!("/payments/{}/refunds", id_of(&made));
     let by_psp = json!({ "address": ADA, "token_address": usdt });
     desk.app.post(&refunds, &by_psp).await.assert_problem(409, "funds_blocked");
@@ -242,14 +242,14 @@ async fn blocked_money_of_another_token_is_sent_out_by_its_contract() {
     assert_eq!(balance(&desk.app, Chain::Base, Token::Usdt, ADA).await, 7_000_000);
     desk.post(&path, &asked).await.assert_problem(409, "nothing_to_refund");
     assert_eq!(stuck(&desk, "funds_blocked").await, Value::Null);
-    // What is due can still be paid.
+    // The due amount can still be paid.
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn a_settlement_is_tried_again_once_what_made_it_fail_is_mended() {
+async fn settlement_is_retried_after_its_cause_is_fixed() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let treasury = desk.app.world().chain(Chain::Base).spec().treasury.to_string();
@@ -271,7 +271,7 @@ async fn a_settlement_is_tried_again_once_what_made_it_fail_is_mended() {
 }
 
 #[tokio::test]
-async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
+async fn set_aside_transfers_are_listed_and_refundable() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;
@@ -285,12 +285,12 @@ async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
         let item = stuck(desk, "transfer_set_aside").await;
         (item["reason"] == "2 transfers of 2.00 USDT on base").then_some(item)
     };
-    let item = desk.until("two are set aside", all_aside).await;
+    let item = desk.until("two transfers are set aside", all_aside).await;
     assert_eq!(item["can"], json!([{ "action": "take_in", "path": path }]));
     let read = desk.get(&ops(&made, "")).await.json;
     assert_eq!((&read["set_aside"][0]["transfers"], &read["set_aside"][0]["amount"]), (&json!(2), &json!("2.00")));
     assert_eq!(read["can"].as_array().unwrap().last(), item["can"].get(0));
-    // There is nothing else to decide about it, and its own page leads there all the same.
+    // No other decision is pending, but the payment's page still links to the form.
     let view = desk.get(&format!("/ops/view/payments/{}", id_of(&made))).await;
     assert!(view.text().contains("2 transfers of 2.00 USDT on base"), "{}", view.text());
     assert!(view.text().contains(&format!("{}/decide\"", id_of(&made))), "{}", view.text());
@@ -301,12 +301,12 @@ async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
     let mut faults = desk.post(&path, &json!({ "amount": "2" })).await.faults();
     faults.sort();
     assert_eq!(faults, ["amount: unknown_field", "reason: required"]);
-    // A command stands in line behind what the payment is told: a hundred transfers are screened and final one by one.
+    // The command is queued behind the transfers, of which a hundred are screened and finalised one by one.
     let is_quiet = async |desk: &Desk| {
         let read = desk.get(&ops(&made, "")).await.json;
         read["transfers"].as_array().unwrap().iter().all(|line| line["status"] == "final").then_some(())
     };
-    desk.until("all that is listed is final", is_quiet).await;
+    desk.until("all listed transfers are final", is_quiet).await;
     let taken = desk.post(&path, &json!({ "reason": "the payer has paid in small coin" })).await;
     assert_eq!((taken.status.as_u16(), &taken.json["set_aside"]), (200, &json!([])), "{}", taken.text());
     assert_eq!(taken.json["transfers"].as_array().unwrap().len(), MISDIRECTED_LISTED_MAX + 2);
@@ -315,20 +315,20 @@ async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
     assert_eq!(stuck(&desk, "transfer_set_aside").await, Value::Null);
     desk.post(&path, &json!({ "reason": "again" })).await.assert_problem(409, "nothing_set_aside");
 
-    // All of it can go back to the payer.
+    // The whole amount can be refunded to the payer.
     let usdt = chain.spec().token_address(Token::Usdt).unwrap();
     let refunds = format!("/payments/{}/refunds", id_of(&made));
     let back = json!({ "token_address": usdt, "amount": (MISDIRECTED_LISTED_MAX + 2).to_string(), "address": ADA });
     let asked = async |desk: &Desk| Some(desk.app.post(&refunds, &back).await).filter(|reply| reply.status == 202);
-    desk.until("all of it is final and refundable", asked).await;
+    desk.until("the whole amount is final and refundable", asked).await;
     let arrived =
         async |desk: &Desk| (balance(&desk.app, Chain::Base, Token::Usdt, ADA).await == 102_000_000).then_some(());
-    desk.until("it has gone back", arrived).await;
+    desk.until("the refund has arrived", arrived).await;
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn nothing_is_decided_about_a_payment_that_is_quarantined() {
+async fn quarantined_payment_accepts_no_decisions() {
     let desk = doubtful_desk().await;
     let merchant = desk.app.add_merchant().await;
     let (made, allow) = in_review(&desk, &merchant).await;
@@ -360,14 +360,14 @@ async fn nothing_is_decided_about_a_payment_that_is_quarantined() {
 }
 
 #[tokio::test]
-async fn the_page_has_a_form_for_each_decision_and_wants_it_confirmed() {
+async fn page_has_a_confirmed_form_for_each_decision() {
     let desk = doubtful_desk().await;
     let merchant = desk.app.add_merchant().await;
     let (made, allow) = in_review(&desk, &merchant).await;
     let view = format!("/ops/view/payments/{}", id_of(&made));
     let decide = format!("{view}/decide");
-    assert!(desk.get(&view).await.text().contains(&decide), "the payment's page leads there");
-    assert!(desk.get("/ops/view/stuck").await.text().contains(&decide), "and so does what is stuck");
+    assert!(desk.get(&view).await.text().contains(&decide), "the payment's page links to the form");
+    assert!(desk.get("/ops/view/stuck").await.text().contains(&decide), "the stuck page links to the form");
     let page = desk.get(&decide).await;
     assert_eq!(page.status, 200);
     assert!(page.text().contains(&format!("{view}/screen")) && !page.text().contains("refund_blocked"));

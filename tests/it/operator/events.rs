@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Desk, PATIENCE};
 use crate::app::{TestApp, TestConfig};
 
-/// One event as it came.
+/// A received event.
 #[derive(Debug, Default, Clone)]
 struct Heard {
     name: String,
@@ -20,13 +20,13 @@ struct Heard {
 }
 
 impl Heard {
-    /// Of the incident that it tells of, or that is the newest.
+    /// Number of the incident, or of the newest incident.
     fn number(&self) -> u64 {
         self.id.as_ref().unwrap().split_once('-').unwrap().1.parse().unwrap()
     }
 }
 
-/// A stream that is listened to.
+/// An open stream.
 struct Listening {
     response: futures::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
     text: String,
@@ -43,7 +43,7 @@ impl Listening {
         }
     }
 
-    /// The next event; none at the end.
+    /// Returns the next event; `None` at the end.
     async fn next(&mut self) -> Option<Heard> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -87,7 +87,7 @@ async fn listen(desk: &Desk, after: Option<&str>) -> Listening {
 }
 
 #[tokio::test]
-async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
+async fn incidents_are_streamed_and_replayed_after_a_gap() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;
@@ -95,7 +95,7 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
     let mut stream = listen(&desk, None).await;
     let hello = stream.next().await.unwrap();
     assert_eq!((hello.name.as_str(), hello.number()), ("hello", 0));
-    // A tick that the database did not answer in time for has no backlog.
+    // A tick has no backlog if the database did not answer in time.
     let whole = async {
         loop {
             let tick = stream.until("tick").await.data;
@@ -127,7 +127,7 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
 }
 
 #[tokio::test]
-async fn whoever_heard_the_service_before_hears_everything_of_this_one() {
+async fn reader_of_an_earlier_run_gets_all_incidents() {
     let mut heard: Vec<String> = Vec::new();
     for _ in 0..2 {
         let desk = Desk::start_with_chains().await;
@@ -136,7 +136,7 @@ async fn whoever_heard_the_service_before_hears_everything_of_this_one() {
         for _ in 0..2 {
             desk.panic(id).await;
         }
-        // As many incidents as before, and not the same ones.
+        // As many incidents as before, with different ids.
         for before in &heard {
             let mut stream = listen(&desk, Some(before)).await;
             let numbers = [stream.until("incident").await.number(), stream.until("incident").await.number()];
@@ -144,16 +144,16 @@ async fn whoever_heard_the_service_before_hears_everything_of_this_one() {
         }
         let mut stream = listen(&desk, None).await;
         heard.push(stream.next().await.unwrap().id.unwrap());
-        // What no service has given out is of none.
+        // Ids that no service has assigned.
         heard.extend(["2".to_owned(), "x-2".to_owned()]);
         let mut beyond = listen(&desk, Some(&format!("{}7", heard[heard.len() - 3]))).await;
-        assert_eq!(beyond.next().await.unwrap().number(), 2, "nothing that is to come is left out");
+        assert_eq!(beyond.next().await.unwrap().number(), 2, "no later event is skipped");
         desk.stop().await;
     }
 }
 
 #[tokio::test]
-async fn listeners_have_a_bound_and_do_not_hold_up_the_end() {
+async fn streams_are_limited_and_do_not_delay_shutdown() {
     let desk = Desk::start().await;
     let mut streams = Vec::new();
     for _ in 0..EVENT_LISTENERS_MAX {
@@ -173,10 +173,10 @@ async fn listeners_have_a_bound_and_do_not_hold_up_the_end() {
     }
 }
 
-/// Over a database with three settled payments, one of which cannot be counted as long as its row is spoiled.
+/// Over a database with three settled payments, one of which cannot be counted while its row is corrupt.
 #[tokio::test]
-async fn payments_are_shown_when_they_are_counted_and_not_before() {
-    // There a column takes nothing but what it is declared for, so that this cannot be spoiled.
+async fn payments_are_shown_only_after_they_are_counted() {
+    // PostgreSQL columns accept only values of their type, so the row cannot be corrupted there.
     if chosen_postgres() {
         return;
     }
@@ -197,11 +197,11 @@ async fn payments_are_shown_when_they_are_counted_and_not_before() {
     let overview = desk.get("/ops/overview").await.json;
     assert_eq!(overview.as_object().unwrap().get("payments"), Some(&Value::Null), "{overview:#}");
     let page = desk.get("/ops").await;
-    assert!(page.text().contains("They are being counted") && !page.text().contains("status-settled"));
+    assert!(page.text().contains("Counting payments") && !page.text().contains("status-settled"));
     let tick = listen(&desk, None).await.until("tick").await.data;
     assert_eq!(tick.as_object().unwrap().get("payments"), Some(&Value::Null), "{tick:#}");
 
-    // Past the service, which is idle: nothing is written that would have payments counted again.
+    // Bypasses the idle service, so that no write triggers another count.
     let mended = "UPDATE payments SET live = FALSE WHERE live = 'unknown'";
     desk.app.writer().execute_unprepared(mended).await.unwrap();
     let counted = async |desk: &Desk| {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Desk, reply};
 
 #[tokio::test]
-async fn readiness_names_every_part() {
+async fn readiness_names_every_component() {
     let desk = Desk::start_with_chains().await;
     assert_eq!(reply(desk.bare(Method::GET, "/healthz")).await.json, json!({ "status": "ok" }));
     let ready = |desk: &Desk| reply(desk.bare(Method::GET, "/readyz"));
@@ -24,17 +24,17 @@ async fn readiness_names_every_part() {
     assert_eq!(away.json["ready"], false);
     assert_eq!(away.json["database"]["reads"], false);
     assert_eq!(away.json["payments"]["ok"], true);
-    // How long they pass for usable depends on how long closing took: their watchers cannot write any more either.
+    // Each chain's state depends on how long the close took, because their watchers cannot write any more either.
     assert_eq!(away.json["chains"]["each"].as_array().unwrap().len(), 3);
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn a_service_without_a_usable_chain_is_not_ready() {
+async fn service_without_a_usable_chain_is_not_ready() {
     let desk = Desk::start().await;
     let asked = async |desk: &Desk| Some(reply(desk.bare(Method::GET, "/readyz")).await);
-    let refused = desk
-        .until("payments are taken up", async |desk| asked(desk).await.filter(|r| r.json["payments"]["ok"] == true));
+    let refused =
+        desk.until("payments are loaded", async |desk| asked(desk).await.filter(|r| r.json["payments"]["ok"] == true));
     let refused = refused.await;
     assert_eq!(refused.status, 503);
     insta::assert_json_snapshot!("not_ready", refused.redacted());
@@ -42,7 +42,7 @@ async fn a_service_without_a_usable_chain_is_not_ready() {
 }
 
 #[tokio::test]
-async fn chains_that_cannot_be_read_are_in_the_way_until_one_can() {
+async fn unreadable_chains_prevent_readiness_until_one_is_readable() {
     let desk = Desk::start_with_chains().await;
     let set = |chain: Chain, faults: Faults| desk.app.world().chain(chain).devchain().set_faults(faults);
     let when = async |desk: &Desk, status: u16| {

@@ -1,4 +1,4 @@
-//! The operator's listener, over real HTTP.
+//! Tests of the operator's listener over real HTTP.
 
 mod actors;
 mod admin;
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{Reply, TestApp};
 
-/// What opens every test's listener.
+/// Operator token of every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";
 
 /// A service with an operator's listener.
@@ -68,12 +68,12 @@ impl Desk {
         Self { app, address, closing, serving, client }
     }
 
-    /// A request that shows nothing.
+    /// Creates a request without credentials.
     pub(crate) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))
     }
 
-    /// A request with the token.
+    /// Creates a request with the token.
     pub(crate) fn call(&self, method: Method, path: &str) -> RequestBuilder {
         self.bare(method, path).bearer_auth(TOKEN)
     }
@@ -86,7 +86,7 @@ impl Desk {
         reply(self.call(Method::POST, path).json(body)).await
     }
 
-    /// Makes the actor of a payment, or of a payout or withdrawal, panic until its supervisor has seen it.
+    /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.
     async fn panic(&self, of: impl Into<Ferried>) {
         let system = &self.app.state.system;
         let before = *system.watch_incidents().borrow();
@@ -95,7 +95,7 @@ impl Desk {
         self.until("the panic is seen", seen).await;
     }
 
-    /// Asks again until there is an answer.
+    /// Repeats the request until it returns a value.
     async fn until<T>(&self, what: &str, ask: impl AsyncFn(&Self) -> Option<T>) -> T {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while tokio::time::Instant::now() < deadline {
@@ -107,7 +107,7 @@ impl Desk {
         panic!("waited too long until {what}");
     }
 
-    /// Ends the listener; it must end at once.
+    /// Stops the listener, which must end promptly.
     pub(crate) async fn stop(self) {
         self.closing.cancel();
         tokio::time::timeout(Duration::from_secs(30), self.serving).await.unwrap().unwrap();

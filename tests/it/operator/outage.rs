@@ -1,11 +1,11 @@
-//! What an operator sees while the database is away: that is when somebody looks.
+//! The operator's view during a database outage, when it is needed most.
 
 use payferry_domain::PaymentId;
 use serde_json::{Value, json};
 
 use super::Desk;
 
-/// With a payment that is quarantined, and the database away.
+/// Creates a quarantined payment and closes the database.
 async fn cut_off() -> (Desk, String) {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
@@ -19,7 +19,7 @@ async fn cut_off() -> (Desk, String) {
 }
 
 #[tokio::test]
-async fn the_overview_shows_everything_that_is_known_without_the_database() {
+async fn overview_during_an_outage_shows_what_is_in_memory() {
     let (desk, id) = cut_off().await;
     let overview = desk.get("/ops/overview").await;
     assert_eq!(overview.status, 200, "{}", overview.text());
@@ -36,9 +36,7 @@ async fn the_overview_shows_everything_that_is_known_without_the_database() {
 
     let page = desk.get("/ops").await;
     assert_eq!(page.status, 200, "{}", page.text());
-    for words in
-        ["The database does not answer.", "id=\"node-root-root\"", "id=\"chain-base\"", "What waits is not known"]
-    {
+    for words in ["The database does not answer.", "id=\"node-root-root\"", "id=\"chain-base\"", "Backlog unknown"] {
         assert!(page.text().contains(words), "{words}: {}", page.text());
     }
     assert!(page.text().contains(&format!("id=\"quarantined-{id}\"")), "{}", page.text());
@@ -48,7 +46,7 @@ async fn the_overview_shows_everything_that_is_known_without_the_database() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_stuck_and_hides_nothing_that_is_known_without_it() {
+async fn outage_is_listed_and_hides_nothing_that_is_in_memory() {
     let (desk, id) = cut_off().await;
     let stuck = desk.get("/ops/stuck").await;
     assert_eq!(stuck.status, 200, "{}", stuck.text());
@@ -59,7 +57,7 @@ async fn a_database_that_is_away_is_stuck_and_hides_nothing_that_is_known_withou
         assert!(unread.contains(&json!(kind)), "{kind} in {unread:?}");
         assert!(kinds[0]["items"][0]["reason"].as_str().unwrap().contains(kind), "{kinds:#?}");
         let alone = desk.get(&format!("/ops/stuck?kind={kind}")).await;
-        assert_eq!(alone.status, 503, "nobody knows: {}", alone.text());
+        assert_eq!(alone.status, 503, "the state is unknown: {}", alone.text());
     }
     assert!(!unread.contains(&json!("quarantined")) && !unread.contains(&json!("chain")), "{unread:?}");
     let quarantined = kinds.iter().find(|kind| kind["kind"] == "quarantined").unwrap();
@@ -70,7 +68,7 @@ async fn a_database_that_is_away_is_stuck_and_hides_nothing_that_is_known_withou
     );
     assert_eq!(desk.get("/ops/stuck?kind=quarantined").await.json["kinds"][0]["items"][0]["id"], id);
     assert_eq!(desk.get("/ops/stuck?kind=database").await.json["kinds"][0]["items"][0]["id"], "database");
-    // What nobody could write is known as well: its advice is for this very case.
+    // The pending write is known too: its advice applies to exactly this case.
     let hindered = async |desk: &Desk| {
         let kinds = desk.get("/ops/stuck").await.json["kinds"].clone();
         kinds.as_array().unwrap().iter().any(|kind| kind["kind"] == "journal_hindered").then_some(())

@@ -1,4 +1,4 @@
-//! What holds for every page: it is asserted of each that any test is answered.
+//! Properties of every page, asserted for each answer in any test.
 
 use payferry_operator::table;
 use reqwest::Method;
@@ -7,10 +7,10 @@ use sea_orm::ConnectionTrait;
 use super::{Desk, reply};
 use crate::app::Reply;
 
-/// What the script looks for.
+/// Attribute that the script looks for.
 const LIVE: &str = " data-live";
 
-/// Every id is one element's, and only what was read is fetched again.
+/// Asserts that ids are unique and that only answers to GET are refreshed.
 pub(super) fn assert_sound(method: &Method, page: &Reply) {
     let mut ids: Vec<&str> = page.text().split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     ids.sort_unstable();
@@ -25,7 +25,7 @@ async fn form(desk: &Desk, path: &str, fields: &'static str) -> Reply {
 }
 
 #[tokio::test]
-async fn no_form_is_answered_with_a_page_that_is_fetched_again() {
+async fn answers_to_forms_are_not_refreshed() {
     let desk = Desk::start().await;
     for route in table().into_iter().filter(|route| route.method == Method::POST && route.path.contains("/view/")) {
         let path = route.path.split('/').map(|part| match part {
@@ -41,7 +41,7 @@ async fn no_form_is_answered_with_a_page_that_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_comes_back_by_itself_where_it_was_read_and_not_where_a_form_was_sent() {
+async fn unavailable_pages_refresh_except_after_a_form() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;

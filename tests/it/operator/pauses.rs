@@ -1,8 +1,8 @@
-//! `/ops/pauses`: what is held back waits, and goes on.
+//! `/ops/pauses`: paused work waits, and continues afterwards.
 
 use std::time::Duration;
 
-use payferry_actors::chain::Role;
+use payferry_journal::chain::Role;
 use payferry_domain::Chain;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::{Desk, reply};
 use crate::app::Reply;
 use crate::http::customers::paid_out::{balances, balances_on, payee, register};
 
-/// Long enough for a settlement that is not held back, several times over.
+/// Several times the duration of a settlement that is not paused.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 async fn pause(desk: &Desk, scope: &str) -> Reply {
@@ -35,7 +35,7 @@ async fn status(desk: &Desk, payment: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_paused_chain_takes_nothing_new_and_settles_when_it_is_lifted() {
+async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let before = initiate(&desk, &merchant, "base").await;
@@ -50,7 +50,7 @@ async fn a_paused_chain_takes_nothing_new_and_settles_when_it_is_lifted() {
     assert_eq!((&base["eligible"], &base["reason"]), (&json!(false), &json!("paused by the operator")));
     assert_ne!(best.json["chain"], "base");
 
-    // It is watched all the same, and elsewhere everything goes on.
+    // The chain is still watched, and the other chains are not affected.
     desk.app.pay(&before, "10").await;
     desk.app.payment_when(&before, "confirmed").await;
     desk.app.pay(&best, "10").await;
@@ -71,7 +71,7 @@ async fn a_paused_chain_takes_nothing_new_and_settles_when_it_is_lifted() {
 }
 
 #[tokio::test]
-async fn paused_settlements_wait_on_their_chain_only() {
+async fn settlement_pause_affects_only_its_chain() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     pause(&desk, "settlement:polygon").await;
@@ -84,9 +84,9 @@ async fn paused_settlements_wait_on_their_chain_only() {
     pause(&desk, "settlement").await;
     lift(&desk, "settlement:polygon").await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(status(&desk, &held).await, "confirmed", "everything is held back now");
-    assert_eq!(balances_on(&desk.app, "polygon").await, ["0.00", "9.90", "0.00"], "it will come");
-    assert_eq!(balances(&desk.app).await, ["9.90", "0.00", "0.00"], "on Base it is there");
+    assert_eq!(status(&desk, &held).await, "confirmed", "everything is paused now");
+    assert_eq!(balances_on(&desk.app, "polygon").await, ["0.00", "9.90", "0.00"], "it is pending");
+    assert_eq!(balances(&desk.app).await, ["9.90", "0.00", "0.00"], "it is available on Base");
     lift(&desk, "settlement").await;
     desk.app.payment_when(&held, "settled").await;
     assert_eq!(balances_on(&desk.app, "polygon").await, ["9.90", "0.00", "0.00"]);
@@ -94,7 +94,7 @@ async fn paused_settlements_wait_on_their_chain_only() {
 }
 
 #[tokio::test]
-async fn paused_sending_holds_back_sending_and_nothing_else() {
+async fn sending_pause_affects_only_outbound_transfers() {
     let desk = Desk::start_with_chains().await;
     let system = desk.app.state.system.clone();
     let held = |chain| {
@@ -114,7 +114,7 @@ async fn paused_sending_holds_back_sending_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_refund_waits_while_sending_is_paused_and_is_refused_while_the_psp_is() {
+async fn refund_waits_for_a_sending_pause_and_is_refused_for_a_psp_pause() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = initiate(&desk, &merchant, "base").await;
@@ -144,7 +144,7 @@ async fn a_refund_waits_while_sending_is_paused_and_is_refused_while_the_psp_is(
 }
 
 #[tokio::test]
-async fn a_paused_psp_starts_nothing_and_what_runs_goes_on() {
+async fn paused_psp_starts_nothing_and_running_payments_continue() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let running = initiate(&desk, &merchant, "base").await;
@@ -185,7 +185,7 @@ async fn a_paused_psp_starts_nothing_and_what_runs_goes_on() {
 }
 
 #[tokio::test]
-async fn pauses_are_listed_and_bad_ones_are_refused() {
+async fn pauses_are_listed_and_invalid_ones_refused() {
     let desk = Desk::start().await;
     assert_eq!(desk.get("/ops/pauses").await.json, json!({ "pauses": [] }));
     for (body, faults) in [
@@ -201,13 +201,13 @@ async fn pauses_are_listed_and_bad_ones_are_refused() {
 
     let first = pause(&desk, "sending").await.json;
     let again = desk.post("/ops/pauses", &json!({ "scope": "sending", "reason": "another" })).await.json;
-    assert_eq!(again, first, "what is paused stays as it is");
+    assert_eq!(again, first, "an existing pause does not change");
     assert_eq!(desk.get("/ops/pauses").await.json["pauses"], json!([first]));
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn pauses_are_set_and_lifted_by_the_page() {
+async fn pauses_are_set_and_lifted_on_the_page() {
     let desk = Desk::start().await;
     let form = async |path: &str, body: &'static str| {
         let call = desk.call(Method::POST, path).header("content-type", "application/x-www-form-urlencoded");

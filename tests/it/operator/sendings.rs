@@ -1,7 +1,8 @@
-//! `/ops/sendings`: payouts and withdrawals with their actors, and those whose address is in review, decided about by hand.
+//! `/ops/sendings`: payouts and withdrawals with their actors, and manual decisions about addresses in review.
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::psps::wallets::{self, WalletChange};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::WalletChange;
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Chain, Token, WithdrawalId};
@@ -15,10 +16,10 @@ use super::{Desk, reply};
 use crate::app::Reply;
 use crate::chainside::balance;
 
-/// An account that nobody else uses.
+/// An account used only here.
 const TREASURER: &str = "0x000000000000000000000000000000000000beef";
 
-/// 9.90 USDC earned, a registered wallet, and a screener that is undecided from then on.
+/// Earns 9.90 USDC, registers a wallet, and then makes the screener undecided.
 async fn doubted() -> (Desk, Opinions) {
     let opinions = Opinions::new(Decision::Allow);
     let desk = desk_of(&opinions).await;
@@ -59,7 +60,7 @@ fn allow() -> Value {
 }
 
 #[tokio::test]
-async fn an_address_in_review_is_stuck_until_the_operator_allows_or_blocks_it() {
+async fn address_in_review_is_listed_until_the_operator_decides() {
     let (desk, _) = doubted().await;
     let (wanted, unwanted) = (ordered(&desk, "4").await, ordered(&desk, "5").await);
     let stuck = desk.get("/ops/stuck?kind=sending_in_review").await;
@@ -98,7 +99,7 @@ async fn an_address_in_review_is_stuck_until_the_operator_allows_or_blocks_it() 
 }
 
 #[tokio::test]
-async fn a_decision_of_which_nobody_knows_is_not_said_to_be_unmade() {
+async fn decision_with_an_unknown_result_is_not_reported_as_failed() {
     let (desk, _) = doubted().await;
     let order = ordered(&desk, "4").await;
     let path = ops(&order, "/screen");
@@ -120,7 +121,7 @@ async fn a_decision_of_which_nobody_knows_is_not_said_to_be_unmade() {
 }
 
 #[tokio::test]
-async fn the_page_of_a_withdrawal_has_the_decision_and_the_search_leads_to_it() {
+async fn withdrawal_page_has_the_decision_and_is_found_by_search() {
     let (desk, _) = doubted().await;
     let order = ordered(&desk, "4").await;
     let id = order.json["id"].as_str().unwrap();
@@ -128,7 +129,7 @@ async fn the_page_of_a_withdrawal_has_the_decision_and_the_search_leads_to_it() 
     let view = format!("/ops/view/sendings/{id}");
     assert_eq!(found.header("location"), Some(view.as_str()));
     let page = desk.get(&view).await;
-    assert!(page.text().contains("Where it goes") && page.text().contains("4.00 USDC"), "{}", page.text());
+    assert!(page.text().contains("Destination") && page.text().contains("4.00 USDC"), "{}", page.text());
     let sent = async |form: &'static str| {
         let call = desk.call(Method::POST, &format!("{view}/screen"));
         reply(call.header("content-type", "application/x-www-form-urlencoded").body(form)).await
@@ -137,12 +138,12 @@ async fn the_page_of_a_withdrawal_has_the_decision_and_the_search_leads_to_it() 
     let ticked = sent("decision=allow&reason=ours&confirm=true").await;
     assert_eq!((ticked.status.as_u16(), ticked.header("location")), (303, Some(view.as_str())));
     ended(&desk, &order, "sent").await;
-    // Without a form the page is live; what answers a form never is.
+    // Without a form the page is live; an answer to a form never is.
     let late = sent("decision=block&reason=ours&confirm=true").await;
     assert_eq!(late.status, 409);
     assert!(!late.text().contains(" data-live"), "{}", late.text());
     let page = desk.get(&view).await;
-    assert!(!page.text().contains("Where it goes") && page.text().contains("screened by hand"), "{}", page.text());
+    assert!(!page.text().contains("Destination") && page.text().contains("screened by hand"), "{}", page.text());
     desk.stop().await;
 }
 
@@ -151,7 +152,7 @@ fn id_of(order: &Reply) -> SendingId {
 }
 
 #[tokio::test]
-async fn the_way_leads_from_the_root_to_one_withdrawals_actor() {
+async fn pages_link_from_the_root_to_a_withdrawals_actor() {
     let (desk, _) = doubted().await;
     let order = ordered(&desk, "1").await;
     for _ in 0..50 {
@@ -184,20 +185,20 @@ async fn the_way_leads_from_the_root_to_one_withdrawals_actor() {
     );
     let bad = desk.get("/ops/sendings?limit=501&after=pay_1").await;
     assert_eq!(bad.faults(), ["after: invalid_id", "limit: out_of_range"]);
-    // Whoever is busy for a second is shown without what it remembers.
+    // An actor that is busy for a second is shown without its memory.
     let remembers = async |desk: &Desk| {
         let one = desk.get(&format!("/ops/actors/{}", id_of(&order))).await;
         one.json["actor"]["memory"].is_object().then_some(one)
     };
-    let one = desk.until("it shows what it remembers", remembers).await;
+    let one = desk.until("its memory is shown", remembers).await;
     let actor = &one.json["actor"];
     assert_eq!(
         (&actor["state"], &actor["restarts"], &actor["memory"]["version"]),
         (&json!("running"), &json!(0), &json!(2))
     );
-    assert_eq!(desk.get(&ops(&order, "")).await.json["verdict"], one.json["verdict"], "by either path");
+    assert_eq!(desk.get(&ops(&order, "")).await.json["verdict"], one.json["verdict"], "the same through either path");
 
-    // The same by the pages: the root, its desk, the second page of those under it, one of them.
+    // The same on the pages: the root, its supervisor, the second page of its actors, one of them.
     let root = desk.get("/ops").await;
     assert!(root.text().contains("href=\"/ops/view/sendings\"") && root.text().contains("kind-sending\""));
     let page = desk.get("/ops/view/sendings").await;
@@ -213,12 +214,12 @@ async fn the_way_leads_from_the_root_to_one_withdrawals_actor() {
         let page = desk.get(&view).await;
         (page.text().contains("version 2") && page.text().contains("await review")).then_some(())
     };
-    desk.until("the page shows what it remembers", remembers).await;
+    desk.until("the page shows its memory", remembers).await;
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
+async fn repeatedly_failing_withdrawal_is_quarantined_and_released() {
     let (desk, _) = doubted().await;
     let (bad, other) = (ordered(&desk, "4").await, ordered(&desk, "1").await);
     let (id, view) = (id_of(&bad), format!("/ops/view/sendings/{}", id_of(&bad)));
@@ -241,7 +242,7 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
     assert!(given_up["reason"].as_str().unwrap().contains("on purpose"), "{tree:#}");
     let kind = tree["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "sending").unwrap();
     assert_eq!((&kind["restarts"], &kind["quarantined"]), (&json!({ "panic": 3 }), &json!(1)));
-    // Nothing is decided about it meanwhile, by neither way.
+    // Neither the API nor the page accepts a decision meanwhile.
     let refused = desk.post(&ops(&bad, "/screen"), &allow()).await;
     refused.assert_problem(409, "sending_quarantined");
     assert!(refused.json["detail"].as_str().unwrap().contains("has to be released"), "{}", refused.text());
@@ -259,7 +260,7 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
     let log = desk.get("/ops/view/incidents").await;
     assert!(log.text().contains(&format!("href=\"{view}\"")), "{}", log.text());
 
-    // Its neighbour goes on, and so does it once it is released, by a program or by the button.
+    // The other withdrawal continues, and so does this one after its release through the API or the button.
     desk.post(&ops(&other, "/screen"), &allow()).await;
     ended(&desk, &other, "sent").await;
     let release = format!("/ops/actors/{id}/release");
@@ -269,7 +270,7 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
     let pressed = reply(desk.call(Method::POST, &format!("{view}/release"))).await;
     assert_eq!((pressed.status.as_u16(), pressed.header("location")), (303, Some(view.as_str())));
     desk.post(&release, &Value::Null).await.assert_problem(409, "sending_not_quarantined");
-    // Each is written down, and who was late has done nothing.
+    // Each release is recorded, and a late one has no effect.
     let history = desk.get(&ops(&bad, "")).await.json["history"].as_array().unwrap().clone();
     let done: Vec<_> = history.iter().map(|entry| [&entry["action"], &entry["actor_kind"], &entry["psp_id"]]).collect();
     let psp_id = json!(desk.app.psp_id.to_string());
@@ -285,7 +286,7 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
 }
 
 #[tokio::test]
-async fn a_withdrawal_that_is_pending_for_long_is_listed_until_it_is_sent() {
+async fn long_pending_withdrawal_is_listed_until_sent() {
     let (desk, opinions) = doubted().await;
     let undecided = ordered(&desk, "1").await;
     opinions.set(Decision::Allow);
@@ -296,10 +297,10 @@ async fn a_withdrawal_that_is_pending_for_long_is_listed_until_it_is_sent() {
     let cleared = async |desk: &Desk| (desk.app.get(&path).await.json["kyt_verdict"] == "allow").then_some(());
     desk.until("its address is allowed", cleared).await;
     let overdue = "/ops/stuck?kind=sending_overdue";
-    assert_eq!(desk.get(overdue).await.json["kinds"], json!([]), "it has just been ordered");
+    assert_eq!(desk.get(overdue).await.json["kinds"], json!([]), "it was just ordered");
     let aged = desk.app.writer().execute_unprepared("UPDATE sendings SET created_at = 1").await.unwrap();
     assert_eq!(aged.rows_affected(), 2);
-    // The other one waits for a person, and is listed for that alone.
+    // The other withdrawal waits for a person and is listed only for that.
     let listed = desk.get(overdue).await;
     insta::assert_json_snapshot!("sending_overdue", listed.redacted());
     assert_eq!(listed.json["kinds"][0]["items"][0]["id"], order.json["id"]);

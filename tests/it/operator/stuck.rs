@@ -20,7 +20,7 @@ fn id_of(payment: &Reply) -> &str {
 }
 
 #[tokio::test]
-async fn nothing_is_stuck_while_all_is_well() {
+async fn nothing_is_listed_in_normal_operation() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let made = desk.app.add_payment(&merchant).await;
@@ -31,17 +31,17 @@ async fn nothing_is_stuck_while_all_is_well() {
     let bad = desk.get("/ops/stuck?kind=everything&limit=1000").await;
     assert_eq!(bad.faults(), ["kind: unknown_value", "limit: out_of_range"]);
     assert_eq!(desk.get("/ops/stuck?kind=overdue&after=pay_1").await.faults(), ["after: invalid_cursor"]);
-    assert_eq!(desk.get("/ops/stuck?after=1.pay_1").await.faults(), ["after: invalid_cursor"], "of which kind?");
+    assert_eq!(desk.get("/ops/stuck?after=1.pay_1").await.faults(), ["after: invalid_cursor"], "the kind is missing");
     assert_eq!(desk.get("/ops/view/stuck?kind=everything").await.status, 404);
-    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind is stuck."));
+    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind needs attention."));
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
+async fn items_that_need_attention_have_a_reason_and_advice() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
-    // Blocked for real: the money of a sanctioned payer is held.
+    // Really blocked: the money of a sanctioned payer is held.
     let blocked = desk.app.add_payment(&merchant).await;
     let wallet = blocked.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
     let chain = desk.app.world().chain(Chain::Base);
@@ -50,7 +50,7 @@ async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
     let settled = desk.app.add_payment(&merchant).await;
     desk.app.pay(&settled, "10").await;
     desk.app.payment_when(&settled, "settled").await;
-    // The rest as rows would stand if something had gone wrong long ago.
+    // The other rows are changed as if something had failed long ago.
     let (overdue, unsettled) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
     for sql in [
         format!("UPDATE payments SET expires_at = 1 WHERE id = '{}'", id_of(&overdue)),
@@ -63,7 +63,7 @@ async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
     }
     let stuck = desk.get("/ops/stuck").await;
     insta::assert_json_snapshot!("stuck", stuck.redacted());
-    // What waits for a webhook URL is no backlog of a receiver's, and its own page says what it waits for.
+    // Deliveries without a webhook URL are not part of the backlog, and the PSP's page gives the reason.
     let backlog = desk.get("/ops/overview").await.json["webhooks"]["backlog"].clone();
     let counted = |what: &str| backlog[what]["counted"].as_u64().unwrap();
     assert_eq!((counted("queued"), counted("unaddressed"), counted("exhausted")), (0, 4, 2), "{backlog:#}");
@@ -78,7 +78,7 @@ async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
     desk.stop().await;
 }
 
-/// The ids of everything of a kind, so many at a time.
+/// Ids of all items of a kind, read in pages of this size.
 pub(super) async fn paged(desk: &Desk, kind: &str, limit: usize) -> Vec<String> {
     let mut ids = Vec::new();
     let mut after = String::new();
@@ -98,7 +98,7 @@ pub(super) async fn paged(desk: &Desk, kind: &str, limit: usize) -> Vec<String> 
 }
 
 #[tokio::test]
-async fn whatever_is_stuck_can_be_reached_before_any_of_it_moves() {
+async fn all_items_are_reachable_through_pages() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let mut made = Vec::new();
@@ -106,7 +106,7 @@ async fn whatever_is_stuck_can_be_reached_before_any_of_it_moves() {
         made.push(id_of(&desk.app.add_payment(&merchant).await).to_owned());
     }
     made.sort();
-    // All in the same moment, but for the one that was made last and is overdue for longest.
+    // All at the same time, except the last payment, which has been overdue for longest.
     let last = made.pop().unwrap();
     for sql in [
         "UPDATE payments SET expires_at = 2".to_owned(),
@@ -128,21 +128,21 @@ async fn whatever_is_stuck_can_be_reached_before_any_of_it_moves() {
     let text = rest.text();
     assert!(text.contains("1 is shown of 21") && text.contains(&format!("id=\"overdue-{}\"", made[20])), "{text}");
     assert!(!text.contains(&made[0]) && text.contains(&format!("rel=\"first\" href=\"{all}\"")), "{text}");
-    // A page of one kind has more room.
+    // A page of one kind has a higher limit.
     let whole = desk.get(all).await;
     assert!(made.iter().all(|id| whole.text().contains(id)) && !whole.text().contains("shown of"), "{}", whole.text());
 
-    // The same of those that the service remembers by itself.
+    // The same for items that the service holds in memory.
     for id in &made[..3] {
         for _ in 0..4 {
             desk.panic(id.parse::<PaymentId>().unwrap()).await;
         }
     }
-    assert_eq!(paged(&desk, "quarantined", 2).await, made[..3], "the longest given up first");
+    assert_eq!(paged(&desk, "quarantined", 2).await, made[..3], "the longest quarantined first");
     desk.stop().await;
 }
 
-/// Waits until something of this kind is stuck, or nothing any more; the first item.
+/// Waits until an item of this kind is listed, or none any more; returns the first item.
 async fn until_stuck(desk: &Desk, kind: &str, is_stuck: bool) -> Value {
     let path = format!("/ops/stuck?kind={kind}");
     let ask = async |desk: &Desk| {
@@ -153,7 +153,7 @@ async fn until_stuck(desk: &Desk, kind: &str, is_stuck: bool) -> Value {
 }
 
 #[tokio::test]
-async fn a_chain_that_cannot_be_read_is_stuck_until_it_can() {
+async fn unreadable_chain_is_listed_until_readable() {
     let desk = Desk::start_with_chains().await;
     let chain = desk.app.world().chain(Chain::Base).devchain();
     chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
@@ -166,7 +166,7 @@ async fn a_chain_that_cannot_be_read_is_stuck_until_it_can() {
 }
 
 #[tokio::test]
-async fn a_settler_without_gas_is_stuck_until_it_has_some() {
+async fn settler_without_gas_is_listed_until_funded() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let world = desk.app.world();
@@ -188,7 +188,7 @@ async fn a_settler_without_gas_is_stuck_until_it_has_some() {
     desk.stop().await;
 }
 
-/// Keeps a chain's base fee there until it is dropped.
+/// Keeps a chain's base fee at this level until dropped.
 struct Dear(tokio::task::JoinHandle<()>);
 
 impl Dear {
@@ -209,7 +209,7 @@ impl Drop for Dear {
 }
 
 #[tokio::test]
-async fn a_base_fee_above_the_ceiling_is_stuck_with_what_to_do_until_it_falls() {
+async fn base_fee_above_the_ceiling_is_listed_with_advice_until_it_falls() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     hold(&desk, "settlement:base").await;
@@ -221,13 +221,13 @@ async fn a_base_fee_above_the_ceiling_is_stuck_with_what_to_do_until_it_falls() 
     let dear = Dear::at(chain, u64::try_from(ceiling).unwrap() * 5);
     lift(&desk, "settlement:base").await;
     until_stuck(&desk, "settler", true).await;
-    // All the time, not only at the moment of each attempt.
+    // Constantly, not only at the moment of each attempt.
     for _ in 0..50 {
         let kinds = desk.get("/ops/stuck?kind=settler").await.json["kinds"].clone();
         let (item, advice) = (&kinds[0]["items"][0], kinds[0]["advice"].as_str().unwrap_or_default());
         assert_eq!(item["id"], "base", "{kinds:#}");
         let reason = item["reason"].as_str().unwrap();
-        assert!(reason.ends_with(&format!("wei per gas are asked and the ceiling is {ceiling}")), "{reason}");
+        assert!(reason.ends_with(&format!("wei per gas and the ceiling is {ceiling}")), "{reason}");
         assert!(advice.contains("max_fee_gwei"), "{advice}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -242,13 +242,13 @@ async fn a_base_fee_above_the_ceiling_is_stuck_with_what_to_do_until_it_falls() 
 }
 
 #[tokio::test]
-async fn a_receiver_that_fails_for_long_is_left_alone_and_listed() {
+async fn persistently_failing_receiver_is_paused_and_listed() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
-    // Nobody listens there.
+    // No server listens there.
     let hook = json!({ "webhook_url": "http://127.0.0.1:1/" });
     desk.app.request(reqwest::Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
-    // Four events each: as many failures in a row as trip the breaker, and some more.
+    // Four events each: enough consecutive failures to open the breaker, and some more.
     for _ in 0..6 {
         let made = desk.app.add_payment(&merchant).await;
         desk.app.pay(&made, "10").await;
@@ -260,16 +260,16 @@ async fn a_receiver_that_fails_for_long_is_left_alone_and_listed() {
 }
 
 #[tokio::test]
-async fn a_database_that_takes_nothing_is_told_while_it_lasts() {
+async fn blocked_database_writes_are_listed_while_they_last() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let held = desk.app.database.lock(Lock::Writes).await;
-    // What is to be written: blocks, if nothing else.
+    // Pending writes: at least blocks.
     let item = until_stuck(&desk, "journal_hindered", true).await;
     assert_eq!(item["id"], "journal", "{item:#}");
     let reason = item["reason"].as_str().unwrap();
     let why = reason.strip_prefix("the last groups could not be written: ").unwrap();
-    assert!(["somebody else holds a lock", "it took too long"].contains(&why), "{reason}");
+    assert!(["another connection holds a lock", "the statement took too long"].contains(&why), "{reason}");
     assert!(item["since"].is_string() && item["age_ms"].as_i64().unwrap() < 600_000, "{item:#}");
     held.release().await;
     until_stuck(&desk, "journal_hindered", false).await;
@@ -278,7 +278,7 @@ async fn a_database_that_takes_nothing_is_told_while_it_lasts() {
 }
 
 #[tokio::test]
-async fn checks_that_nobody_works_on_are_listed() {
+async fn checks_without_a_provider_are_listed() {
     let desk = Desk::start().await;
     let customer = ready(&desk.app).await;
     change(&desk.app, customer, &Command::RequestCheck { check: CheckId::generate() }).await;
@@ -304,13 +304,13 @@ pub(super) async fn lift(desk: &Desk, scope: &str) {
     assert_eq!(desk.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.json["was_paused"], true);
 }
 
-/// Has the operations of a payment stand where they are since 1970.
+/// Backdates the operations of a payment to 1970.
 async fn age_operations(desk: &Desk, payment: &Reply) {
     let sql = format!("UPDATE operations SET created_at = 1, updated_at = 1 WHERE payment_id = '{}'", id_of(payment));
     desk.app.writer().execute_unprepared(&sql).await.unwrap();
 }
 
-/// The kinds under which a payment is listed.
+/// Kinds under which a payment is listed.
 async fn kinds_of(desk: &Desk, payment: &Reply) -> Vec<String> {
     let stuck = desk.get("/ops/stuck").await.json;
     let kinds = stuck["kinds"]
@@ -322,7 +322,7 @@ async fn kinds_of(desk: &Desk, payment: &Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_refund_that_is_not_sent_for_long_is_listed_until_it_is() {
+async fn unsent_refund_is_listed_until_sent() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     hold(&desk, "sending:base").await;
@@ -337,13 +337,13 @@ async fn a_refund_that_is_not_sent_for_long_is_listed_until_it_is() {
         (read.json["operations"][0]["status"] == "queued").then_some(())
     };
     desk.until("the refund is queued", queued).await;
-    assert_eq!(kinds_of(&desk, &made).await, Vec::<String>::new(), "it has just been asked for");
+    assert_eq!(kinds_of(&desk, &made).await, Vec::<String>::new(), "it was just requested");
     age_operations(&desk, &made).await;
     let listed = desk.get("/ops/stuck?kind=operation_overdue").await;
     insta::assert_json_snapshot!("stuck_operation_overdue", listed.redacted());
     let page = desk.get("/ops/view/stuck").await;
     assert!(page.text().contains("Operation overdue") && page.text().contains("a refund of 3.00 USDC on base"));
-    // One that is tried again and again changes all the time.
+    // An operation that is retried constantly changes all the time.
     let id = id_of(&made);
     let tried = format!("UPDATE operations SET attempts = 7, updated_at = {} WHERE payment_id = '{id}'", i64::MAX);
     desk.app.writer().execute_unprepared(&tried).await.unwrap();
@@ -353,12 +353,12 @@ async fn a_refund_that_is_not_sent_for_long_is_listed_until_it_is() {
     let sent = async |desk: &Desk| (desk.app.get(&refunds).await.json["refunds"][0]["status"] == "sent").then_some(());
     desk.until("the refund is sent", sent).await;
     let none = async |desk: &Desk| kinds_of(desk, &made).await.is_empty().then_some(());
-    desk.until("it is listed no more", none).await;
+    desk.until("it is no longer listed", none).await;
     desk.stop().await;
 }
 
 #[tokio::test]
-async fn a_settlement_that_waits_is_listed_once_and_one_that_is_done_again_too() {
+async fn waiting_and_repeated_settlements_are_listed_once() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let undone = desk.app.add_payment(&merchant).await;
@@ -370,14 +370,14 @@ async fn a_settlement_that_waits_is_listed_once_and_one_that_is_done_again_too()
         desk.app.pay(payment, "10").await;
         desk.app.payment_when(payment, "confirmed").await;
     }
-    // Blocked for real: more came to one of them, of a sanctioned payer.
+    // Really blocked: one of them received more from a sanctioned payer.
     let wallet = spoiled.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
     let chain = desk.app.world().chain(Chain::Base);
     chain.transfer(Payer::Sanctioned, Token::Usdc, wallet, "5".parse().unwrap()).await.unwrap();
     let blocked = async |desk: &Desk| (kinds_of(desk, &spoiled).await == ["funds_blocked"]).then_some(());
     desk.until("the money is blocked", blocked).await;
 
-    // As rows would stand after a long time, and after the chain took a settlement back.
+    // Rows as after a long time, and after a reorg of a settlement.
     let ids = [&undone, &waiting, &spoiled].map(id_of);
     for payment in [&undone, &waiting, &spoiled] {
         age_operations(&desk, payment).await;

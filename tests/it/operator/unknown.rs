@@ -1,7 +1,7 @@
-//! Decisions of which nobody knows whether they were carried out: whoever asked is told so, and what was asked for goes out
-//! once, however often that is asked for again.
+//! Decisions with an unknown result: the answer says so, and the refund is sent once, however often it is requested
+//! again.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::Decision;
 use payferry_domain::{Chain, PaymentId, Token};
 use payferry_harness::database::Lock;
@@ -15,7 +15,7 @@ use crate::chainside::balance;
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";
 
-/// A payment whose 10 tokens are blocked, and a screener that finds nothing against anybody from then on.
+/// Creates a payment whose 10 tokens are blocked, with a screener that allows everything afterwards.
 async fn blocked() -> (Desk, PaymentId) {
     let opinions = Opinions::new(Decision::Block);
     let desk = desk_of(&opinions).await;
@@ -32,7 +32,7 @@ async fn refunds(desk: &Desk, id: PaymentId) -> Vec<Value> {
     desk.app.get(&format!("/payments/{id}/refunds")).await.json["refunds"].as_array().unwrap().clone()
 }
 
-/// That one refund of 4 tokens was made and nothing else.
+/// Asserts that one refund of 4 tokens was made and nothing else.
 async fn four_are_sent(desk: &Desk, id: PaymentId) {
     let sent = async |desk: &Desk| {
         let refunds = refunds(desk, id).await;
@@ -43,13 +43,13 @@ async fn four_are_sent(desk: &Desk, id: PaymentId) {
     assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 4_000_000);
 }
 
-/// Has the next decision written after its payment's actor has died, so that its answer is lost.
+/// Commits the next decision after its payment's actor has died, so that its answer is lost.
 async fn losing_the_answer<T>(desk: &Desk, id: PaymentId, asked: impl Future<Output = T>) -> T {
     let system = &desk.app.state.system;
     let held = desk.app.database.lock(Lock::Writes).await;
     let dies = async {
         let busy = async |_: &Desk| system.observe_payment(id).await.filter(|view| view.memory.is_none());
-        desk.until("the decision waits to be written", busy).await;
+        desk.until("the decision waits for the commit", busy).await;
         system.inject_crash(ActorKind::Shard);
     };
     let (answer, ()) = tokio::join!(asked, dies);
@@ -63,7 +63,7 @@ async fn form(desk: &Desk, id: PaymentId, pairs: &[(&str, &str)]) -> Reply {
     reply(call.header("content-type", "application/x-www-form-urlencoded")).await
 }
 
-/// The key in the form of a decision's page.
+/// Returns the idempotency key in the form of a decision's page.
 async fn key_of_form(desk: &Desk, id: PaymentId) -> String {
     let page = desk.get(&format!("/ops/view/payments/{id}/decide")).await;
     let (_, rest) = page.text().split_once("name=\"idempotency_key\" value=\"").expect("the form has a key");
@@ -74,11 +74,11 @@ fn assert_told_to_look(page: &Reply, path: &str) {
     assert_eq!(page.status, 503);
     let text = page.text();
     assert!(text.contains("may have been carried out") && text.contains("before you repeat it"), "{text}");
-    assert!(text.contains(&format!("href=\"{path}\"")) && !text.contains("does not answer as it should"), "{text}");
+    assert!(text.contains(&format!("href=\"{path}\"")) && !text.contains("did not return the data"), "{text}");
 }
 
 #[tokio::test]
-async fn blocked_money_that_is_asked_for_again_under_its_key_goes_out_once() {
+async fn repeated_refund_with_one_key_is_sent_once() {
     let (desk, id) = blocked().await;
     let path = format!("/ops/payments/{id}/refund_blocked");
     let body = json!({ "address": ADA, "amount": "4", "idempotency_key": "case-17", "reason": "by order" });
@@ -88,9 +88,9 @@ async fn blocked_money_that_is_asked_for_again_under_its_key_goes_out_once() {
     assert!(detail.contains("before you repeat it") && !detail.contains("Idempotency-Key"), "{detail}");
 
     let again = async |desk: &Desk| Some(desk.post(&path, &body).await).filter(|reply| reply.status == 202);
-    desk.until("it is taken", again).await;
+    desk.until("it is accepted", again).await;
     four_are_sent(&desk, id).await;
-    // Whenever it comes again; and it is that refund and no other.
+    // At any later time, with the same refund.
     assert_eq!(desk.post(&path, &body).await.status, 202);
     let other = json!({ "address": ADA, "amount": "5", "idempotency_key": "case-17", "reason": "by order" });
     desk.post(&path, &other).await.assert_problem(409, "refund_exists");
@@ -109,16 +109,16 @@ async fn blocked_money_that_is_asked_for_again_under_its_key_goes_out_once() {
 }
 
 #[tokio::test]
-async fn a_form_of_which_nobody_knows_says_so_and_sends_once_however_often_it_is_sent() {
+async fn form_with_an_unknown_result_sends_once() {
     let (desk, id) = blocked().await;
     let key = key_of_form(&desk, id).await;
     let filled = [("idempotency_key", &*key), ("address", ADA), ("amount", "4"), ("reason", "x"), ("confirm", "true")];
     let asked = losing_the_answer(&desk, id, form(&desk, id, &filled)).await;
     assert_told_to_look(&asked, &format!("/ops/view/payments/{id}"));
-    // Whoever sends the form again has seen no refund in it.
+    // A resubmitted form was rendered before the refund existed.
     let decide = format!("/ops/view/payments/{id}/decide?done=decided");
     let taken = async |desk: &Desk| Some(form(desk, id, &filled).await).filter(|page| page.status == 303);
-    let taken = desk.until("it is taken", taken).await;
+    let taken = desk.until("it is accepted", taken).await;
     assert_eq!(taken.header("location"), Some(&*decide));
     let mut more = filled;
     more[2] = ("amount", "5");
@@ -126,7 +126,7 @@ async fn a_form_of_which_nobody_knows_says_so_and_sends_once_however_often_it_is
     assert_eq!(refused.status, 409, "{}", refused.text());
     assert!(refused.text().contains("look at the payment before you ask for more"), "{}", refused.text());
     four_are_sent(&desk, id).await;
-    // Whoever has seen it asks for the next one.
+    // A form that shows the refund requests the next one.
     assert_ne!(key_of_form(&desk, id).await, key);
     desk.stop().await;
 }

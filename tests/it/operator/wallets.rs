@@ -1,9 +1,9 @@
-//! Where a PSP withdraws to: set by the operator, seen by the PSP, in force after a day in production.
+//! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
 use payferry::config::Environment;
-use payferry_actors::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
-use payferry_actors::wallet::{Vaults, checksummed};
-use payferry_domain::{Address, Chain};
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
+use payferry_evm::wallet::{Vaults, checksummed};
+use payferry_domain::{Address, Chain, Timestamp};
 use payferry_httpkit::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -19,15 +19,15 @@ fn path(desk: &Desk) -> String {
     format!("/ops/psps/{}/withdrawal-wallets", desk.app.psp_id)
 }
 
-/// Where the PSP withdraws to, so many seconds from now.
+/// Withdrawal wallet of the PSP this many seconds from now.
 async fn withdraws_to(desk: &Desk, chain: Chain, in_secs: i64) -> Option<Address> {
     let system = &desk.app.state.system;
-    let at = system.clock().real_now().plus_secs(in_secs);
+    let at = system.clock().real_now::<Timestamp>().plus_secs(in_secs);
     withdrawal_wallet(system.database(), desk.app.psp_id, chain, at).await.unwrap()
 }
 
 #[tokio::test]
-async fn in_production_a_wallet_waits_for_a_day_and_the_psp_sees_it() {
+async fn production_wallet_takes_effect_after_a_day() {
     let config =
         TestConfig { environment: Environment::Production, limits: Limits::production(), ..TestConfig::default() };
     let desk = Desk::over(TestApp::start_with(config).await).await;
@@ -46,7 +46,7 @@ async fn in_production_a_wallet_waits_for_a_day_and_the_psp_sees_it() {
     assert_eq!(shown.json["settings"]["withdrawal_wallets"], first.json["wallets"]);
     insta::assert_json_snapshot!("wallet_pending", crate::app::redact(&first.json));
 
-    // The same again changes nothing, another one begins anew.
+    // The same wallet changes nothing; another one restarts the delay.
     assert_eq!(set(json!({ "address": address(1).to_string() })).await.json, first.json);
     set(json!({ "address": address(2).to_string() })).await;
     assert_eq!(withdraws_to(&desk, Chain::Base, WALLET_DELAY_SECS).await, Some(address(2)));
@@ -60,7 +60,7 @@ async fn in_production_a_wallet_waits_for_a_day_and_the_psp_sees_it() {
 }
 
 #[tokio::test]
-async fn a_chain_may_have_a_wallet_of_its_own() {
+async fn chain_may_have_its_own_wallet() {
     let desk = Desk::start_with_chains().await;
     let set = async |body: Value| desk.post(&path(&desk), &body).await;
     set(json!({ "address": address(1).to_string(), "chain": "all" })).await;
@@ -75,7 +75,7 @@ async fn a_chain_may_have_a_wallet_of_its_own() {
 }
 
 #[tokio::test]
-async fn addresses_that_money_must_not_go_to_are_refused() {
+async fn unsuitable_addresses_are_refused() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
     let payment = desk.app.add_payment(&merchant).await;
@@ -107,7 +107,7 @@ async fn addresses_that_money_must_not_go_to_are_refused() {
 }
 
 #[tokio::test]
-async fn a_wallet_is_set_by_the_page() {
+async fn wallet_is_set_on_the_page() {
     let desk = Desk::start().await;
     let page = format!("/ops/view/psps/{}", desk.app.psp_id);
     let form = async |body: String| {
@@ -123,7 +123,7 @@ async fn a_wallet_is_set_by_the_page() {
 }
 
 #[tokio::test]
-async fn ceilings_are_the_configurations_until_the_operator_says_otherwise() {
+async fn ceilings_follow_the_configuration_until_overridden() {
     let desk = Desk::start().await;
     let psp = format!("/ops/psps/{}", desk.app.psp_id);
     let limits = async || desk.app.get("/api/v1/settings").await.json["settings"]["limits"].clone();
@@ -133,7 +133,7 @@ async fn ceilings_are_the_configurations_until_the_operator_says_otherwise() {
     assert_eq!((&changed.json["send_max"], &changed.json["send_daily_max"]), (&json!("500.00"), &json!("2000.50")));
     assert_eq!(limits().await, json!({ "send_max": "500.00", "send_daily_max": "2000.50" }));
     let ceilings = desk.app.state.system.psps().get(desk.app.psp_id).await.unwrap().ceilings;
-    assert_eq!(ceilings.send_max.to_string(), "500.00", "the actors go by it at once");
+    assert_eq!(ceilings.send_max.to_string(), "500.00", "the actors apply it immediately");
     assert_eq!(patch(json!({ "send_max": "default" })).await.json["send_max"], "1000000.00");
     assert_eq!(
         patch(json!({ "send_max": 5, "send_daily_max": "x" })).await.faults(),

@@ -1,7 +1,7 @@
-//! What a story is played on: a running service with chains, and somebody who moves the world around it.
+//! Stages of the end-to-end stories: a running service with chains, and control over its environment.
 //!
-//! A story is written once, over any [`Stage`], and is one test on each of them; see `on_every_stage`. What the PSP does
-//! is not here: that is plain HTTP, the same on every stage.
+//! A story is written once for any [`Stage`] and is one test on each of them; see `on_every_stage`. The PSP's actions
+//! are not here: they are plain HTTP, the same on every stage.
 
 mod purses;
 mod sandbox;
@@ -21,58 +21,58 @@ pub use purses::{Purse, Purses};
 pub use sandbox::OnSandbox;
 pub use serve::{Anvils, Devchains, Kind, OnAnvil, OnDevchain, Serve};
 
-/// A running service, its chains, and whoever pays on them. Chains make blocks by themselves, unless they are paused.
+/// A running service, its chains and their payers. Chains mine automatically, unless paused.
 pub trait Stage: Sized {
-    /// A fresh one.
+    /// Starts a new stage.
     async fn start() -> Self;
 
-    /// Where the PSP reaches the service.
+    /// URL of the API.
     fn api_url(&self) -> &str;
 
-    /// The PSP's key.
+    /// API key of the PSP.
     fn api_key(&self) -> &str;
 
     /// The service's supervision tree.
     fn system(&self) -> &System;
 
-    /// Where money ends up.
+    /// Target accounts of the money.
     fn purses(&self) -> &Purses;
 
-    /// Sends a real transfer to the payment's wallet; answers the transaction's hash.
+    /// Sends a real transfer to the payment's wallet; returns the transaction hash.
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String;
 
     /// Mines blocks, also on a paused chain.
     async fn mine(&self, chain: Chain, blocks: u64);
 
-    /// The chain makes no blocks by itself any more.
+    /// Stops automatic mining.
     async fn pause_mining(&self, chain: Chain);
 
-    /// The chain makes blocks by itself again.
+    /// Resumes automatic mining.
     async fn resume_mining(&self, chain: Chain);
 
-    /// The chain replaces its last blocks by others, without their transactions.
+    /// Reorgs the chain's last blocks; `dropped` says what happens to their transactions.
     async fn reorg(&self, chain: Chain, depth: u64, dropped: Dropped);
 
-    /// Moves the time of all chains on, with blocks all the way.
+    /// Advances the time of all chains, with blocks in between.
     async fn advance(&self, secs: u64);
 
-    /// Moves a paused chain's time on to a moment, with blocks all the way.
+    /// Advances a paused chain's time to this time, with blocks in between.
     async fn advance_chain_to(&self, chain: Chain, at: Timestamp);
 
-    /// Mines one block with what waits on a paused chain, at the second of this moment.
+    /// Mines one block with the waiting transactions of a paused chain, at the second of this time.
     async fn mine_at(&self, chain: Chain, at: Timestamp);
 
-    /// The chain stands still for so long, and then goes on.
+    /// Halts the chain for this long; then it continues.
     async fn jump_chain(&self, chain: Chain, secs: u64);
 
-    /// Makes the payment's actor panic; it has been dealt with when this answers.
+    /// Makes the payment's actor panic and waits until its supervisor has handled it.
     async fn panic(&self, payment_id: &str);
 
     /// Stops the service, then the chains.
     async fn stop(self);
 }
 
-/// A transfer to a payment's wallet: what is due, as it is due, unless it is said otherwise.
+/// A transfer to a payment's wallet; the defaults are the due amount, token and chain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Transfer {
     pub amount: Option<&'static str>,
@@ -82,7 +82,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// What is due.
+    /// The due amount.
     pub fn exact() -> Self {
         Self::default()
     }
@@ -97,32 +97,32 @@ impl Transfer {
         Self { is_sanctioned: true, ..self }
     }
 
-    /// In this token, wanted or not.
+    /// In this token, expected or not.
     pub fn in_token(self, token: Token) -> Self {
         Self { token: Some(token), ..self }
     }
 
-    /// On this chain, wanted or not.
+    /// On this chain, expected or not.
     pub fn on(self, chain: Chain) -> Self {
         Self { chain: Some(chain), ..self }
     }
 }
 
-/// A fresh stage, and the PSP's view of it.
+/// Starts a stage with the PSP's client.
 pub async fn story<S: Stage>() -> (S, Psp) {
     let (stage, psp, _) = story_with_receiver().await;
     (stage, psp)
 }
 
-/// The same with the PSP's webhook receiver, which otherwise ends at once.
+/// Like [`story`], with the PSP's webhook receiver, which otherwise stops immediately.
 pub async fn story_with_receiver<S: Stage>() -> (S, Psp, Receiver) {
     story_on(S::start().await).await
 }
 
-/// The same on a stage that was started already.
+/// Like [`story_with_receiver`], on a stage that is already running.
 pub async fn story_on<S: Stage>(stage: S) -> (S, Psp, Receiver) {
     let receiver = Receiver::start().await;
-    // A chain that was not looked at yet takes no payments.
+    // A chain that was not polled yet accepts no payments.
     for chain in Chain::ALL {
         until_read(&stage, chain, Timestamp(0)).await;
     }
@@ -130,7 +130,7 @@ pub async fn story_on<S: Stage>(stage: S) -> (S, Psp, Receiver) {
     (stage, psp, receiver)
 }
 
-/// Waits until the service has read the chain up to this moment.
+/// Waits until the service has read the chain up to this time.
 pub async fn until_read<S: Stage>(stage: &S, chain: Chain, at: Timestamp) {
     until_view(stage, chain, |view| view.read_time >= at).await;
 }
@@ -143,12 +143,12 @@ pub async fn until_block<S: Stage>(stage: &S, chain: Chain, number: u64) {
 async fn until_view<S: Stage>(stage: &S, chain: Chain, wanted: impl Fn(&ChainView) -> bool) {
     let since = Instant::now();
     while !stage.system().chain_view(chain).is_some_and(|view| wanted(&view)) {
-        assert!(since.elapsed() < PATIENCE, "{chain} was never read so far: {:?}", stage.system().chain_view(chain));
+        assert!(since.elapsed() < PATIENCE, "{chain} was not read in time: {:?}", stage.system().chain_view(chain));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// One test of each story per stage: `stories::exact::every_chain_and_token::on_the_sandbox`.
+/// Defines one test of each story per stage: `stories::exact::every_chain_and_token::on_the_sandbox`.
 macro_rules! on_every_stage {
     ($($story:ident),+ $(,)?) => {
         $(
@@ -173,7 +173,7 @@ macro_rules! on_every_stage {
 }
 pub(crate) use on_every_stage;
 
-/// The same for stories about what only `serve` can be told or only a node can say: over any [`Kind`] of node.
+/// Defines tests over any [`Kind`] of node, for stories that need configuration of `serve` or answers of a node.
 macro_rules! on_every_node {
     ($($story:ident),+ $(,)?) => {
         $(

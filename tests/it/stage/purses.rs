@@ -1,4 +1,4 @@
-//! What the PSP and the treasury hold, read on-chain.
+//! On-chain balances of the PSP and the treasury.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Where money ends up, by chain.
+/// Target accounts of the money, by chain.
 pub struct Purses {
     http: reqwest::Client,
     by_chain: BTreeMap<Chain, Purse>,
 }
 
-/// Where money ends up on one chain. Addresses are text, as the wire has them.
+/// Target accounts on one chain. Addresses are text, as in the API.
 pub struct Purse {
     pub rpc_url: String,
     pub tokens: BTreeMap<Token, String>,
@@ -26,7 +26,7 @@ impl Purses {
         Self { http: reqwest::Client::new(), by_chain }
     }
 
-    /// As a sandbox says it.
+    /// Reads the accounts from a sandbox.
     pub async fn of_sandbox(psp: &Psp) -> Self {
         let facts = psp.ok(Method::GET, "/sandbox", Value::Null).await;
         let purse = |chain: Chain| {
@@ -45,7 +45,7 @@ impl Purses {
         Self::new(Chain::ALL.map(purse).into())
     }
 
-    /// What the PSP's vault and the treasury hold, base units.
+    /// Balances of the PSP's vault and the treasury, base units.
     pub async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
         let purse = &self.by_chain[&chain];
         let contract = &purse.tokens[&token];

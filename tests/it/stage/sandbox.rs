@@ -1,4 +1,4 @@
-//! The sandbox in the test's process, with its chains in it: moved by its own routes where it has them.
+//! Stage with the sandbox in the test's process, including its chains. Uses the sandbox's routes where they exist.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 
 use super::{Dropped, Purses, Stage, Transfer};
 
-/// Short, so that finality comes soon.
+/// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
-/// Blocks so far apart never look like an outage.
+/// Maximum block spacing that never looks like an outage.
 const SPACING_SECS: i64 = 15;
 
 /// A running sandbox.
 pub struct OnSandbox {
     sandbox: Sandbox,
-    /// Its own routes are behind the PSP's key.
+    /// The sandbox's own routes require the PSP's key.
     psp: Psp,
     purses: Purses,
-    // Gone after the sandbox.
+    // Dropped after the sandbox.
     _database: TestDatabase,
 }
 

@@ -1,7 +1,7 @@
-//! The service as `payferry serve` runs it, in the test's process, on nodes that are reached over HTTP.
+//! Stages with the service as `payferry serve` runs it, in the test's process, on nodes over HTTP.
 //!
-//! Its clock is the real one: only the chains' time is moved, in blocks so close that it is no outage. Each stage has
-//! nodes of its own, so that a chain in the future is nobody else's.
+//! The service uses the real clock: only the chains' time is advanced, in blocks so close that it is not an outage.
+//! Each stage has its own nodes, so that an advanced chain affects no other test.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use futures::future::join_all;
 use payferry::config::Config;
 use payferry::service::{Service, chains, secrets};
 use payferry_actors::System;
-use payferry_actors::chain::deploy::{Roles, contract_address, deploy};
-use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
-use payferry_actors::wallet::domain_address;
+use payferry_evm::deploy::{Roles, contract_address, deploy};
+use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
+use payferry_evm::wallet::domain_address;
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp, Token};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
@@ -29,20 +29,20 @@ use tempfile::TempDir;
 
 use super::{Dropped, Purse, Purses, Stage, Transfer};
 
-/// Short, so that finality comes soon.
+/// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
-/// Enough that a crowd does not queue at one nonce.
+/// Enough that many payments do not queue at one nonce.
 const PAYERS: usize = 16;
-/// Listeners take free ports.
+/// Listeners use free ports.
 const ANY_PORT: u16 = 0;
 
-/// What answers JSON-RPC.
+/// A kind of JSON-RPC node.
 pub trait Kind {
-    /// Starts one.
+    /// Starts a node.
     async fn start(chain_id: u64) -> Node;
 }
 
-/// Devchains, each behind a port.
+/// Devchains, each behind its own port.
 pub struct Devchains;
 
 impl Kind for Devchains {
@@ -51,7 +51,7 @@ impl Kind for Devchains {
     }
 }
 
-/// Anvils, each a process.
+/// Anvil nodes, each a process.
 pub struct Anvils;
 
 impl Kind for Anvils {
@@ -71,7 +71,7 @@ pub struct Serve<K> {
     psp: Psp,
     purses: Purses,
     chains: BTreeMap<Chain, (Deployment, Payers)>,
-    // Gone after the service.
+    // Dropped after the service.
     _database: TestDatabase,
     _folder: TempDir,
     _kind: PhantomData<K>,
@@ -101,7 +101,7 @@ impl<K: Kind> Serve<K> {
         change(&mut files.settings);
         files.write();
         let config = Config::load(Some(&files.config()), []).unwrap();
-        // As `payferry deploy` does it.
+        // Like `payferry deploy`.
         let signer = secrets::signer(&config.signer).unwrap();
         let configured = chains::configured(&config, contract).unwrap();
         for deployed in join_all(configured.iter().map(|one| deploy(&one.spec, &one.client, &signer, roles))).await {
@@ -133,7 +133,7 @@ impl<K: Kind> Serve<K> {
         }
     }
 
-    /// Where the chain is.
+    /// Returns the node of a chain.
     pub fn node(&self, chain: Chain) -> &Node {
         &self.chains[&chain].0.node
     }
@@ -160,7 +160,7 @@ impl<K: Kind> Stage for Serve<K> {
         &self.purses
     }
 
-    /// As a customer would: the payment says where, what and how much.
+    /// Pays like a payer: the payment's record has the address, the token and the amount.
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String {
         let payment = self.psp.read(payment_id).await;
         let text = |field: &str| payment[field].as_str().unwrap_or_else(|| panic!("no {field} in {payment:#}"));
@@ -193,7 +193,7 @@ impl<K: Kind> Stage for Serve<K> {
     }
 
     async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
-        // To the second: what a node adds to its clock passes while it is added.
+        // To the second: otherwise the node's clock would advance during the call.
         let (node, to) = (self.node(chain), seconds(at));
         let mut head = node.head().await.timestamp;
         while head < to {
@@ -217,7 +217,7 @@ impl<K: Kind> Stage for Serve<K> {
         let (before, since) = (incidents(), Instant::now());
         system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
         while incidents() == before {
-            assert!(since.elapsed() < PATIENCE, "{payment_id} never panicked");
+            assert!(since.elapsed() < PATIENCE, "{payment_id} did not panic in time");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Many payments at once.
+//! Many concurrent payments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,21 @@ use futures::StreamExt;
 use payferry_domain::{Chain, Token};
 use payferry_harness::psp::{Psp, units};
 use payferry_harness::receiver::Receiver;
+use payferry_harness::short_or_long;
 
 use crate::stage::{Purses, Stage, Transfer, on_every_stage, story_with_receiver};
 
 const PAYMENTS: usize = 1_000;
-/// Requests under way at once; bounded, as every load here.
+const PAYMENTS_SHORT: usize = 150;
+/// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 64;
 
 on_every_stage!(all_settle_and_all_are_announced);
 
-/// A thousand payments at once all settle and are all announced.
+/// Many payments at once all settle and are all announced.
 async fn all_settle_and_all_are_announced<S: Stage>() {
     let (stage, psp, receiver) = story_with_receiver::<S>().await;
-    let ids = initiate_and_pay(&stage, &psp, PAYMENTS).await;
+    let ids = initiate_and_pay(&stage, &psp, short_or_long(PAYMENTS_SHORT, PAYMENTS)).await;
     for (id, _, _) in &ids {
         psp.until_status(id, "settled").await;
     }
@@ -26,7 +28,7 @@ async fn all_settle_and_all_are_announced<S: Stage>() {
     stage.stop().await;
 }
 
-/// Makes and pays `count` payments over all chains and tokens.
+/// Creates and pays `count` payments over all chains and tokens.
 async fn initiate_and_pay<S: Stage>(stage: &S, psp: &Psp, count: usize) -> Vec<(String, Chain, Token)> {
     let wanted = (0..count).map(|n| (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]));
     futures::stream::iter(wanted)
@@ -40,7 +42,8 @@ async fn initiate_and_pay<S: Stage>(stage: &S, psp: &Psp, count: usize) -> Vec<(
         .await
 }
 
-/// Vaults and treasury hold what was paid, every event was delivered once under one id, every sequence is gapless.
+/// Asserts that vaults and treasury hold the paid amounts, that every event was delivered under one id, and that every
+/// sequence is gapless.
 pub async fn check_books(psp: &Psp, purses: &Purses, receiver: &Receiver, ids: &[(String, Chain, Token)]) {
     let mut paid: BTreeMap<(Chain, &str), (i64, i64)> = BTreeMap::new();
     for (id, chain, token) in ids {
@@ -67,6 +70,6 @@ pub async fn check_books(psp: &Psp, purses: &Purses, receiver: &Receiver, ids: &
     let received = receiver.until(announced.len()).await;
     assert_eq!(received.keys().cloned().collect::<BTreeSet<_>>(), announced, "every event arrived under its own id");
     for bodies in received.values() {
-        assert!(bodies.iter().all(|body| *body == bodies[0]), "a repeated delivery says the same: {bodies:#?}");
+        assert!(bodies.iter().all(|body| *body == bodies[0]), "a repeated delivery has the same body: {bodies:#?}");
     }
 }

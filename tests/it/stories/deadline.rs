@@ -1,4 +1,4 @@
-//! The deadline is judged by the time of blocks.
+//! Deadlines follow the time of blocks.
 
 use payferry_domain::{Chain, Timestamp, Token};
 use payferry_harness::psp::Psp;
@@ -8,12 +8,12 @@ use crate::stage::{Stage, Transfer, on_every_stage, story, until_read};
 
 on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);
 
-/// Nothing until the deadline expires the payment.
+/// A payment without a transfer expires at its deadline.
 async fn nothing_comes_and_it_expires<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
     let expires_at = expiry(&psp, &id).await;
-    // Room for a busy machine: the time that passes by itself counts, too.
+    // Margin for a busy machine, because real time counts too.
     stage.advance(1_140).await;
     until_read(&stage, Chain::Base, expires_at.plus_secs(-90)).await;
     assert_eq!(psp.read(&id).await["status"], "pending");
@@ -24,13 +24,13 @@ async fn nothing_comes_and_it_expires<S: Stage>() {
     stage.stop().await;
 }
 
-/// A transfer in a block before the deadline is in time, even if it is final after it.
+/// A transfer in a block before the deadline is in time, even if it becomes final after it.
 async fn in_time_and_final_later<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let chain = Chain::Base;
     let id = psp.payment("10", Token::Usdc, chain).await;
     let expires_at = expiry(&psp, &id).await;
-    // On a chain that mines only when told, the block before the deadline is the story's to make.
+    // On a paused chain the test itself mines the block before the deadline.
     stage.pause_mining(chain).await;
     stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
     stage.pay(&id, Transfer::exact()).await;
@@ -62,7 +62,7 @@ async fn too_late<S: Stage>() {
     stage.stop().await;
 }
 
-/// An outage of the chain moves the deadline on.
+/// An outage of the chain extends the deadline.
 async fn moved_on_by_an_outage<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let chain = Chain::Arbitrum;

@@ -1,4 +1,4 @@
-//! The exact amount, on every chain and token.
+//! Exact amounts, on every chain and token.
 
 use payferry_domain::{Chain, Token};
 use payferry_harness::psp::units;
@@ -40,7 +40,7 @@ async fn every_chain_and_token<S: Stage>() {
     stage.stop().await;
 }
 
-/// `best` resolves to a chain and says why.
+/// `best` resolves to a chain and explains its choice.
 async fn best_says_why<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let made = psp.initiate("5", Token::Usdt, "best").await;

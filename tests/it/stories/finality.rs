@@ -1,4 +1,4 @@
-//! What is final is decided by the amount, and by what the node says.
+//! Finality depends on the amount and on the node's answers.
 
 use payferry_domain::{Chain, Token};
 use payferry_harness::settings::Tier;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::stage::{Kind, Serve, Stage, Transfer, on_every_node, story_on, until_block};
 
-/// More blocks than either node needs to say `finalized`.
+/// More blocks than either node needs for `finalized`.
 const BLOCKS_MAX: u64 = 30;
 
 on_every_node!(by_amount);
 
-/// A small sum waits for two blocks, a larger one for `safe`, the largest for `finalized`.
+/// A small amount waits for two blocks, a larger one for `safe`, the largest for `finalized`.
 async fn by_amount<K: Kind>() {
     let tier = |below: Option<&str>, wait: Value| Tier {
         below: below.map(str::to_owned),
@@ -54,8 +54,8 @@ async fn by_amount<K: Kind>() {
         }
         waiting = still;
     }
-    assert!(waiting.is_empty(), "never final: {waiting:?}");
-    // As deep as both nodes are started: `safe` 5 blocks behind, `finalized` 10.
+    assert!(waiting.is_empty(), "not final in time: {waiting:?}");
+    // Configured depths of both nodes: `safe` 5 blocks behind, `finalized` 10.
     assert_eq!(blocks_waited, [("latest", 1), ("safe", 5), ("finalized", 10)]);
     stage.stop().await;
 }

@@ -1,11 +1,11 @@
-//! What `/metrics` says of a service to which something happened.
+//! Content of `/metrics` after known events.
 #![allow(clippy::float_cmp, reason = "counts are whole numbers")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_harness::receiver::Manner;
 use serde_json::json;
@@ -14,26 +14,26 @@ use crate::app::TestApp;
 use crate::operator::Desk;
 use crate::stage::{OnSandbox, Stage, Transfer, story_with_receiver};
 
-/// Labels whose values may be any number or version; all others are words.
+/// Labels whose values may contain any number or version; all others are words.
 const FREE_LABELS: [&str; 5] = ["le", "endpoint", "status", "version", "quantile"];
 
-/// How a HELP begins that speaks of a time: the metric's name ends in `_seconds`, as no other does.
+/// Prefixes of the HELP of a time; exactly these metrics have names that end in `_seconds`.
 const TIMES: [&str; 3] = ["Time ", "Age ", "From "];
-/// Metrics whose series begin at any time: by kinds of events and errors, closed sets of which any may happen, and each chain's
-/// when it is first looked at a second time.
+/// Metrics whose series may appear later: those of closed sets of events and errors, and each chain's at its first
+/// rescan.
 const ANY_TIME: [&str; 4] = [
     "payferry_payment_events_total",
     "payferry_chain_request_errors_total",
     "payferry_chain_looks_failed_total",
     "payferry_chain_second_look_number",
 ];
-/// How long what is to be shown may take; retries of webhooks wait for seconds, and longer each time.
+/// Timeout of an expected value; retries of webhooks wait for seconds, with growing delays.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A name, its labels and its value.
+/// Name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// The samples of an exposition, and each metric's HELP and TYPE.
+/// Samples of an exposition, and each metric's HELP and TYPE.
 struct Exposed {
     samples: Vec<Sample>,
     helped: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ impl Exposed {
         Self { samples, helped, typed }
     }
 
-    /// The sum of all samples of a name with these labels; `None` if there is no such sample.
+    /// Sum of all samples of a name with these labels; `None` if there is none.
     fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let fits = |of: &BTreeMap<String, String>| {
             labels.iter().all(|(label, value)| of.get(*label).is_some_and(|is| is == value))
@@ -76,7 +76,7 @@ impl Exposed {
         fitting.reduce(|sum, value| sum + value)
     }
 
-    /// Series that are not in `before`, of metrics that are.
+    /// New series of metrics that already existed in `before`.
     fn grown_since(&self, before: &Self) -> Vec<&Sample> {
         let shown: BTreeSet<&str> = before.samples.iter().map(|(name, _, _)| name.as_str()).collect();
         let known: BTreeSet<_> = before.samples.iter().map(|(name, labels, _)| (name, labels)).collect();
@@ -84,7 +84,7 @@ impl Exposed {
         self.samples.iter().filter(|(name, labels, _)| is_new(name, labels)).collect()
     }
 
-    /// Fails if the name of a gauge or histogram has another unit than its HELP says.
+    /// Asserts that the unit in the name of every gauge and histogram matches its HELP.
     fn assert_units(&self) {
         for (name, help) in &self.helped {
             if self.typed.get(name).is_none_or(|kind| kind == "counter") {
@@ -99,13 +99,13 @@ impl Exposed {
     }
 }
 
-/// The metric that a sample belongs to: those of a histogram have endings.
+/// Metric of a sample: the samples of a histogram have suffixes.
 fn family<'a>(name: &'a str, typed: &BTreeMap<String, String>) -> &'a str {
     let bare = ["_bucket", "_sum", "_count"].iter().find_map(|ending| name.strip_suffix(ending));
     bare.filter(|bare| typed.contains_key(*bare)).unwrap_or(name)
 }
 
-/// Waits until the exposition shows it; what is not counted as it happens is shown within a second.
+/// Waits until the exposition shows this value; gauges that are not updated by events refresh within a second.
 async fn until_exposed(name: &str, labels: &[(&str, &str)], holds: impl Fn(f64) -> bool) {
     let since = Instant::now();
     loop {
@@ -119,7 +119,7 @@ async fn until_exposed(name: &str, labels: &[(&str, &str)], holds: impl Fn(f64) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
+async fn metrics_have_values_help_and_plain_labels() {
     let began = Instant::now();
     let (stage, psp, _receiver) = story_with_receiver::<OnSandbox>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -143,7 +143,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     until_exposed("process_open_fds", &[], one).await;
     until_exposed("process_cpu_seconds_total", &[], |seconds| seconds > 0.0).await;
     until_exposed("payferry_uptime_seconds", &[], |seconds| seconds > 0.0).await;
-    // Every kind keeps books, but for payouts and withdrawals: this story has none.
+    // Every kind has metrics, except outbound transfers, which this story does not use.
     for kind in ActorKind::ALL.into_iter().filter(|kind| *kind != ActorKind::Sending) {
         let kind = [("kind", kind.as_str())];
         until_exposed("payferry_actor_messages_total", &kind, one).await;
@@ -154,7 +154,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     let exposed = Exposed::now();
     let lasted = began.elapsed().as_secs_f64();
     let sum = |name: &str, labels: &[(&str, &str)]| {
-        exposed.sum(name, labels).unwrap_or_else(|| panic!("{name} {labels:?} is not shown"))
+        exposed.sum(name, labels).unwrap_or_else(|| panic!("{name} {labels:?} is missing"))
     };
     assert_eq!(sum("payferry_actor_restarts_total", &[("kind", "payment"), ("cause", "panic")]), 4.0);
     assert_eq!(sum("payferry_payments_quarantined_total", &[("cause", "panic")]), 1.0);
@@ -163,7 +163,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     assert_eq!(sum("payferry_payment_transition_seconds_count", &[("from", "pending"), ("to", "confirmed")]), 1.0);
     assert_eq!(sum("payferry_payment_transition_seconds_count", &[("from", "confirmed"), ("to", "settled")]), 1.0);
     assert_eq!(sum("payferry_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
-    // Times are seconds: none is longer than the story, as commits are made one after the other.
+    // Times are in seconds: none exceeds the story, because commits are sequential.
     for (from, to) in [("pending", "confirmed"), ("confirmed", "settled")] {
         let took = sum("payferry_payment_transition_seconds_sum", &[("from", from), ("to", to)]);
         assert!(took > 0.0 && took <= lasted, "{from} to {to} took {took} of {lasted} s");
@@ -205,10 +205,10 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
         "payferry_webhook_oldest_due_seconds",
         "payferry_webhook_breakers_open",
     ] {
-        assert!(shown.contains(also), "{also} is not shown");
+        assert!(shown.contains(also), "{also} is missing");
     }
 
-    // Waits are told apart below a millisecond, transitions above a minute, and groups by units.
+    // Mailbox waits need buckets below a millisecond, transitions above a minute, groups in units.
     let ends = |name: &str| -> BTreeSet<String> {
         exposed.samples.iter().filter(|(of, _, _)| of == name).map(|(_, labels, _)| labels["le"].clone()).collect()
     };
@@ -221,7 +221,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
         assert!(exposed.helped.contains_key(family), "{family} has no HELP");
         assert!(exposed.typed.contains_key(family), "{family} has no TYPE");
         for (label, value) in labels.iter().filter(|(label, _)| !FREE_LABELS.contains(&label.as_str())) {
-            // Route templates have braces; an id has digits, and is long.
+            // Route templates have braces; an id has digits and is long.
             assert!(value.len() <= 60, "{name} has {label}={value}");
             assert!(
                 label == "route" || !value.chars().any(|letter| letter.is_ascii_digit()),
@@ -230,7 +230,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
         }
     }
     exposed.assert_units();
-    // More of the same makes no more series of what is shown already.
+    // More events of the same kind create no new series of existing metrics.
     for _ in 0..10 {
         let another = psp.payment("10", Token::Usdc, Chain::Base).await;
         psp.read(&another).await;
@@ -242,7 +242,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     stage.stop().await;
 }
 
-/// A PSP of its own with a key, a customer, a merchant and a settled payment, and requests for what there is not.
+/// Creates a PSP with a key, a customer, a merchant and a settled payment, and sends requests for unknown objects.
 async fn another_of_everything(app: &mut TestApp, number: usize) {
     app.psp_id = app.add_psp().await;
     app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
@@ -265,8 +265,8 @@ async fn another_of_everything(app: &mut TestApp, number: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_series_is_of_one_psp_key_customer_path_or_method() {
-    // From here on it is counted.
+async fn no_series_per_psp_key_customer_path_or_method() {
+    // Enables counting.
     Exposed::now();
     let mut app = TestApp::start_with_chains().await;
     another_of_everything(&mut app, 0).await;
@@ -287,10 +287,10 @@ async fn no_series_is_of_one_psp_key_customer_path_or_method() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_that_wait_are_counted_until_the_receiver_is_well() {
+async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
     let (stage, psp, receiver) = story_with_receiver::<OnSandbox>().await;
     receiver.behave(Manner::Status(500));
-    // More events than the breaker bears failures: what is due waits for probes, and grows old.
+    // More events than the breaker's threshold: due deliveries wait for probes.
     let mut ids = Vec::new();
     for _ in 0..6 {
         let id = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -315,8 +315,8 @@ async fn deliveries_that_wait_are_counted_until_the_receiver_is_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settlements_that_are_held_back_are_counted_until_they_go_on() {
-    // From here on it is counted.
+async fn paused_settlements_are_counted_until_resumed() {
+    // Enables counting.
     Exposed::now();
     let desk = Desk::over(TestApp::start_with_chains().await).await;
     let merchant = desk.app.add_merchant().await;

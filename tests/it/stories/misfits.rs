@@ -1,4 +1,4 @@
-//! Money that does not fit: too little, too much, in parts, tainted.
+//! Transfers that do not fit: underpayment, overpayment, partial payments, blocked money.
 
 use payferry_domain::{Chain, Token};
 use reqwest::Method;
@@ -16,7 +16,7 @@ on_every_stage!(
     paid_after_it_was_cancelled,
 );
 
-/// Too little is mismatched, and a second transfer completes it.
+/// An underpayment is mismatched, and a second transfer completes it.
 async fn too_little_and_then_the_rest<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -34,7 +34,7 @@ async fn too_little_and_then_the_rest<S: Stage>() {
     stage.stop().await;
 }
 
-/// Too much is mismatched and waits for the PSP.
+/// An overpayment is mismatched and waits for the PSP.
 async fn too_much<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdt, Chain::Polygon).await;
@@ -46,7 +46,7 @@ async fn too_much<S: Stage>() {
     stage.stop().await;
 }
 
-/// Money after settlement is excess and announced.
+/// A transfer after the settlement is excess and announced.
 async fn more_after_the_settlement<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Arbitrum).await;
@@ -60,7 +60,7 @@ async fn more_after_the_settlement<S: Stage>() {
     stage.stop().await;
 }
 
-/// Sanctioned money fails the payment and is not settled.
+/// A sanctioned transfer fails the payment and is not settled.
 async fn sanctioned_money<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -74,7 +74,7 @@ async fn sanctioned_money<S: Stage>() {
     stage.stop().await;
 }
 
-/// Tainted dust does not spoil a payment.
+/// Blocked dust does not affect a payment.
 async fn tainted_dust<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -88,7 +88,7 @@ async fn tainted_dust<S: Stage>() {
     stage.stop().await;
 }
 
-/// Wrong token and wrong chain are labelled and never counted.
+/// Transfers in the wrong token or on the wrong chain are labelled and never counted.
 async fn wrong_token_and_wrong_chain<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -106,7 +106,7 @@ async fn wrong_token_and_wrong_chain<S: Stage>() {
     stage.stop().await;
 }
 
-/// A cancelled payment fails and later money is late.
+/// A cancelled payment fails, and a later transfer is late.
 async fn paid_after_it_was_cancelled<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;

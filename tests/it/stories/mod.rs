@@ -1,5 +1,4 @@
-//! Payments as the world would make them: real HTTP, real transfers and real settlements. Each story is a test on every
-//! stage.
+//! End-to-end stories with real HTTP, real transfers and real settlements. Each story is a test on every stage.
 
 pub mod crowd;
 mod deadline;

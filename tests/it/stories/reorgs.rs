@@ -1,4 +1,4 @@
-//! The chain takes blocks back.
+//! Reorgs.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::stage::{Dropped, Stage, Transfer, on_every_stage, story};
 
 on_every_stage!(dropped_and_mined_again, gone_for_good, a_settlement_mined_again, a_settlement_gone_for_good,);
 
-/// A transfer that is dropped before finality leaves the payment pending, and counts once when it is mined again.
+/// A transfer dropped before finality leaves the payment pending, and counts once when it is mined again.
 async fn dropped_and_mined_again<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let chain = Chain::Base;
@@ -34,7 +34,7 @@ async fn dropped_and_mined_again<S: Stage>() {
     stage.stop().await;
 }
 
-/// A transfer that is gone for good lets the payment expire.
+/// A transfer dropped for good lets the payment expire.
 async fn gone_for_good<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let chain = Chain::Arbitrum;
@@ -52,12 +52,12 @@ async fn gone_for_good<S: Stage>() {
     stage.stop().await;
 }
 
-/// A settlement whose block is dropped is not reported, and moves the money once when it is mined again.
+/// A settlement in a dropped block is not reported, and moves the money once when it is mined again.
 async fn a_settlement_mined_again<S: Stage>() {
     settlement_dropped::<S>(Dropped::Remine).await;
 }
 
-/// A settlement that the chain forgets is sent again.
+/// A settlement that the chain drops is sent again.
 async fn a_settlement_gone_for_good<S: Stage>() {
     settlement_dropped::<S>(Dropped::Discard).await;
 }
@@ -68,10 +68,10 @@ async fn settlement_dropped<S: Stage>(dropped: Dropped) {
     let id = psp.payment("10", Token::Usdc, chain).await;
     stage.pause_mining(chain).await;
     stage.pay(&id, Transfer::exact()).await;
-    // Block by block, to the one that settles and none further.
+    // Block by block, up to the one with the settlement.
     let (since, nothing) = (Instant::now(), (0, 0));
     while stage.purses().holdings(chain, Token::Usdc).await == nothing {
-        assert!(since.elapsed() < PATIENCE, "never settled: {:#}", psp.read(&id).await);
+        assert!(since.elapsed() < PATIENCE, "not settled in time: {:#}", psp.read(&id).await);
         stage.mine(chain, 1).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

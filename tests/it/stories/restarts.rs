@@ -1,6 +1,6 @@
-//! Actors that fail.
+//! Failing actors.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, PaymentId, Token};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ async fn panics_thrice_and_completes<S: Stage>() {
     stage.stop().await;
 }
 
-/// A payment that keeps panicking is quarantined, and its siblings go on.
+/// A payment that keeps panicking is quarantined, and other payments continue.
 async fn quarantined_and_released<S: Stage>() {
     let (stage, psp) = story::<S>().await;
     let bad = psp.payment("10", Token::Usdc, Chain::Base).await;
@@ -43,7 +43,7 @@ async fn quarantined_and_released<S: Stage>() {
     let (status, problem) = psp.call(Method::POST, &format!("/payments/{bad}/cancel"), Value::Null).await;
     assert_eq!((status.as_u16(), &problem["code"]), (503, &json!("payment_quarantined")));
 
-    // An operator lets it go on: the transfer that came meanwhile was not lost.
+    // After its release the payment applies the transfer that arrived meanwhile.
     assert!(stage.system().release(bad_id));
     psp.until_status(&bad, "settled").await;
     stage.stop().await;

@@ -1,7 +1,7 @@
-//! The audit log as it is read: on the operator's listener and by `payferry audit`.
+//! Reads of the audit log: on the operator's listener and by `payferry audit`.
 
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::{Actor, Entry, append};
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::{Actor, Entry, append};
 use payferry_domain::customer::Command;
 use payferry_domain::{PspId, Timestamp};
 use sea_orm::ConnectionTrait;
@@ -16,7 +16,7 @@ fn actions(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn who_did_what_is_found_by_whatever_is_known() {
+async fn audit_entries_are_found_by_every_filter() {
     let desk = Desk::start().await;
     let app = &desk.app;
     let (one, other) = (add_customer(app, "x").await, add_customer(app, "y").await);
@@ -77,7 +77,7 @@ async fn who_did_what_is_found_by_whatever_is_known() {
     };
     let lines = cli(&["--json"]);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(&lines, all.json["entries"].as_array().unwrap(), "both are one");
+    assert_eq!(&lines, all.json["entries"].as_array().unwrap(), "both contain the same entries");
     let table = cli(&["--customer", &one.to_string(), "--actor-kind", "operator"]);
     assert!(table.contains("customer.deactivated") && table.lines().count() == 2, "{table}");
     assert_eq!(cli(&["--json", "--limit", "3", "--after", "1"]).lines().count(), 3);
@@ -85,7 +85,7 @@ async fn who_did_what_is_found_by_whatever_is_known() {
 }
 
 #[tokio::test]
-async fn what_was_written_stays_written() {
+async fn audit_entries_are_immutable() {
     let desk = Desk::start().await;
     add_customer(&desk.app, "x").await;
     let connection = desk.app.database.connect().await;

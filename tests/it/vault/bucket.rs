@@ -1,11 +1,11 @@
-//! Documents in an S3-compatible bucket, and what is swept out of either kind of store.
+//! Documents in an S3-compatible bucket, and removal of orphans from both kinds of store.
 
 use std::path::Path;
 use std::time::Duration;
 
 use payferry::config::{Config, Documents};
-use payferry_accounts::documents::{DocumentError, ORPHAN_AGE, Place, sweep};
-use payferry_actors::seal::Sealer;
+use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
 use payferry_harness::bucket::{BUCKET, Bucket, REGION};
@@ -37,7 +37,7 @@ fn somewhere() -> Place {
 }
 
 #[tokio::test]
-async fn a_bucket_keeps_documents_sealed_for_whoever_has_the_key() {
+async fn bucket_stores_documents_sealed() {
     let (temp, bucket) = (tempfile::tempdir().unwrap(), Bucket::start(KEY_ID, "the right secret").await);
     let open = |secret: &str, master: [u8; 32]| {
         payferry::service::documents::store(&config(temp.path(), &bucket, secret), Sealer::new(&master)).unwrap()
@@ -66,7 +66,7 @@ async fn a_bucket_keeps_documents_sealed_for_whoever_has_the_key() {
 }
 
 #[tokio::test]
-async fn objects_without_a_row_are_swept_out_once_they_are_old() {
+async fn old_objects_without_a_row_are_removed() {
     let app = TestApp::start().await;
     let (temp, bucket) = (tempfile::tempdir().unwrap(), Bucket::start(KEY_ID, "secret").await);
     let config = config(temp.path(), &bucket, "secret");
@@ -91,16 +91,16 @@ async fn objects_without_a_row_are_swept_out_once_they_are_old() {
     theirs.put(foreign, b"%PDF-1.7".to_vec()).await.unwrap();
 
     let sweep_now = async || sweep(&store, app.state.database(), ORPHAN_AGE).await.unwrap();
-    assert_eq!(sweep_now().await, 0, "an upload may still be under way");
+    assert_eq!(sweep_now().await, 0, "an upload may still be in progress");
     bucket.age(chrono::Duration::from_std(ORPHAN_AGE).unwrap() + chrono::Duration::minutes(1));
     assert_eq!(sweep_now().await, 1);
     let left: Vec<_> = bucket.objects().into_keys().collect();
     assert!(!left.contains(&orphan.to_string()) && left.contains(&named.to_string()), "{left:?}");
-    assert!(left.contains(&foreign.to_string()), "what another service sealed is not ours to remove");
+    assert!(left.contains(&foreign.to_string()), "objects that another service sealed are not removed");
 }
 
 #[tokio::test]
-async fn a_folder_is_swept_alike_and_foreign_files_stay() {
+async fn folder_is_swept_likewise_and_other_files_stay() {
     let app = TestApp::start().await;
     let (store, orphan) = (&app.state.config.documents, somewhere());
     store.put(orphan, b"%PDF-1.7".to_vec()).await.unwrap();

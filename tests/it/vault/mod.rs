@@ -1,4 +1,4 @@
-//! What is kept so that nobody reads it: keys and how they are changed, documents, and who did what.
+//! Secrets at rest: key rotation, documents, and the audit log.
 
 mod audit;
 mod bucket;
@@ -8,15 +8,15 @@ mod uploads;
 
 use std::fmt::Write;
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, create};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, create};
 use payferry_domain::customer::CustomerKind;
 use payferry_domain::{CustomerId, Timestamp};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
 
 use crate::app::TestApp;
 
-/// Everything in every table, as text.
+/// Returns the content of every table as text.
 async fn dump(connection: &DatabaseConnection) -> String {
     let backend = ConnectionTrait::get_database_backend(connection);
     let texts = async |sql: String| -> Vec<String> {
@@ -44,7 +44,7 @@ async fn dump(connection: &DatabaseConnection) -> String {
     dumped
 }
 
-/// A customer of the first PSP as a row, whose particulars say this.
+/// Inserts a customer of the first PSP with these particulars.
 async fn add_customer(app: &TestApp, particulars: &str) -> CustomerId {
     let id = CustomerId::generate();
     let sealed = app.state.sealer().seal(&["customers", &id.to_string(), "particulars"], particulars.as_bytes());

@@ -1,9 +1,9 @@
-//! `payferry rotate-keys` and what it does.
+//! `payferry rotate-keys` and its effects.
 
 use axum::http::Method;
 use payferry::rotation::{Outcome, rotate};
 use payferry_accounts::documents::{DocumentStore, Place};
-use payferry_actors::seal::{MasterKeys, Sealer};
+use payferry_runtime::seal::{MasterKeys, Sealer};
 use payferry_domain::{CheckId, CustomerId, DocumentId};
 use payferry_entities::{checks, customer_documents, customers, payment_details};
 use sea_orm::sea_query::Expr;
@@ -14,14 +14,14 @@ use super::{add_customer, dump};
 use crate::app::{MASTER_KEY, TestApp};
 use crate::process::{Home, Running, payferry};
 
-/// The first key and a second.
+/// The first key and a second one.
 fn both() -> MasterKeys {
     let mut keys = MasterKeys::one(MASTER_KEY);
     keys.add([8; 32]);
     keys
 }
 
-/// The second key alone, with the line that hashes.
+/// The second key alone, with the `hash` line.
 fn second() -> MasterKeys {
     let lines: Vec<_> = both().expose().lines().filter(|line| !line.starts_with("1:")).map(str::to_owned).collect();
     lines.join("\n").parse().unwrap()
@@ -43,7 +43,7 @@ struct Kept {
     document: Place,
 }
 
-/// Something in every place that is sealed.
+/// Creates a sealed value in every place.
 async fn fill(app: &TestApp) -> Kept {
     let hook = json!({ "webhook_url": "http://127.0.0.1:9/x" });
     app.request(Method::PATCH, "/api/v1/set_webhook").idempotency_key("hook-1").json(&hook).send().await;
@@ -93,7 +93,7 @@ async fn fill(app: &TestApp) -> Kept {
 }
 
 #[tokio::test]
-async fn everything_is_sealed_anew_and_the_old_key_opens_nothing_more() {
+async fn rotation_reseals_everything_and_retires_the_old_key() {
     let app = TestApp::start().await;
     let kept = fill(&app).await;
     let database = app.state.database();
@@ -119,7 +119,7 @@ async fn everything_is_sealed_anew_and_the_old_key_opens_nothing_more() {
     let after = dump(&connection).await;
     assert!(!after.contains(": v1.") && after.matches(": v2.").count() == 6, "{after}");
 
-    // Nothing needs the first key any more, hashes included.
+    // The first key is no longer needed, including for hashes.
     let second = Sealer::of(&second());
     let row = customers::Entity::find_by_id(kept.customer.to_string()).one(database.reader()).await.unwrap().unwrap();
     let place = ["customers", &row.id, "particulars"];
@@ -130,11 +130,11 @@ async fn everything_is_sealed_anew_and_the_old_key_opens_nothing_more() {
     assert!(app.state.sealer().open(&place, &row.particulars).unwrap_err().to_string().contains("version 2"));
 
     let again = rotate(database, &second, &documents, |_| {}).await.unwrap();
-    assert_eq!(counts(&again), expected.map(|place| format!("{place} 0 1 0")), "a second run finds nothing to do");
+    assert_eq!(counts(&again), expected.map(|place| format!("{place} 0 1 0")), "a second run has nothing to do");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_running_service_changes_meanwhile_is_kept() {
+async fn concurrent_changes_during_rotation_are_kept() {
     const ROWS: usize = 450;
     let app = TestApp::start().await;
     let mut ids = Vec::new();
@@ -153,7 +153,7 @@ async fn what_a_running_service_changes_meanwhile_is_kept() {
             update.exec(app.writer()).await.unwrap();
         }
     };
-    // A service that seals with the new key already, and a straggler that does not.
+    // One service already seals with the new key, another one still with the old key.
     let changing = async {
         for (index, id) in ids.iter().enumerate().filter(|(index, _)| index % 3 == 0) {
             write(*id, if index % 2 == 0 { sealer.clone() } else { app.state.sealer().clone() }).await;
@@ -163,7 +163,7 @@ async fn what_a_running_service_changes_meanwhile_is_kept() {
     let outcomes = outcomes.unwrap();
     let customers = of(&outcomes, "customers.particulars");
     assert_eq!((customers.looked_at(), customers.unopened_count), (ROWS as u64, 0));
-    // What the straggler wrote behind it is found by the next run.
+    // Values that the latter wrote after the scan are found by the next run.
     rotate(app.state.database(), &sealer, &documents, |_| {}).await.unwrap();
     let second = Sealer::of(&second());
     for (index, id) in ids.iter().enumerate() {
@@ -175,7 +175,7 @@ async fn what_a_running_service_changes_meanwhile_is_kept() {
 }
 
 #[tokio::test]
-async fn what_does_not_open_is_named_and_left_alone() {
+async fn unopenable_values_are_listed_and_unchanged() {
     let app = TestApp::start().await;
     let kept = fill(&app).await;
     let other = add_customer(&app, "the second").await;
@@ -199,13 +199,13 @@ async fn what_does_not_open_is_named_and_left_alone() {
     assert!(told(kept.customer).contains("does not open") && !told(kept.customer).contains("MARKED"));
     assert!(told(other).contains("version 9"));
     assert_eq!(of(&outcomes, "documents").unopened[0].row, kept.document.document_id.to_string());
-    assert_eq!(of(&outcomes, "payment_details.details").resealed, 1, "the rest is done");
+    assert_eq!(of(&outcomes, "payment_details.details").resealed, 1, "the other values are done");
     let rows = dump(&app.database.connect().await).await;
-    assert!(rows.contains(&damaged), "left as it was");
+    assert!(rows.contains(&damaged), "unchanged");
 }
 
 #[tokio::test]
-async fn keys_of_a_sandbox_are_changed_beside_it() {
+async fn keys_of_a_sandbox_are_rotated() {
     let home = Home::embedded();
     let folder = home.path().to_str().unwrap().to_owned();
     let run = |args: &[&str]| payferry().arg("rotate-keys").args(args).args(["--data-dir", &folder]).output().unwrap();
@@ -226,7 +226,7 @@ async fn keys_of_a_sandbox_are_changed_beside_it() {
     assert!(table.contains("everything is sealed with key version 2"), "{table}");
     sandbox.stop();
 
-    // The first key is thrown away.
+    // Removes the first key.
     let file = home.path().join("keys.json");
     let mut keys: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let lines = keys["master_key"].as_str().unwrap().lines().filter(|line| !line.starts_with("1:"));
@@ -238,7 +238,7 @@ async fn keys_of_a_sandbox_are_changed_beside_it() {
     sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({ "webhook_url": hook }))).await;
     sandbox.ok(Method::POST, "/api/v1/webhook/test", None).await;
     let inbox = sandbox.until("/sandbox/inbox/mine", |inbox| inbox["received"] == 1).await;
-    assert_eq!(inbox["webhooks"][0]["verified"], true, "the key, the secret and its signature are as they were");
+    assert_eq!(inbox["webhooks"][0]["verified"], true, "the key, the secret and its signature are unchanged");
     sandbox.stop();
 
     let connection = sea_orm::Database::connect(format!("sqlite://{}", home.path().join("payferry.db").display()));

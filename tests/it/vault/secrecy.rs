@@ -1,10 +1,10 @@
-//! Who customers are is nowhere to be read: not in the database's files, not among the documents, not in the log.
+//! Personal data is nowhere in plain text: neither in the database files nor in the documents nor in the log.
 
 use std::path::Path;
 
 use axum::http::Method;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, Verdict};
 use payferry_domain::{CustomerId, Timestamp};
 use sea_orm::{ConnectionTrait, Statement};
@@ -16,7 +16,7 @@ use crate::app::TestApp;
 use crate::http::compliance::Site;
 use crate::http::logs::{heard, listen};
 
-/// Kept sealed, each unmistakable.
+/// Sealed values, each unique.
 const SEALED: [&str; 17] = [
     "GOVID-ZX81-PERSON",
     "TAXID-ZX82-PERSON",
@@ -36,10 +36,10 @@ const SEALED: [&str; 17] = [
     "+447700900987",
     "INC-ZX90",
 ];
-/// Kept in the open, for lists and searches.
+/// Stored in plain text, for lists and searches.
 const OPEN: &str = "zx91.person@example.com";
 
-/// Everything that can be done with a customer.
+/// Performs every operation with a customer.
 async fn story(app: &TestApp) {
     let address = json!({ "street_line_1": "7 Quicksilver Lane", "city": "London", "country": "GBR" });
     let person = json!({
@@ -78,7 +78,7 @@ async fn story(app: &TestApp) {
         let sent = sent.idempotency_key(if content.ends_with("FIRST") { "doc-1" } else { "doc-2" }).send().await;
         assert_eq!(sent.status, 200, "{}", sent.text());
     }
-    // What is refused is nowhere either.
+    // Rejected content is nowhere either.
     let garbage = [("customer_id", None, id.as_bytes()), ("proof_of_residential_address", None, b"ZX89-GARBAGE")];
     assert_eq!(upload(app, form(&garbage)).send().await.status, 422);
     let torn = form(&garbage);
@@ -102,7 +102,7 @@ async fn story(app: &TestApp) {
     assert_eq!(app.request(Method::DELETE, &format!("/api/v1/customers/{company}")).send().await.status, 200);
 }
 
-/// The verification of a customer, as the operator concludes it.
+/// Concludes the verification of a customer as the operator.
 async fn decide(app: &TestApp, id: &str, verdict: Verdict) {
     let (id, now): (CustomerId, Timestamp) = (id.parse().unwrap(), app.state.clock().now());
     for command in [Command::AcceptTerms, Command::Decide(verdict)] {
@@ -114,14 +114,14 @@ async fn decide(app: &TestApp, id: &str, verdict: Verdict) {
 
 #[track_caller]
 fn assert_hidden(place: &str, bytes: &[u8]) {
-    // What is no text does not matter: everything that is looked for is ASCII.
+    // Non-text bytes do not matter: all values are ASCII.
     let text = String::from_utf8_lossy(bytes);
     for hidden in SEALED {
-        assert!(!text.contains(hidden), "{hidden} stands in {place}");
+        assert!(!text.contains(hidden), "{hidden} is in {place}");
     }
 }
 
-/// Every file below a folder, as far as it may be read.
+/// Calls `each` for every readable file below a folder.
 fn files(folder: &Path, each: &mut impl FnMut(&Path, &[u8])) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for path in entries.map(|entry| entry.unwrap().path()) {
@@ -134,12 +134,12 @@ fn files(folder: &Path, each: &mut impl FnMut(&Path, &[u8])) {
 }
 
 #[tokio::test]
-async fn neither_the_database_nor_the_documents_show_who_a_customer_is() {
+async fn database_and_documents_contain_no_personal_data() {
     let app = TestApp::start().await;
     story(&app).await;
     let connection = app.database.connect().await;
     let rows = dump(&connection).await;
-    assert!(rows.contains(OPEN) && rows.contains("payment_details.details: v1."), "the search finds what is there");
+    assert!(rows.contains(OPEN) && rows.contains("payment_details.details: v1."), "the search works");
     assert_hidden("the tables", rows.as_bytes());
 
     let (mut documents, mut found_open) = (0, false);
@@ -153,7 +153,7 @@ async fn neither_the_database_nor_the_documents_show_who_a_customer_is() {
         assert_hidden(&path.display().to_string(), bytes);
     };
     let folder = if let Some(folder) = app.database.folder() {
-        // The main file, the write-ahead log and whatever else is beside it.
+        // The main file, the write-ahead log and the other files in the folder.
         folder.to_owned()
     } else {
         let sql = "SELECT current_setting('data_directory') || '/base/' || oid FROM pg_database \
@@ -165,14 +165,14 @@ async fn neither_the_database_nor_the_documents_show_who_a_customer_is() {
     };
     files(&folder, &mut raw);
     if app.database.is_postgres() && std::fs::read_dir(&folder).is_err() {
-        // The server's files are not ours to read; its tables were.
+        // The server's files are not readable for the test; its tables were checked.
         return;
     }
-    assert!(found_open, "the search finds what is there");
+    assert!(found_open, "the search works");
 }
 
 #[tokio::test]
-async fn the_log_does_not_show_who_a_customer_is() {
+async fn log_contains_no_personal_data() {
     listen();
     let app = TestApp::start_with_chains().await;
     story(&app).await;
@@ -187,18 +187,18 @@ async fn the_log_does_not_show_who_a_customer_is() {
 }
 
 #[tokio::test]
-async fn the_log_does_not_show_what_a_provider_is_told() {
+async fn log_contains_no_data_sent_to_a_provider() {
     listen();
     let site = Site::new().await;
     let app = &site.app;
     story(app).await;
-    // Another number is screened: with it, name and date of birth go to the provider.
+    // A new number is screened: with it, name and date of birth go to the provider.
     let found = app.get("/api/v1/customers?search=zx91").await;
     let path = format!("/api/v1/customers/{}", found.json["customers"][0]["id"].as_str().unwrap());
     let told = site.remote.applicants().len();
     let changed = app.request(Method::PATCH, &path).json(&json!({ "phone_number": "+447700900986" })).send().await;
     assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
-    app.until("the provider is told", async |_| (site.remote.applicants().len() > told).then_some(())).await;
+    app.until("the provider receives the data", async |_| (site.remote.applicants().len() > told).then_some(())).await;
     let log = heard();
     assert!(log.contains("TRACE"));
     assert_hidden("the log", log.as_bytes());

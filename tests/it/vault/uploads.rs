@@ -1,4 +1,4 @@
-//! Documents from the upload to the reading back: what is taken, what is refused, and who reads it.
+//! Documents: uploads, refusals, and access to stored documents.
 
 use axum::http::Method;
 use payferry_accounts::documents::DOCUMENT_BYTES_MAX;
@@ -16,7 +16,7 @@ const PDF: &[u8] = b"%PDF-1.7\nMARKED RESIDENCE";
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nMARKED PICTURE";
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0\0\x10JFIF MARKED PHOTO";
 
-/// A form of these parts: name, file name, content.
+/// Encodes a form of these parts: name, file name, content.
 pub(super) fn form(parts: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, file, content) in parts {
@@ -35,7 +35,7 @@ pub(super) fn upload(app: &TestApp, body: Vec<u8>) -> Call {
     call.header("content-type", &format!("multipart/form-data; boundary={BOUNDARY}"))
 }
 
-/// A customer of the first PSP.
+/// Creates a customer of the first PSP.
 async fn customer(app: &TestApp, kind: &str) -> String {
     let address = json!({ "street_line_1": "1 High Street", "city": "London", "country": "GBR" });
     let made = json!({
@@ -61,7 +61,7 @@ async fn customer(app: &TestApp, kind: &str) -> String {
     reply.json["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// Everything that is stored: objects in the folder, rows in the table.
+/// Everything stored: objects in the folder, rows in the table.
 async fn stored(app: &TestApp) -> (usize, Vec<customer_documents::Model>) {
     fn files(folder: &std::path::Path) -> usize {
         let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
@@ -76,12 +76,12 @@ async fn read(app: &TestApp, id: &str, kind: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn documents_are_taken_shown_in_the_record_and_read_back() {
+async fn documents_are_stored_listed_and_read_back() {
     let app = TestApp::start().await;
     let id = customer(&app, "business").await;
     let id_field = ("customer_id", None, id.as_bytes());
     let first = form(&[
-        // The customer comes last: nothing is stored before it is known.
+        // The customer field comes last: nothing is stored before it is known.
         ("proof_of_residential_address", Some("residence.html"), PDF),
         ("incorporation_certificate", Some("../../../etc/passwd"), PNG),
         id_field,
@@ -93,7 +93,7 @@ async fn documents_are_taken_shown_in_the_record_and_read_back() {
     let record = &taken.json["customer"];
     for row in &rows {
         assert_eq!(record[&row.kind], row.path.as_str());
-        assert_eq!(row.path, format!("customers/{id}/{}", row.id), "names are ours");
+        assert_eq!(row.path, format!("customers/{id}/{}", row.id), "the service chooses the names");
         let sealed = std::fs::read(app.documents_folder().join(&row.path)).unwrap();
         assert!(!sealed.windows(6).any(|window| window == b"MARKED"));
     }
@@ -122,7 +122,7 @@ async fn documents_are_taken_shown_in_the_record_and_read_back() {
     let back = read(&app, &id, "incorporation_certificate").await;
     assert_eq!((back.bytes.as_slice(), back.header("content-type")), (JPEG, Some("image/jpeg")));
     let (files, rows) = stored(&app).await;
-    assert_eq!((files, rows.len()), (3, 3), "what was replaced is kept");
+    assert_eq!((files, rows.len()), (3, 3), "replaced documents are kept");
     assert_eq!(
         rows.iter().filter(|row| row.replaced_at.is_some()).map(|row| row.kind.as_str()).collect::<Vec<_>>(),
         ["incorporation_certificate"]
@@ -130,7 +130,7 @@ async fn documents_are_taken_shown_in_the_record_and_read_back() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_and_nothing_is_stored() {
+async fn invalid_uploads_are_refused_and_nothing_is_stored() {
     let app = TestApp::start().await;
     let (id, business) = (customer(&app, "individual").await, customer(&app, "business").await);
     let gone = customer(&app, "individual").await;
@@ -220,7 +220,7 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
     assert_eq!(read(&app, &id, residence).await.bytes.len(), DOCUMENT_BYTES_MAX);
 }
 
-/// `bytes` with every `old` become `new`, which is as long.
+/// Replaces every `old` in `bytes` by `new`, of equal length.
 fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
     let mut bytes = bytes.to_vec();
@@ -233,13 +233,13 @@ fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_same_form_sent_twice_is_one_upload() {
+async fn repeated_form_is_one_upload() {
     let app = TestApp::start().await;
     let id = customer(&app, "individual").await;
     let parts = [("customer_id", None, id.as_bytes()), ("verification_document", Some("p"), PNG)];
     let first = upload(&app, form(&parts)).idempotency_key("up-1").send().await;
     assert_eq!(first.status, 200, "{}", first.text());
-    // As a client sends it that makes a boundary anew each time, and keeps no order.
+    // From a client that creates a new boundary each time and changes the order.
     let again = replaced(&form(&[parts[1], parts[0]]), BOUNDARY.as_bytes(), b"----another-one00");
     let call = upload(&app, again).header("content-type", "multipart/form-data; boundary=----another-one00");
     let replayed = call.idempotency_key("up-1").send().await;
@@ -250,7 +250,7 @@ async fn the_same_form_sent_twice_is_one_upload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_uploads_at_once_one_is_current() {
+async fn one_of_many_concurrent_uploads_is_current() {
     let app = TestApp::start().await;
     let id = customer(&app, "individual").await;
     let all = (0..12).map(|number| {
@@ -265,7 +265,7 @@ async fn of_many_uploads_at_once_one_is_current() {
 }
 
 #[tokio::test]
-async fn only_the_owner_and_the_operator_read_and_it_is_written_down() {
+async fn only_owner_and_operator_read_documents_and_reads_are_audited() {
     let desk = Desk::start().await;
     let app = &desk.app;
     let id = customer(app, "individual").await;

@@ -1,26 +1,26 @@
-//! From what a provider says to what becomes of the customer: one commit, whoever brought the word.
+//! Conclusion of a check: one commit applies a provider's verdict to the customer, from a callback or a query.
 
 use payferry_domain::customer::{Command, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{Database, checks};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{ChangeError, Opened};
+use payferry_runtime::clock::Clock;
 use sea_orm::EntityTrait;
 
 use super::provider::CallbackFact;
-use crate::clock::Clock;
-use crate::customers::audit::Actor;
-use crate::customers::{ChangeError, Opened};
 
-/// What a verdict changed.
+/// Effect of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concluded {
-    /// The customer.
+    /// The customer changed.
     Changed,
-    /// Nothing: it was known, or came for a check that no longer counts.
+    /// No effect: the verdict was known, or its check no longer counts.
     Known,
 }
 
-/// Takes in what a callback told. A fact about a check that is not there, is somebody else's, or is over changes
-/// nothing, however often it comes.
+/// Applies a fact from a callback. A fact about a check that does not exist, belongs to another provider or is finished
+/// changes nothing, however often it arrives.
 pub async fn take_in(
     database: &Database,
     clock: &Clock,
@@ -29,10 +29,10 @@ pub async fn take_in(
 ) -> Result<Concluded, ChangeError> {
     let row = checks::Entity::find_by_id(fact.check.to_string()).one(database.reader()).await?;
     let Some(row) = row else {
-        tracing::info!(check.id = %fact.check, provider, "a callback is about check {}, which is not ours", fact.check);
+        tracing::info!(check.id = %fact.check, provider, "a callback is about the unknown check {}", fact.check);
         return Ok(Concluded::Known);
     };
-    // A check that was begun and not written down before a crash has no reference yet; the id is proof enough.
+    // A check that was started but not recorded before a crash has no reference yet; its id is sufficient proof.
     let is_its = |column: &Option<String>, told: &str| column.as_deref().is_none_or(|known| known == told);
     if !is_its(&row.provider, provider) || !is_its(&row.provider_ref, &fact.provider_ref) {
         tracing::warn!(check.id = %fact.check, provider, "a callback about check {} names another session", fact.check);
@@ -43,7 +43,7 @@ pub async fn take_in(
     conclude(database, clock, customer, Command::ConcludeCheck { check, verdict }, provider).await
 }
 
-/// Ends a check.
+/// Finishes a check.
 pub(super) async fn end(
     database: &Database,
     clock: &Clock,
@@ -73,6 +73,6 @@ async fn conclude(
     }
     let status = opened.customer().kyc_status;
     opened.commit().await?;
-    tracing::info!(customer.id = %customer, provider, kyc_status = status.as_str(), "customer {customer} is {status} now");
+    tracing::info!(customer.id = %customer, provider, kyc_status = status.as_str(), "customer {customer} is {status}");
     Ok(Concluded::Changed)
 }

@@ -1,8 +1,8 @@
-//! The compliance-desk actor: works off the table `checks`, so many at once, and with patience for a provider that is
+//! Compliance desk actor: works through the table `checks` with bounded concurrency, and retries while a provider is
 //! down.
 //!
-//! It keeps nothing: what is due stands in the database. A sweep finds it, a nudge has it found at once, and what was
-//! begun and not written down is begun again under the same key.
+//! It holds no state: the database says what is due. A sweep finds due checks, a nudge starts a sweep immediately, and
+//! a check that was started but not recorded is started again under the same key.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,6 +13,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use payferry_domain::CheckId;
 use payferry_entities::Database;
+use payferry_journal::customers::ChangeError;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
+use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use reqwest::header::HeaderMap;
 use sea_orm::DbErr;
@@ -23,30 +27,26 @@ use super::metrics::DeskMetrics;
 use super::provider::{CallbackError, IdentityProvider};
 use super::queue::{self, Backlog, Task};
 use super::work::{ProviderTrouble, Workshop, verdict_word};
-use crate::clock::Clock;
-use crate::customers::ChangeError;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
-use crate::seal::Sealer;
 
-/// The actor's name.
+/// Name of the actor.
 const NAME: &str = "compliance_desk";
 
-/// Limits of the desk.
+/// Limits of the compliance desk.
 #[derive(Debug, Clone)]
 pub struct DeskConfig {
-    /// Checks that are worked on at once.
+    /// Maximum number of concurrent checks.
     pub concurrency_max: usize,
-    /// How long the provider may take for one of them.
+    /// Timeout of one provider call.
     pub timeout: Duration,
-    /// First pause before a provider that failed is asked again; doubles up to `retry_max`.
+    /// First pause after a provider failure; doubles up to `retry_max`.
     pub retry_min: Duration,
-    /// Longest pause before a provider that failed is asked again.
+    /// Longest pause after a provider failure.
     pub retry_max: Duration,
-    /// How often a check that the provider has is looked at, in case its callback was lost.
+    /// Interval between status queries for a check that the provider has, in case its callback was lost.
     pub poll_interval: Duration,
-    /// How often the queue is looked through.
+    /// Interval between sweeps of the queue.
     pub sweep_interval: Duration,
-    /// A check that waits for the provider for so long is an alarm.
+    /// Waiting time after which a check raises an alarm.
     pub overdue_after: Duration,
 }
 
@@ -64,26 +64,26 @@ impl Default for DeskConfig {
     }
 }
 
-/// What a callback came to.
+/// Reasons for a callback without effect.
 #[derive(Debug, thiserror::Error)]
 pub enum CallbackFailure {
-    /// There is no such provider here.
+    /// No such provider is configured.
     #[error("there is no such identity provider")]
     UnknownProvider,
-    /// It is not taken.
+    /// The callback is rejected.
     #[error(transparent)]
     Refused(#[from] CallbackError),
-    /// It is genuine and could not be applied; it has to come again.
+    /// It is genuine but could not be applied; the provider must repeat it.
     #[error(transparent)]
     NotApplied(#[from] ChangeError),
 }
 
-/// Handle to the desk. Nothing of it blocks.
+/// Handle to the compliance desk. No method blocks.
 #[derive(Clone)]
 pub struct ComplianceDesk {
     actor: Mailbox<Message>,
     workshop: Arc<Workshop>,
-    /// Whether it was said that checks are overdue.
+    /// `true` if the alarm about overdue checks was raised.
     alarmed: Arc<AtomicBool>,
 }
 
@@ -94,9 +94,9 @@ impl fmt::Debug for ComplianceDesk {
 }
 
 pub(crate) enum Message {
-    /// Look through the queue.
+    /// Sweep the queue.
     Sweep,
-    /// A check was worked on.
+    /// Work on a check has ended.
     Done(CheckId),
 }
 
@@ -123,39 +123,39 @@ impl ComplianceDesk {
         self.actor.get_cell()
     }
 
-    /// Has the queue looked through at once: a check was just committed. Losing this costs a sweep's interval.
+    /// Starts a sweep after a check was committed. A lost nudge costs one sweep interval.
     pub fn nudge(&self) {
         let _ = self.actor.cast(Message::Sweep);
     }
 
-    /// Who verifies; `None` if nobody is configured.
+    /// Returns the name of the provider; `None` if none is configured.
     pub fn provider(&self) -> Option<&'static str> {
         self.workshop.provider.as_deref().map(IdentityProvider::name)
     }
 
-    /// Why the provider does not answer, if it does not.
+    /// Returns the reason why the provider does not answer, if so.
     pub fn trouble(&self) -> Option<ProviderTrouble> {
         self.workshop.trouble.lock().clone()
     }
 
-    /// Its limits.
+    /// Returns the limits.
     pub fn config(&self) -> &DeskConfig {
         &self.workshop.config
     }
 
-    /// How much waits.
+    /// Counts the waiting checks.
     pub async fn backlog(&self) -> Result<Backlog, DbErr> {
         let Workshop { database, clock, config, .. } = &*self.workshop;
         queue::backlog(database, clock.now(), config.overdue_after).await
     }
 
-    /// Reads a callback of the provider and applies what it tells. Answers how many customers it changed; whatever comes
-    /// again, or late, changes none.
+    /// Verifies a callback of the provider and applies it. Returns the number of changed customers; repeated and late
+    /// callbacks change none.
     pub async fn callback(&self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<usize, CallbackFailure> {
         let Workshop { provider: configured, database, clock, metrics, .. } = &*self.workshop;
         let configured = configured.as_ref().filter(|configured| configured.name() == provider);
         let configured = configured.ok_or(CallbackFailure::UnknownProvider)?;
-        // Another machine's clock wrote its time.
+        // The time was written by another machine's clock.
         let facts = configured.read_callback(headers, body, clock.real_now()).inspect_err(|error| {
             let outcome = match error {
                 CallbackError::Forged(_) => "forged",
@@ -178,7 +178,7 @@ impl ComplianceDesk {
         Ok(changed)
     }
 
-    /// Shows what the database knows, and raises the alarm when checks begin to wait for too long.
+    /// Sets the gauges from the database and raises the alarm when checks become overdue.
     pub(crate) async fn refresh_backlog(&self) -> Result<(), DbErr> {
         let backlog = self.backlog().await?;
         self.workshop.metrics.show(backlog);
@@ -186,7 +186,7 @@ impl ComplianceDesk {
         if is_overdue && !self.alarmed.swap(is_overdue, Ordering::Relaxed) {
             let provider = self.provider().unwrap_or("none configured");
             let overdue = backlog.overdue;
-            tracing::error!(overdue, provider, "{overdue} checks of customers wait for too long; provider: {provider}");
+            tracing::error!(overdue, provider, "customer checks are overdue: {overdue}; provider: {provider}");
         } else if !is_overdue {
             self.alarmed.store(false, Ordering::Relaxed);
         }
@@ -200,7 +200,7 @@ struct Desk {
 
 struct State {
     under_way: HashSet<CheckId>,
-    /// Whether there was more to do than could be done at once.
+    /// `true` if more checks were due than could start.
     has_more: bool,
     tasks: CancellationToken,
     _stop_tasks: DropGuard,
@@ -214,7 +214,7 @@ impl Behaviour for Desk {
 
     async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
         let _ = myself.cast(Message::Sweep);
-        // Ends by itself with the actor.
+        // Ends with the actor.
         drop(myself.send_interval(self.workshop.config.sweep_interval, || Message::Sweep));
         let tasks = CancellationToken::new();
         Ok(State { under_way: HashSet::new(), has_more: false, _stop_tasks: tasks.clone().drop_guard(), tasks })
@@ -251,12 +251,12 @@ impl Desk {
             state.has_more = true;
             return;
         }
-        // Those under way are due as well until they are written down.
+        // Running checks remain due until their results are recorded.
         let limit = config.concurrency_max as u64 + 1;
         let due = match queue::due(database, clock.now(), limit).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(%error, "the queue of checks could not be read and is read again");
+                tracing::warn!(%error, "could not read the queue of checks; it is read again");
                 return;
             }
         };
@@ -275,7 +275,7 @@ impl Desk {
     }
 }
 
-/// Says that a check was worked on, also if that panicked.
+/// Reports the end of work on a check, even if the work panicked.
 struct Done {
     check: CheckId,
     myself: Mailbox<Message>,

@@ -1,11 +1,11 @@
-//! What the compliance desk counts: every name with its unit and meaning in one place.
+//! Metrics of the compliance desk: every name with its unit and help text.
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use payferry_runtime::observe::Counters;
 
 use super::queue::Backlog;
-use crate::observe::Counters;
 
 const IN_FLIGHT: &str = "payferry_identity_in_flight_checks";
 const QUEUED: &str = "payferry_identity_queued_checks";
@@ -16,21 +16,21 @@ const ERRORS: &str = "payferry_identity_errors_total";
 const VERDICTS: &str = "payferry_identity_verdicts_total";
 const CALLBACKS: &str = "payferry_identity_callbacks_total";
 
-/// What becomes of a callback.
+/// Outcomes of a callback.
 const OUTCOMES: [&str; 5] = ["applied", "without_effect", "not_applied", "forged", "unreadable"];
 
 fn describe() {
-    describe_gauge!(IN_FLIGHT, "Checks that are being worked on: the identity provider is asked about each.");
-    describe_gauge!(QUEUED, "Checks of customers that no identity provider knows of yet.");
-    describe_gauge!(OPEN, "Checks of customers that the identity provider, or the person, has not finished.");
-    describe_gauge!(OVERDUE, "Checks that wait for the identity provider for longer than they should.");
-    describe_histogram!(SECONDS, Unit::Seconds, "Time the identity provider took, failures included.");
-    describe_counter!(ERRORS, "Times the identity provider failed; each is made up for later.");
-    describe_counter!(VERDICTS, "Checks that ended, by verdict: approved, rejected, lapsed.");
-    describe_counter!(CALLBACKS, "Callbacks of identity providers, by what became of them.");
+    describe_gauge!(IN_FLIGHT, "Checks in progress: requests to the identity provider.");
+    describe_gauge!(QUEUED, "Customer checks that no identity provider has received yet.");
+    describe_gauge!(OPEN, "Customer checks that the identity provider or the person has not finished.");
+    describe_gauge!(OVERDUE, "Checks that have waited for the identity provider longer than the limit.");
+    describe_histogram!(SECONDS, Unit::Seconds, "Time of a request to the identity provider, including failures.");
+    describe_counter!(ERRORS, "Failures of the identity provider; each request is retried later.");
+    describe_counter!(VERDICTS, "Finished checks, by verdict: approved, rejected, lapsed.");
+    describe_counter!(CALLBACKS, "Callbacks of identity providers, by outcome.");
 }
 
-/// The handles, looked up once.
+/// Metric handles, created once.
 pub(super) struct DeskMetrics {
     in_flight: Gauge,
     queued: Gauge,

@@ -1,9 +1,8 @@
-//! Identity verification (KYC and KYB): the trait that providers implement, the providers, and the desk that works off
-//! what is to be checked.
+//! Identity verification (KYC and KYB): the provider trait, the providers, and the compliance desk, the actor that
+//! works through the checks.
 //!
-//! The queue is the table `checks`: a row is written in the commit that asks for it, and only then does anybody act.
-//! A provider's error is never a verdict. Deliberately absent: what a verdict means for a customer
-//! (`payferry_domain::customer`).
+//! The queue is the table `checks`: the commit that requests a check writes its row, and only then does an actor run. A
+//! provider error is never a verdict. Not here: the effect of a verdict on a customer (`payferry_domain::customer`).
 
 mod conclude;
 mod desk;

@@ -1,4 +1,4 @@
-//! What an identity provider is asked and answers.
+//! Interface of identity providers: requests and answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use payferry_domain::{CheckId, Timestamp};
 use reqwest::header::HeaderMap;
 use url::Url;
 
-/// A verification to be begun. The provider learns nothing of the customer from us: it asks the person itself.
+/// A verification to start. The provider gets no customer data from Payferry; it asks the person.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckRequest {
-    /// Our id of the check, which is the provider's key: asked twice, there is one session.
+    /// Id of the check, used as the provider's key: a repeated request finds the same session.
     pub check: CheckId,
-    /// Person or company. Of a company, the primary contact is verified.
+    /// Person or company. For a company, the primary contact is verified.
     pub kind: CustomerKind,
 }
 
-/// Who is screened again, with no more than a screening needs. `Debug` shows nothing of it.
+/// Person to be screened again, with only the data that a screening needs. `Debug` shows none of it.
 #[derive(Clone)]
 pub struct Subject {
     /// First name.
@@ -38,23 +38,23 @@ impl fmt::Debug for Subject {
     }
 }
 
-/// A check that the provider has taken on.
+/// A check that the provider has accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Begun {
-    /// It takes time.
+    /// Not decided yet.
     Open {
-        /// The provider's own id of it.
+        /// Id of the check at the provider.
         provider_ref: String,
-        /// Where the person goes to be verified. Whoever has it can go there, so it is kept like a secret.
+        /// Link for the person to be verified. Anyone who has it can use it, so it is stored like a secret.
         url: Option<Url>,
-        /// When a look is worth while; `None`: as often as the desk looks at anything.
+        /// Delay before the first status query; `None` uses the default interval.
         look_after: Option<Duration>,
     },
-    /// It is decided already.
+    /// Already decided.
     Decided {
-        /// The provider's own id of it.
+        /// Id of the check at the provider.
         provider_ref: String,
-        /// How.
+        /// Verdict.
         verdict: Verdict,
     },
 }
@@ -72,67 +72,67 @@ impl fmt::Debug for Begun {
     }
 }
 
-/// How a check stands at the provider.
+/// Status of a check at the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     /// Not decided.
     UnderWay,
     /// Decided.
     Decided(Verdict),
-    /// It ended without a verdict: the person gave up, or it was removed.
+    /// Ended without a verdict: the person gave up, or the check was removed.
     Lapsed,
 }
 
-/// What a genuine callback tells.
+/// Content of a genuine callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackFact {
-    /// The check, by our id.
+    /// Our id of the check.
     pub check: CheckId,
-    /// The check, by the provider's.
+    /// Id of the check at the provider.
     pub provider_ref: String,
-    /// How it was decided.
+    /// Verdict.
     pub verdict: Verdict,
 }
 
-/// Why a callback is not taken.
+/// Reasons to reject a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
-    /// It is not the provider's, or not from now.
+    /// It is not from the provider, or its time is outside the accepted range.
     #[error("{0}")]
     Forged(&'static str),
-    /// It is the provider's, and not what it documents.
+    /// It is from the provider but does not match its documentation.
     #[error("{0}")]
     Unreadable(&'static str),
 }
 
-/// Why a provider did not answer. Holds no secret, no address and nothing of the customer; never shown to PSPs.
+/// Reason of a provider failure. Contains no secret, no URL and no customer data; never shown to PSPs.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct IdentityError(pub String);
 
-/// An identity provider. An error is never a verdict: the check waits and is asked about again.
+/// An identity provider. An error is never a verdict: the check waits and is retried.
 ///
-/// Every request is keyed by our check id, so that whatever is repeated after a crash finds what was begun before.
+/// Every request is keyed by our check id, so a request that is repeated after a crash finds the existing session.
 #[async_trait::async_trait]
 pub trait IdentityProvider: Send + Sync + 'static {
-    /// The provider's name, as it stands in rows, in the audit log and in the path of its callbacks.
+    /// Name of the provider in rows, in the audit log and in the path of its callbacks.
     fn name(&self) -> &'static str;
 
-    /// How long a verification's link works; `None`: for ever. It is renewed by beginning the check again.
+    /// Lifetime of a verification link; `None` means unlimited. Starting the check again renews the link.
     fn link_lifetime(&self) -> Option<Duration> {
         None
     }
 
-    /// Begins a verification, or finds the one that was begun with this id.
+    /// Starts a verification, or finds the one started with this id.
     async fn begin(&self, request: &CheckRequest) -> Result<Begun, IdentityError>;
 
-    /// Screens somebody again who was verified before, or finds the screening that was begun with this id.
+    /// Screens a previously verified person again, or finds the screening started with this id.
     async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<Begun, IdentityError>;
 
-    /// How a check that was begun stands.
+    /// Returns the status of a started check.
     async fn look(&self, check: CheckId, provider_ref: &str) -> Result<Look, IdentityError>;
 
-    /// What a callback tells, once its signature and its time are found right. Empty: nothing that matters here.
+    /// Parses a callback after it verifies the signature and the time. Empty if nothing in it is relevant.
     fn read_callback(
         &self,
         headers: &HeaderMap,

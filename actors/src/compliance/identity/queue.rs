@@ -1,7 +1,7 @@
-//! The desk's queue in the database: what is due, and what became of it.
+//! Queue of checks in the database: due checks, and the writes of their results.
 //!
-//! Every write names the state that it found, so that a check which was concluded or superseded meanwhile is left alone.
-//! Times are the service's, as those are that the rows were made with.
+//! Every write names the state that it expects, so that a check concluded or superseded in the meantime does not
+//! change. Times use the service's clock, like the rows themselves.
 
 use std::time::Duration;
 
@@ -9,29 +9,28 @@ use payferry_domain::customer::CheckPurpose;
 use payferry_domain::{CheckId, CustomerId, Timestamp};
 use payferry_entities::checks::{Column, Entity, Model};
 use payferry_entities::{Connection, Database};
+use payferry_journal::customers::{OPEN, QUEUED};
+use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select, UpdateMany};
 use url::Url;
 
-use crate::customers::{OPEN, QUEUED};
-use crate::seal::Sealer;
-
-/// Checks that a count looks at, at most.
+/// Maximum number of checks that a count includes.
 pub const COUNTED_MAX: u64 = 10_000;
 
-/// A check that is not over.
+/// An unfinished check.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
     pub(super) check: CheckId,
     pub(super) customer: CustomerId,
     pub(super) purpose: CheckPurpose,
-    /// Whether a provider knows of it.
+    /// `true` if a provider has it.
     pub(super) is_open: bool,
     pub(super) provider: Option<String>,
     pub(super) provider_ref: Option<String>,
-    /// Failures since the provider last answered.
+    /// Failures since the provider's last answer.
     pub(super) attempts: u32,
-    /// When the provider took it on, or it was queued.
+    /// When the provider accepted it, or when it was queued.
     pub(super) since: Timestamp,
 }
 
@@ -50,29 +49,29 @@ impl Task {
     }
 }
 
-/// What waits, for those who look on.
+/// Numbers of waiting checks, for metrics and pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Checks that no provider knows of yet.
+    /// Checks that no provider has yet.
     pub queued: u64,
-    /// Checks that a provider works on.
+    /// Checks in progress at a provider.
     pub open: u64,
-    /// Of both, those that wait for longer than they should.
+    /// Overdue checks among both.
     pub overdue: u64,
 }
 
-/// Where a check's link is sealed.
+/// Returns the sealing context of a check's link.
 pub fn link_place(check: &str) -> [&str; 3] {
     ["checks", check, "url"]
 }
 
-/// The link of a check's row, if it has one that opens.
+/// Returns the link of a check's row, if it has one that opens.
 pub fn link_of(row: &Model, sealer: &Sealer) -> Option<String> {
     let opened = sealer.open(&link_place(&row.id), row.url.as_deref()?).ok()?;
     String::from_utf8(opened).ok()
 }
 
-/// The checks that are due, the longest first.
+/// Returns the due checks, the longest due first.
 pub(super) async fn due(database: &Database, now: Timestamp, limit: u64) -> Result<Vec<Task>, DbErr> {
     let rows = waiting()
         .filter(Column::NextAttemptAt.lte(now.as_millis()))
@@ -83,14 +82,14 @@ pub(super) async fn due(database: &Database, now: Timestamp, limit: u64) -> Resu
     let tasks = rows.iter().filter_map(|row| {
         let task = Task::of(row);
         if task.is_none() {
-            tracing::error!(check.id = %row.id, "the row of check {} cannot be read", row.id);
+            tracing::error!(check.id = %row.id, "could not parse the row of check {}", row.id);
         }
         task
     });
     Ok(tasks.collect())
 }
 
-/// A provider has taken the check on.
+/// Records that a provider has accepted the check.
 pub(super) async fn opened(
     connection: &Connection,
     task: &Task,
@@ -109,12 +108,12 @@ pub(super) async fn opened(
     answered(update, look_at).exec(connection).await.map(|written| written.rows_affected > 0)
 }
 
-/// The provider has not decided: it is looked at again.
+/// Records that the provider has not decided; schedules the next status query.
 pub(super) async fn look_again(connection: &Connection, task: &Task, at: Timestamp) -> Result<(), DbErr> {
     answered(of(task), at).exec(connection).await.map(drop)
 }
 
-/// The provider did not answer.
+/// Records a failed request to the provider.
 pub(super) async fn failed(connection: &Connection, task: &Task, error: &str, at: Timestamp) -> Result<(), DbErr> {
     let update = of(task)
         .col_expr(Column::Attempts, Expr::value(i64::from(task.attempts) + 1))
@@ -123,7 +122,7 @@ pub(super) async fn failed(connection: &Connection, task: &Task, error: &str, at
     update.exec(connection).await.map(drop)
 }
 
-/// The provider no longer has it: it is begun anew.
+/// Records that the provider no longer has the check, so it must start again.
 pub(super) async fn requeued(connection: &Connection, task: &Task, error: &str, at: Timestamp) -> Result<(), DbErr> {
     let update = of(task)
         .col_expr(Column::Status, Expr::value(QUEUED))
@@ -135,7 +134,7 @@ pub(super) async fn requeued(connection: &Connection, task: &Task, error: &str, 
     update.exec(connection).await.map(drop)
 }
 
-/// How much waits.
+/// Counts the waiting checks.
 pub async fn backlog(database: &Database, now: Timestamp, overdue_after: Duration) -> Result<Backlog, DbErr> {
     let waiting = |status| waiting().filter(Column::Status.eq(status));
     Ok(Backlog {
@@ -145,14 +144,14 @@ pub async fn backlog(database: &Database, now: Timestamp, overdue_after: Duratio
     })
 }
 
-/// How many rows a query has, up to [`COUNTED_MAX`] and one more.
+/// Counts the rows of a query, up to [`COUNTED_MAX`] plus one.
 pub async fn count(database: &Database, query: Select<Entity>) -> Result<u64, DbErr> {
     let rows = query.select_only().column(Column::Id).limit(COUNTED_MAX + 1).into_tuple::<String>();
     Ok(rows.all(database.reader()).await?.len() as u64)
 }
 
-/// The checks that wait for longer than they should, the longest first. A person may take its time: of verifications
-/// only those count that no provider knows of.
+/// Returns the overdue checks, the longest waiting first. A person may take any time, so verifications count only while
+/// no provider has them.
 pub fn overdue(now: Timestamp, after: Duration) -> Select<Entity> {
     let after = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
     let nobody_else_to_wait_for =
@@ -163,7 +162,7 @@ pub fn overdue(now: Timestamp, after: Duration) -> Select<Entity> {
         .order_by_asc(Column::CreatedAt)
 }
 
-/// What is not over. Spelled as the index has it.
+/// Unfinished checks. The condition is spelled as in the index.
 fn waiting() -> Select<Entity> {
     Entity::find().filter(Expr::cust("status IN ('queued', 'open')"))
 }
@@ -180,7 +179,7 @@ fn answered(update: UpdateMany<Entity>, next: Timestamp) -> UpdateMany<Entity> {
         .col_expr(Column::NextAttemptAt, Expr::value(next.as_millis()))
 }
 
-/// The link, sealed for its row.
+/// Seals the link for its row.
 pub(super) fn sealed(sealer: &Sealer, check: CheckId, url: Option<&Url>) -> Option<String> {
     url.map(|url| sealer.seal(&link_place(&check.to_string()), url.as_str().as_bytes()))
 }

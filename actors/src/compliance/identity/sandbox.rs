@@ -1,12 +1,14 @@
-//! The sandbox's provider: a page with two buttons instead of a person with a passport.
+//! Sandbox identity provider: a page with two buttons replaces the verification of a person.
 //!
-//! It keeps nothing. A link is the check's id and a keyed hash of it, so that the same check has the same link after
-//! any restart, and nobody can guess another's.
+//! It stores nothing. A link contains the check's id and a keyed hash of it, so a check has the same link after any
+//! restart, and links of other checks cannot be guessed.
 
 use std::time::Duration;
 
 use payferry_domain::customer::Verdict;
 use payferry_domain::{CheckId, Timestamp};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use reqwest::header::HeaderMap;
 use subtle::ConstantTimeEq;
 use url::Url;
@@ -14,26 +16,24 @@ use url::Url;
 use super::provider::{
     Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
 };
-use crate::clock::Clock;
-use crate::seal::Sealer;
 
-/// The name that stands in rows and in the audit log.
+/// Provider name in rows and in the audit log.
 pub const SANDBOX_PROVIDER: &str = "sandbox";
-/// How long a screening takes: so long that it is seen, and well within the 5 seconds that the interface gives it.
+/// Duration of a screening: long enough to be visible, well within the interface's limit of 5 seconds.
 pub const RESCREEN_TAKES: Duration = Duration::from_secs(1);
-/// Begins the reference of a screening; when it began follows.
+/// Prefix of a screening's reference; the start time follows.
 const RESCREEN_PREFIX: &str = "rescreen-";
-/// Hexadecimal digits of a link's hash.
+/// Length of a link's hash, hexadecimal digits.
 const PROOF_CHARS: usize = 32;
 
-/// Approves screenings by itself, and leaves verifications to the page and the sandbox's route.
+/// Approves screenings automatically. Verifications are decided on the page or through the sandbox's route.
 #[derive(Debug, Clone)]
 pub struct SandboxIdentity {
     links: VerificationLinks,
     clock: Clock,
 }
 
-/// Makes and reads the links of verification pages.
+/// Creates and parses the links of verification pages.
 #[derive(Debug, Clone)]
 pub struct VerificationLinks {
     public_url: Url,
@@ -41,12 +41,12 @@ pub struct VerificationLinks {
 }
 
 impl VerificationLinks {
-    /// Links below `public_url`.
+    /// Creates links below `public_url`.
     pub fn new(public_url: Url, sealer: Sealer) -> Self {
         Self { public_url, sealer }
     }
 
-    /// The page of a check.
+    /// Returns the URL of a check's page.
     pub fn link(&self, check: CheckId) -> Option<Url> {
         let mut url = self.public_url.clone();
         let token = format!("{check}.{}", self.proof(check));
@@ -54,7 +54,7 @@ impl VerificationLinks {
         Some(url)
     }
 
-    /// The check whose page it is; `None` for what nobody was given.
+    /// Returns the check of a page; `None` for a token that was never issued.
     pub fn check_of(&self, token: &str) -> Option<CheckId> {
         let (check, proof) = token.split_once('.')?;
         let check: CheckId = check.parse().ok()?;
@@ -70,7 +70,7 @@ impl VerificationLinks {
 }
 
 impl SandboxIdentity {
-    /// A provider whose pages have these links.
+    /// Creates a provider with these page links.
     pub fn new(links: VerificationLinks, clock: Clock) -> Self {
         Self { links, clock }
     }
@@ -88,7 +88,8 @@ impl IdentityProvider for SandboxIdentity {
     }
 
     async fn rescreen(&self, request: &CheckRequest, _: &Subject) -> Result<Begun, IdentityError> {
-        let provider_ref = format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now().as_millis(), request.check);
+        let provider_ref =
+            format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now::<Timestamp>().as_millis(), request.check);
         Ok(Begun::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
     }
 
@@ -96,7 +97,7 @@ impl IdentityProvider for SandboxIdentity {
         let begun = provider_ref.strip_prefix(RESCREEN_PREFIX).and_then(|rest| rest.split_once('-')?.0.parse().ok());
         let takes = i64::try_from(RESCREEN_TAKES.as_millis()).unwrap_or(i64::MAX);
         match begun {
-            Some(begun) if self.clock.real_now().millis_since(Timestamp(begun)) >= takes => {
+            Some(begun) if self.clock.real_now::<Timestamp>().millis_since(Timestamp(begun)) >= takes => {
                 Ok(Look::Decided(Verdict::Approved))
             }
             _ => Ok(Look::UnderWay),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_check_has_one_link_and_nobody_guesses_it() {
+    async fn check_has_one_link_that_cannot_be_guessed() {
         let provider = SandboxIdentity::new(links(1), Clock::default());
         let request = CheckRequest { check: CheckId::generate(), kind: CustomerKind::Individual };
         let begun = provider.begin(&request).await.unwrap();
@@ -136,10 +137,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn screenings_approve_by_themselves_and_verifications_do_not() {
+    async fn only_screenings_are_approved_automatically() {
         let provider = SandboxIdentity::new(links(1), Clock::default());
         let check = CheckId::generate();
-        let now = Clock::default().real_now();
+        let now: Timestamp = Clock::default().real_now();
         let ago = |ms: i64| format!("{RESCREEN_PREFIX}{}-x", now.plus_millis(-ms).as_millis());
         assert_eq!(provider.look(check, &ago(1_100)).await.unwrap(), Look::Decided(Verdict::Approved));
         assert_eq!(provider.look(check, &ago(-60_000)).await.unwrap(), Look::UnderWay);

@@ -1,20 +1,20 @@
-//! Verifies by Sumsub over HTTP, or by whoever speaks the same.
+//! Identity provider for Sumsub over HTTP, or a compatible service.
 //!
-//! After its public documentation:
+//! Based on its public documentation:
 //! - signed requests: <https://docs.sumsub.com/reference/authentication>
-//! - an applicant per check, whose `externalUserId` is our check id and therefore unique:
+//! - one applicant per check, whose `externalUserId` is our check id and therefore unique:
 //!   <https://docs.sumsub.com/reference/create-applicant>,
 //!   <https://docs.sumsub.com/reference/get-applicant-data-via-externaluserid>
-//! - the link that the person follows: <https://docs.sumsub.com/reference/generate-websdk-external-link>
-//! - a screening, whose applicant is given with its data and asked to be checked at once:
+//! - the link for the person: <https://docs.sumsub.com/reference/generate-websdk-external-link>
+//! - a screening, whose applicant is created with its data and submitted for a check immediately:
 //!   <https://docs.sumsub.com/reference/request-applicant-check>
-//! - what became of it: <https://docs.sumsub.com/reference/get-applicant-review-status>,
+//! - results: <https://docs.sumsub.com/reference/get-applicant-review-status>,
 //!   <https://docs.sumsub.com/docs/receive-and-interpret-results-via-api>,
 //!   <https://docs.sumsub.com/docs/applicant-statuses>
 //! - callbacks: in [`callback`].
 //!
-//! Deliberately absent: retries (the desk asks again), the provider's free texts, and secrets or personal data in any
-//! error.
+//! Not here: retries (the compliance desk repeats requests). Errors never contain the provider's free texts, secrets or
+//! personal data.
 
 mod callback;
 mod review;
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::{CheckId, Timestamp};
+use payferry_runtime::clock::Clock;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde::Deserialize;
@@ -37,34 +38,33 @@ use self::review::{Levels, Review};
 use super::provider::{
     Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
 };
-use crate::clock::Clock;
 use crate::compliance::http::{api_url, body_of, client_for};
 
-/// The name that stands in rows, in the audit log and in the path of callbacks.
+/// Provider name in rows, in the audit log and in the path of callbacks.
 pub const SUMSUB_PROVIDER: &str = "sumsub";
-/// How long a verification's link works.
+/// Lifetime of a verification link.
 const LINK_LIFETIME: Duration = Duration::from_hours(7 * 24);
-/// How long after it was asked for a screening is usually decided.
+/// Usual time until a requested screening is decided.
 const RESCREEN_LOOK_AFTER: Duration = Duration::from_secs(10);
-/// Begins the app tokens of Sumsub's own sandbox, whose verdicts are worth nothing.
+/// Prefix of app tokens of Sumsub's own sandbox, whose verdicts are meaningless in production.
 const SANDBOX_TOKEN_PREFIX: &str = "sbx:";
 
-/// What is configured of Sumsub. `Debug` shows no secret.
+/// Configuration of Sumsub. `Debug` shows no secret.
 #[derive(Clone)]
 pub struct SumsubSettings {
-    /// Where the API is: `https://api.sumsub.com`.
+    /// URL of the API: `https://api.sumsub.com`.
     pub base_url: String,
     /// The app token.
     pub app_token: String,
-    /// The secret key that came with it.
+    /// Secret key of the app token.
     pub secret_key: String,
-    /// The secret that callbacks are signed with.
+    /// Secret that signs callbacks.
     pub callback_secret: String,
-    /// The level of verifications.
+    /// Level of verifications.
     pub level: String,
-    /// The level of screenings: one that needs nothing but data, and no documents.
+    /// Level of screenings: it must require only data, no documents.
     pub rescreen_level: String,
-    /// How long one request may take; a check takes up to four.
+    /// Timeout of one request; a check takes up to four.
     pub timeout: Duration,
 }
 
@@ -77,29 +77,29 @@ impl fmt::Debug for SumsubSettings {
     }
 }
 
-/// Why there can be no such provider.
+/// Reasons for an unusable configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SumsubError {
-    /// The address is not one that a token may be sent to.
+    /// A token must not be sent to this URL.
     #[error(
-        "the identity provider's address must begin with https://, or http:// on this machine, without user, query or #"
+        "the identity provider's URL must use https://, or http:// on this machine, without user, query or fragment"
     )]
     BadUrl,
     /// The token cannot be sent.
-    #[error("the identity provider's app token is empty or has characters that a header cannot have")]
+    #[error("the identity provider's app token is empty or contains characters that are not allowed in a header")]
     BadToken,
-    /// Anybody could sign with an empty secret.
+    /// Anyone could sign with an empty secret.
     #[error("a secret of the identity provider is empty")]
     EmptySecret,
-    /// Callbacks could not be told apart.
-    #[error("the identity provider's two levels must be named, and differ")]
+    /// Callbacks of the two levels would be indistinguishable.
+    #[error("the identity provider's two levels must be set and must differ")]
     BadLevels,
-    /// There is no HTTP client.
+    /// The HTTP client could not be built.
     #[error("the HTTP client for the identity provider could not be built")]
     NoClient,
 }
 
-/// Asks Sumsub. `Debug` shows neither secrets nor address.
+/// Sumsub client. `Debug` shows neither secrets nor the URL.
 #[derive(Clone)]
 pub struct Sumsub {
     client: Client,
@@ -113,7 +113,7 @@ pub struct Sumsub {
 }
 
 impl Sumsub {
-    /// A provider with these settings.
+    /// Creates a provider with these settings.
     pub fn new(settings: SumsubSettings, clock: Clock) -> Result<Self, SumsubError> {
         let SumsubSettings { base_url, app_token, secret_key, callback_secret, level, rescreen_level, timeout } =
             settings;
@@ -137,7 +137,7 @@ impl Sumsub {
         Ok(Self { client, api, token, secret_key: secret_key.into(), levels, callbacks, timeout, clock })
     }
 
-    /// The applicant of a check, made with `data` if there is none yet, and whether it was there before.
+    /// Returns the applicant of a check, created with `data` if there is none yet, and whether it existed before.
     async fn applicant(&self, check: CheckId, level: &str, data: Value) -> Result<(String, bool), Trouble> {
         let mut body = json!({ "externalUserId": check });
         if let (Some(body), Value::Object(data)) = (body.as_object_mut(), data) {
@@ -146,7 +146,7 @@ impl Sumsub {
         let path = ["resources", "applicants"];
         let made = self.call(Method::POST, &path, &[("levelName", level)], Some(&body)).await;
         let (made, existed) = match made {
-            // Begun before, and forgotten in a crash.
+            // Created before a crash and not recorded.
             Err(Trouble::Status(409)) => {
                 let key = format!("-;externalUserId={check}");
                 (self.call(Method::GET, &["resources", "applicants", &key, "one"], &[], None).await?, true)
@@ -154,7 +154,7 @@ impl Sumsub {
             made => (made?, false),
         };
         let applicant: Applicant = made;
-        // A conflict over something else must not hand one customer's verdict to another.
+        // A conflict about something else must not apply one customer's verdict to another.
         if applicant.external_user_id == check.to_string() && !applicant.id.is_empty() {
             Ok((applicant.id, existed))
         } else {
@@ -200,7 +200,7 @@ impl Sumsub {
             Some((Look::Decided(verdict), _)) => {
                 return Ok(Begun::Decided { provider_ref: applicant, verdict });
             }
-            // It is being looked at.
+            // The screening is in progress.
             Some((_, false)) => {}
             Some((_, true)) | None => {
                 let path = ["resources", "applicants", &applicant, "status", "pending"];
@@ -223,8 +223,8 @@ impl Sumsub {
             url.query_pairs_mut().extend_pairs(query);
         }
         let body = body.map(serde_json::to_vec).transpose().map_err(|_| Trouble::Malformed)?;
-        // Other machines compare it with their clock, so the sandbox's offset is not in it.
-        let at_secs = self.clock.real_now().as_millis() / 1_000;
+        // The provider compares it with its own clock, so the sandbox's time offset is excluded.
+        let at_secs = self.clock.real_now::<Timestamp>().as_millis() / 1_000;
         let signature = self.signature(at_secs, &method, &url, body.as_deref().unwrap_or_default());
         let mut request = self
             .client
@@ -240,9 +240,9 @@ impl Sumsub {
         serde_json::from_slice(&answer).map_err(|_| Trouble::Malformed)
     }
 
-    /// HMAC-SHA256 over the time, the method, path and query, and the body, as lower-case hexadecimal digits.
+    /// Computes HMAC-SHA256 over the time, the method, path and query, and the body, as lower-case hexadecimal digits.
     fn signature(&self, at_secs: i64, method: &Method, url: &Url, body: &[u8]) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret_key).expect("HMAC takes a key of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret_key).expect("HMAC accepts a key of any length");
         mac.update(at_secs.to_string().as_bytes());
         mac.update(method.as_str().as_bytes());
         mac.update(url.path().as_bytes());
@@ -297,7 +297,7 @@ impl IdentityProvider for Sumsub {
     }
 }
 
-/// Why there is no answer. Neither secrets nor address, and no text of the provider's, is in it.
+/// Reasons for a missing answer. They contain neither secrets nor the URL nor text from the provider.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("did not answer in time")]
@@ -310,7 +310,7 @@ enum Trouble {
     Refused(u16),
     #[error("answered HTTP {0}")]
     Status(u16),
-    #[error("answered something else than it documents")]
+    #[error("returned an unexpected answer")]
     Malformed,
 }
 
@@ -335,7 +335,7 @@ fn good(response: Response) -> Result<Response, Trouble> {
     }
 }
 
-/// An applicant, as far as it is used.
+/// An applicant; only the used fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Applicant {
@@ -343,7 +343,7 @@ struct Applicant {
     external_user_id: String,
 }
 
-/// The answer with a link.
+/// Answer with a link.
 #[derive(Deserialize)]
 struct Link {
     url: String,

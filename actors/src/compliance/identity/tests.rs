@@ -1,4 +1,4 @@
-//! Sumsub's client against the stand-in, which checks every signature itself.
+//! Tests of the Sumsub client against a stand-in, which verifies every signature.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -9,6 +9,7 @@ use payferry_domain::customer::{CustomerKind, Verdict};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
 };
+use payferry_runtime::clock::Clock;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use wiremock::matchers::any;
@@ -18,7 +19,6 @@ use super::{
     Begun, CallbackError, CallbackFact, CheckRequest, IdentityProvider, Look, Subject, Sumsub, SumsubError,
     SumsubSettings,
 };
-use crate::clock::Clock;
 
 fn settings(url: &str) -> SumsubSettings {
     SumsubSettings {
@@ -32,7 +32,7 @@ fn settings(url: &str) -> SumsubSettings {
     }
 }
 
-/// The stand-in and its client.
+/// Stand-in and its client.
 struct Pair {
     remote: SumsubStandIn,
     client: Sumsub,
@@ -41,12 +41,12 @@ struct Pair {
 impl Pair {
     async fn new() -> Self {
         let remote = SumsubStandIn::start().await;
-        // A sandbox that is ahead signs by the wall clock all the same.
+        // A sandbox with advanced time still signs with the wall clock.
         let client = Sumsub::new(settings(remote.url()), Clock::with_offset_ms(86_400_000)).unwrap();
         Self { remote, client }
     }
 
-    /// A verification that was begun: our id and the provider's.
+    /// Starts a verification; returns the request and the provider's id.
     async fn begun(&self) -> (CheckRequest, String) {
         let request = request();
         let Begun::Open { provider_ref, .. } = self.client.begin(&request).await.unwrap() else { panic!() };
@@ -81,20 +81,20 @@ fn rejected(reasons: &[&str]) -> Verdict {
 }
 
 #[tokio::test]
-async fn a_check_is_one_applicant_however_often_it_is_begun() {
+async fn repeated_starts_of_a_check_use_one_applicant() {
     let pair = Pair::new().await;
     let request = request();
     let first = pair.client.begin(&request).await.unwrap();
     let Begun::Open { provider_ref, url: Some(url), look_after: None } = &first else { panic!("{first:?}") };
     let applicant = pair.remote.applicant(&request.check.to_string()).unwrap();
     assert_eq!((&applicant.id, applicant.level.as_str()), (provider_ref, LEVEL));
-    assert_eq!(applicant.data, json!({ "externalUserId": request.check }), "nothing of the person");
+    assert_eq!(applicant.data, json!({ "externalUserId": request.check }), "no personal data");
     assert_eq!(url.as_str(), format!("https://in.sumsub.example/websdk/p/{provider_ref}-1"));
     assert!(!format!("{first:?}").contains("websdk"), "the link is a secret: {first:?}");
 
     let again = pair.client.begin(&request).await.unwrap();
     let Begun::Open { provider_ref: same, url: Some(renewed), .. } = &again else { panic!("{again:?}") };
-    assert_eq!((same, renewed == url), (provider_ref, false), "a link that works, to the same session");
+    assert_eq!((same, renewed == url), (provider_ref, false), "a working link to the same session");
     assert_eq!(pair.remote.applicants().len(), 1);
 
     pair.remote.review(&request.check.to_string(), "completed", green());
@@ -104,7 +104,7 @@ async fn a_check_is_one_applicant_however_often_it_is_begun() {
 }
 
 #[tokio::test]
-async fn a_screening_is_given_what_it_needs_and_sent_off_once() {
+async fn screening_gets_only_needed_data_and_is_submitted_once() {
     let pair = Pair::new().await;
     let request = request();
     for _ in 0..3 {
@@ -131,7 +131,7 @@ async fn a_screening_is_given_what_it_needs_and_sent_off_once() {
 }
 
 #[tokio::test]
-async fn a_look_tells_verdicts_and_nothing_less() {
+async fn status_query_returns_only_completed_verdicts() {
     let pair = Pair::new().await;
     let (request, reference) = pair.begun().await;
     let id = request.check.to_string();
@@ -143,7 +143,7 @@ async fn a_look_tells_verdicts_and_nothing_less() {
         ("awaitingService", green()),
         ("completed", json!({"reviewAnswer": "YELLOW"})),
         ("completed", json!({})),
-        // The person is asked for a better picture, under the same link.
+        // The person must submit a better picture under the same link.
         ("completed", retry.clone()),
     ] {
         pair.remote.review(&id, status, result.clone());
@@ -166,7 +166,7 @@ async fn a_look_tells_verdicts_and_nothing_less() {
     pair.remote.delete(&id);
     assert_eq!(pair.look(request, &reference).await, Look::Lapsed);
 
-    // In a screening nobody is there to take a better picture.
+    // A screening involves no person who could take a better picture.
     let screening = self::request();
     let Begun::Open { provider_ref, .. } = pair.client.rescreen(&screening, &ada()).await.unwrap() else { panic!() };
     pair.remote.review(&screening.check.to_string(), "completed", retry);
@@ -174,7 +174,7 @@ async fn a_look_tells_verdicts_and_nothing_less() {
 }
 
 #[tokio::test]
-async fn a_genuine_callback_is_read() {
+async fn reads_genuine_callbacks() {
     let pair = Pair::new().await;
     let (request, reference) = pair.begun().await;
     let id = request.check.to_string();
@@ -185,10 +185,10 @@ async fn a_genuine_callback_is_read() {
     assert_eq!(pair.read(&callback).unwrap(), [fact(Verdict::Approved)]);
     assert_eq!(pair.read(&callback.clone().by_sha512()).unwrap(), [fact(Verdict::Approved)]);
     let yesterday = Utc::now() - TimeDelta::hours(25);
-    assert_eq!(pair.read(&pair.remote.callback_at(&id, yesterday)).unwrap().len(), 1, "the last repetition of many");
+    assert_eq!(pair.read(&pair.remote.callback_at(&id, yesterday)).unwrap().len(), 1, "the last of many repetitions");
     pair.remote.review(&id, "completed", red(&["FORGERY"]));
     let callback = pair.remote.callback(&id);
-    assert_eq!(pair.read(&callback).unwrap(), [fact(rejected(&["forgery"]))], "and no comment about the person");
+    assert_eq!(pair.read(&callback).unwrap(), [fact(rejected(&["forgery"]))], "without comments about the person");
 
     let content: Value = serde_json::from_str(&callback.body).unwrap();
     for (field, value) in [
@@ -206,7 +206,7 @@ async fn a_genuine_callback_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_providers_or_not_from_now_is_refused() {
+async fn rejects_forged_and_untimely_callbacks() {
     let pair = Pair::new().await;
     let (request, _) = pair.begun().await;
     let id = request.check.to_string();
@@ -226,12 +226,12 @@ async fn what_is_not_the_providers_or_not_from_now_is_refused() {
     assert_eq!(forged(&Callback { algorithm: "HMAC_SHA512_HEX", ..genuine.clone() }), "its signature is wrong");
     for algorithm in ["HMAC_SHA1_HEX", "NONE", ""] {
         let callback = Callback { algorithm, ..genuine.clone() };
-        assert_eq!(forged(&callback), "it is signed in a way that is not taken", "{algorithm}");
+        assert_eq!(forged(&callback), "its signature algorithm is not accepted", "{algorithm}");
     }
     let unsigned = pair.client.read_callback(&HeaderMap::new(), genuine.body.as_bytes(), Clock::default().real_now());
     assert_eq!(unsigned, Err(CallbackError::Forged("it is not signed")));
     for off in [TimeDelta::hours(-49), TimeDelta::minutes(6)] {
-        assert_eq!(forged(&pair.remote.callback_at(&id, Utc::now() + off)), "it is not from now");
+        assert_eq!(forged(&pair.remote.callback_at(&id, Utc::now() + off)), "its time is outside the accepted range");
     }
 
     let content: Value = serde_json::from_str(&genuine.body).unwrap();
@@ -255,7 +255,7 @@ async fn what_is_not_the_providers_or_not_from_now_is_refused() {
     }
 }
 
-/// What the client says where the provider answers this to everything.
+/// Returns the client's error if the provider gives this answer to every request.
 async fn trouble_with(answer: ResponseTemplate) -> String {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(answer).mount(&server).await;
@@ -273,7 +273,7 @@ async fn trouble_with(answer: ResponseTemplate) -> String {
 }
 
 #[tokio::test]
-async fn whatever_is_no_answer_is_an_error_and_decides_nothing() {
+async fn invalid_answers_are_errors_and_decide_nothing() {
     let hint = json!({"description": "a hint"});
     for (status, says) in [
         (500, "HTTP 500"),
@@ -290,14 +290,14 @@ async fn whatever_is_no_answer_is_an_error_and_decides_nothing() {
     let of_another = json!({"id": "5cb56e8e0a975a35f333cb83", "externalUserId": CheckId::generate()});
     for body in [json!([]), json!({}), json!({"id": 7}), of_another] {
         let error = trouble_with(ResponseTemplate::new(201).set_body_json(&body)).await;
-        assert!(error.contains("something else"), "{body}: {error}");
+        assert!(error.contains("unexpected answer"), "{body}: {error}");
     }
     let huge = " ".repeat(2_000_000);
-    assert!(trouble_with(ResponseTemplate::new(200).set_body_string(huge)).await.contains("something else"));
+    assert!(trouble_with(ResponseTemplate::new(200).set_body_string(huge)).await.contains("unexpected answer"));
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_slow_or_of_other_secrets_is_an_error() {
+async fn absent_slow_or_rejecting_provider_is_an_error() {
     let remote = SumsubStandIn::start().await;
     remote.set_delay(Duration::from_mins(2));
     let brief = SumsubSettings { timeout: Duration::from_millis(200), ..settings(remote.url()) };
@@ -310,11 +310,11 @@ async fn a_provider_that_is_away_slow_or_of_other_secrets_is_an_error() {
     let error = Sumsub::new(other, Clock::default()).unwrap().begin(&request()).await.unwrap_err().to_string();
     assert!(error.contains("refuses the app token, its permissions or the signature"), "{error}");
     assert!(remote.refused()[0].contains("signature mismatch"), "{:?}", remote.refused());
-    assert_eq!(remote.applicants().len(), 1, "that of the slow one");
+    assert_eq!(remote.applicants().len(), 1, "the applicant of the slow request");
 }
 
 #[test]
-fn secrets_go_only_where_nobody_listens_in_and_are_never_shown() {
+fn secrets_need_a_safe_url_and_are_hidden_in_debug() {
     let refused = |change: &dyn Fn(&mut SumsubSettings)| {
         let mut settings = settings("https://api.sumsub.com");
         change(&mut settings);

@@ -1,4 +1,4 @@
-//! One check: the provider is asked, and what it answers is written down.
+//! Work on one check: request to the provider, and recording of the answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +7,9 @@ use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{CheckPurpose, Verdict};
 use payferry_entities::{Database, StoreError, customers};
+use payferry_journal::customers::{ChangeError, customer_of};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
@@ -15,23 +18,20 @@ use super::desk::DeskConfig;
 use super::metrics::DeskMetrics;
 use super::provider::{Begun, CheckRequest, IdentityError, IdentityProvider, Look, Subject};
 use super::queue::{self, Task};
-use crate::clock::Clock;
-use crate::customers::{ChangeError, customer_of};
-use crate::seal::Sealer;
 
-/// The share of a link's lifetime after which it is renewed: whoever is given it can still use it for a while.
+/// Share of a link's lifetime after which it is renewed, so that its recipient can still use it for a while.
 const LINK_RENEWED_AFTER: (u32, u32) = (3, 4);
 
-/// The provider's trouble, since when it lasts.
+/// Failure of the provider, with its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderTrouble {
-    /// Why the provider did not answer the last time.
+    /// Last error of the provider.
     pub reason: String,
-    /// When it failed for the first time in a row.
+    /// First of the consecutive failures.
     pub since: Timestamp,
 }
 
-/// What every check's work shares.
+/// State shared by the work on all checks.
 pub(super) struct Workshop {
     pub(super) config: DeskConfig,
     pub(super) provider: Option<Arc<dyn IdentityProvider>>,
@@ -42,7 +42,7 @@ pub(super) struct Workshop {
     pub(super) trouble: Mutex<Option<ProviderTrouble>>,
 }
 
-/// Why a check could not be worked on. It stays due.
+/// Reasons why work on a check failed. The check stays due.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorkError {
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub(super) enum WorkError {
     Unreadable,
 }
 
-/// What of a customer's particulars a screening needs.
+/// The part of a customer's particulars that a screening needs.
 #[derive(Deserialize)]
 struct Particulars {
     first_name: String,
@@ -66,20 +66,20 @@ struct Particulars {
 }
 
 impl Workshop {
-    /// Does what is due of a check, and writes it down.
+    /// Performs the due step of a check and records the result.
     pub(super) async fn work(&self, task: &Task) {
         let Some(provider) = &self.provider else { return };
         let Err(error) = self.step(provider.as_ref(), task).await else { return };
         let away =
             matches!(&error, WorkError::Database(_) | WorkError::Change(ChangeError::Store(StoreError::Database(_))));
-        tracing::warn!(check.id = %task.check, provider = provider.name(), %error, "check {} is tried again", task.check);
+        tracing::warn!(check.id = %task.check, provider = provider.name(), %error, "check {} is retried", task.check);
         if away {
-            // Nothing can be written now; the next sweep finds it as it was.
+            // Nothing can be written now; the next sweep finds the row unchanged.
             return;
         }
         let at = self.after(self.backoff(task.attempts));
         if let Err(error) = queue::failed(self.database.writer(), task, &error.to_string(), at).await {
-            tracing::warn!(check.id = %task.check, %error, "the failure of check {} was not written down", task.check);
+            tracing::warn!(check.id = %task.check, %error, "could not record the failure of check {}", task.check);
         }
     }
 
@@ -96,7 +96,7 @@ impl Workshop {
             return false;
         };
         let (share, of) = LINK_RENEWED_AFTER;
-        self.clock.now().millis_since(task.since) >= millis(lifetime * share / of)
+        self.clock.now::<Timestamp>().millis_since(task.since) >= millis(lifetime * share / of)
     }
 
     async fn begin(&self, provider: &dyn IdentityProvider, task: &Task) -> Result<(), WorkError> {
@@ -159,7 +159,7 @@ impl Workshop {
         Ok(())
     }
 
-    /// Asks within the time that is allowed, and keeps account of how the provider is.
+    /// Sends a request with the timeout and records the provider's health.
     async fn ask<T>(&self, request: impl Future<Output = Result<T, IdentityError>>) -> Result<T, IdentityError> {
         let begun = Instant::now();
         let timeout = self.config.timeout;
@@ -185,13 +185,14 @@ impl Workshop {
         Ok(Subject { first_name, last_name, dob, country: row.country.clone(), phone_number })
     }
 
-    /// Persons take their time. A screening takes seconds, or else long: the longer it lasts, the rarer the looks.
+    /// Returns the time until the next status query. Persons may take any time. A screening takes seconds or very long,
+    /// so the interval grows with its age.
     fn until_next_look(&self, task: &Task) -> Duration {
         let interval = self.config.poll_interval;
         match task.purpose {
             CheckPurpose::Identity => interval,
             CheckPurpose::Rescreen => {
-                let age = self.clock.now().millis_since(task.since);
+                let age = self.clock.now::<Timestamp>().millis_since(task.since);
                 let least = self.config.retry_min.min(interval);
                 Duration::from_millis(u64::try_from(age).unwrap_or_default()).clamp(least, interval)
             }
@@ -204,11 +205,12 @@ impl Workshop {
     }
 
     fn after(&self, pause: Duration) -> Timestamp {
-        self.clock.now().plus_millis(millis(pause))
+        self.clock.now::<Timestamp>().plus_millis(millis(pause))
     }
 }
 
-/// A check that was open at a provider which is no longer configured is begun at the one that is.
+/// Returns `true` if the check is at the configured provider. A check at a provider that is no longer configured starts
+/// again at the configured one.
 fn is_with(provider: &dyn IdentityProvider, task: &Task) -> bool {
     task.provider.as_deref() == Some(provider.name())
 }

@@ -1,14 +1,14 @@
-//! The HTTP provider against a scripted one.
+//! Tests of the HTTP provider against a scripted server.
 
 use std::time::Duration;
 
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{OUTLAW, request_from};
-use crate::clock::Clock;
 use crate::compliance::{ChainalysisApi, ChainalysisApiError, KytScreener, RiskDecisions};
 
 const TOKEN: &str = "a-token-nobody-may-see";
@@ -25,7 +25,7 @@ fn assessment(risk: &str) -> Value {
     json!({ "address": OUTLAW, "risk": risk, "riskReason": null, "status": "COMPLETE" })
 }
 
-/// The verdict about the outlaw where the provider answers this.
+/// Returns the verdict about the listed address if the provider gives this answer.
 async fn screened(answer: ResponseTemplate) -> Result<Verdict, String> {
     let server = MockServer::start().await;
     asked().respond_with(answer).mount(&server).await;
@@ -42,7 +42,7 @@ async fn screened_as(body: Value) -> Result<Verdict, String> {
 }
 
 #[tokio::test]
-async fn risk_levels_are_decisions_by_a_table() {
+async fn risk_levels_map_to_decisions() {
     for (risk, decision) in
         [("Severe", Decision::Block), ("High", Decision::Review), ("Medium", Decision::Allow), ("Low", Decision::Allow)]
     {
@@ -68,7 +68,7 @@ async fn categories_become_flags() {
 }
 
 #[tokio::test]
-async fn an_unknown_address_is_registered_and_asked_about_again() {
+async fn unknown_address_is_registered_and_queried_again() {
     let server = MockServer::start().await;
     asked().respond_with(ResponseTemplate::new(404)).up_to_n_times(1).expect(1).mount(&server).await;
     Mock::given(method("POST"))
@@ -85,7 +85,7 @@ async fn an_unknown_address_is_registered_and_asked_about_again() {
 }
 
 #[tokio::test]
-async fn an_address_that_stays_unknown_is_an_error() {
+async fn address_that_stays_unknown_is_an_error() {
     let server = MockServer::start().await;
     asked().respond_with(ResponseTemplate::new(404)).expect(2).mount(&server).await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(201)).expect(1).mount(&server).await;
@@ -96,7 +96,7 @@ async fn an_address_that_stays_unknown_is_an_error() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_assessment_is_an_error_and_allows_nothing() {
+async fn invalid_assessments_are_errors_and_allow_nothing() {
     for (status, says) in [
         (500, "HTTP 500"),
         (503, "HTTP 503"),
@@ -111,25 +111,25 @@ async fn whatever_is_no_assessment_is_an_error_and_allows_nothing() {
     }
     let other = json!({ "address": format!("0x{}", "1".repeat(40)), "risk": "Low" });
     for (body, says) in [
-        (other, "something else"),
-        (json!({ "risk": "Low" }), "something else"),
-        (json!([]), "something else"),
-        (json!({ "address": OUTLAW, "risk": 1 }), "something else"),
+        (other, "unexpected answer"),
+        (json!({ "risk": "Low" }), "unexpected answer"),
+        (json!([]), "unexpected answer"),
+        (json!({ "address": OUTLAW, "risk": 1 }), "unexpected answer"),
         (json!({ "address": OUTLAW }), "not assessed"),
-        (assessment("Unheard of"), "not known here"),
+        (assessment("Unheard of"), "unknown risk level"),
     ] {
         let error = screened_as(body.clone()).await.unwrap_err();
         assert!(error.contains(says), "{body}: {error}");
     }
     let error = screened(ResponseTemplate::new(200).set_body_string("<html>")).await.unwrap_err();
-    assert!(error.contains("something else"), "{error}");
+    assert!(error.contains("unexpected answer"), "{error}");
     let huge = format!("{}{}", " ".repeat(2_000_000), assessment("Low"));
     let error = screened(ResponseTemplate::new(200).set_body_string(huge)).await.unwrap_err();
-    assert!(error.contains("something else"), "{error}");
+    assert!(error.contains("unexpected answer"), "{error}");
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_or_slow_is_an_error() {
+async fn absent_or_slow_provider_is_an_error() {
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(200).set_body_json(assessment("Low")).set_delay(Duration::from_mins(2));
     asked().respond_with(slow).mount(&server).await;
@@ -142,7 +142,7 @@ async fn a_provider_that_is_away_or_slow_is_an_error() {
 }
 
 #[test]
-fn a_token_goes_only_where_nobody_listens_in_and_is_never_shown() {
+fn token_needs_a_safe_url_and_is_hidden_in_debug() {
     let new = |url: &str, token: &str| ChainalysisApi::new(url, token, Clock::default());
     for url in [
         "http://api.chainalysis.com/api/risk",

@@ -1,4 +1,4 @@
-//! The providers together: the oracle on a real chain, and what screening makes of providers that fail.
+//! Tests of the combined providers: the oracle on a real chain, and the screening actor with failing providers.
 #![allow(clippy::unwrap_used)]
 
 mod chainalysis;
@@ -13,17 +13,17 @@ use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
 use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
+use payferry_evm::ChainClient;
+use payferry_evm::wallet::alloy_address;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::Books;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
     AllowAll, ChainalysisOracle, KytError, KytScreener, ListScreener, ScreenRequest, Screening, ScreeningConfig,
     Strictest, Subject,
 };
-use crate::chain::ChainClient;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::observe::Books;
-use crate::wallet::alloy_address;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -51,7 +51,7 @@ pub(super) fn request() -> ScreenRequest {
     }
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
@@ -60,7 +60,7 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Answers `isSanctioned` with whether the account is 0xbbbb..., and any other call with nothing.
+/// Answers `isSanctioned` with whether the account is 0xbbbb..., and any other call with empty data.
 const LISTS_THE_OUTLAW: Bytes = bytes!(
     "60003560e01c63df592f7d14601057005b" // another selector: stop
     "60043573bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb14" // account == outlaw
@@ -73,7 +73,7 @@ const ANSWERS_TWICE: Bytes = bytes!("6001600052600160205260406000f3");
 /// Reverts.
 const REVERTS: Bytes = bytes!("60006000fd");
 
-/// A chain with this code where the oracle is.
+/// A chain with this code at the oracle's address.
 async fn chain_with(code: Bytes) -> Devchain {
     let oracle = GenesisAccount { address: alloy_address(ORACLE), code, ..GenesisAccount::default() };
     Devchain::open(ChainConfig { genesis: vec![oracle], ..ChainConfig::default() }).await.unwrap()
@@ -85,7 +85,7 @@ fn oracle_on(chain: &Devchain) -> ChainalysisOracle {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_oracle_is_asked_about_the_sender_on_the_transfers_chain() {
+async fn oracle_is_asked_on_the_chain_of_the_transfer() {
     let (lists, empty) = (chain_with(LISTS_THE_OUTLAW).await, chain_with(Bytes::new()).await);
     let client = ChainClient::new(empty.transport());
     let oracle = oracle_on(&lists).on(Chain::Polygon, client, ORACLE);
@@ -106,7 +106,7 @@ async fn the_oracle_is_asked_about_the_sender_on_the_transfers_chain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_oracle_that_answers_nonsense_allows_nothing() {
+async fn invalid_oracle_answers_allow_nothing() {
     for code in [ANSWERS_TWO, ANSWERS_TWICE, REVERTS] {
         let chain = chain_with(code.clone()).await;
         let error = oracle_on(&chain).screen(&request_from(HONEST)).await.unwrap_err().to_string();
@@ -115,7 +115,7 @@ async fn an_oracle_that_answers_nonsense_allows_nothing() {
 }
 
 #[test]
-fn the_oracle_is_where_chainalysis_says() {
+fn oracle_addresses_match_chainalysis() {
     let text = |chain| ChainalysisOracle::default_address(chain).to_string();
     assert_eq!(text(Chain::Base), "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b");
     assert_eq!(text(Chain::Polygon), "0x40c57923924b5c5c5455c48d93317139addac8fb");
@@ -123,13 +123,13 @@ fn the_oracle_is_where_chainalysis_says() {
 }
 
 #[tokio::test]
-async fn whoever_allows_everything_says_so() {
+async fn allow_all_verdicts_name_their_provider() {
     let verdict = AllowAll::new(Clock::default()).screen(&request_from(OUTLAW)).await.unwrap();
     assert_eq!((verdict.decision, verdict.provider.as_str()), (Decision::Allow, "allow_everything_unscreened"));
     assert_eq!((verdict.risk_level, verdict.score), (None, None));
 }
 
-/// A supervisor that lets its children be.
+/// Supervisor that ignores its children's failures.
 struct Roof;
 
 #[ractor::async_trait]
@@ -152,7 +152,7 @@ impl Actor for Roof {
     }
 }
 
-/// Keeps the verdicts it is told.
+/// Records the verdicts it receives.
 #[derive(Default)]
 struct Inbox(Mutex<Vec<Verdict>>);
 
@@ -191,7 +191,7 @@ async fn screening(screener: impl KytScreener, inbox: &Arc<Inbox>) -> (Screening
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_is_held_while_the_oracle_is_away_and_decided_when_it_is_back() {
+async fn money_is_held_until_the_oracle_answers() {
     let chain = chain_with(LISTS_THE_OUTLAW).await;
     chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
     let list = ListScreener::new("list", "1", [], Clock::default());
@@ -200,15 +200,15 @@ async fn money_is_held_while_the_oracle_is_away_and_decided_when_it_is_back() {
     let (screening, roof) = screening(both, &inbox).await;
     screening.screen(request_from(OUTLAW));
     let held = (Decision::Review, "list+chainalysis_oracle".to_owned());
-    until("the payment hears that it waits", async || inbox.told() == [held.clone()]).await;
+    until("the payment is notified that it waits", async || inbox.told() == [held.clone()]).await;
     assert_eq!(inbox.0.lock()[0].flags, ["provider_unavailable"]);
     chain.set_faults(Faults::default());
     let blocked = (Decision::Block, "chainalysis_oracle".to_owned());
-    until("the payment hears the verdict", async || inbox.told() == [held.clone(), blocked.clone()]).await;
+    until("the payment receives the verdict", async || inbox.told() == [held.clone(), blocked.clone()]).await;
     roof.stop(None);
 }
 
-/// Cannot make up its mind for a while.
+/// Answers `review` first and then `allow`.
 struct Hesitant(AtomicU32);
 
 #[async_trait::async_trait]
@@ -226,16 +226,16 @@ impl KytScreener for Hesitant {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_in_review_is_shown_to_all_providers_again() {
+async fn money_in_review_is_screened_again_by_all_providers() {
     let lists = chain_with(LISTS_THE_OUTLAW).await;
     let both = Strictest::new(Arc::new(oracle_on(&lists)), vec![Arc::new(Hesitant(AtomicU32::new(0)))]);
     let inbox = Arc::<Inbox>::default();
     let (screening, roof) = screening(both, &inbox).await;
     let request = request();
     screening.screen(request.clone());
-    until("the review is told", async || inbox.told() == [(Decision::Review, "hesitant".to_owned())]).await;
+    until("the review is reported", async || inbox.told() == [(Decision::Review, "hesitant".to_owned())]).await;
     screening.screen_later(request, Timestamp(i64::MAX));
-    until("the second look is told", async || inbox.told().len() == 2).await;
+    until("the second screening is reported", async || inbox.told().len() == 2).await;
     assert_eq!(inbox.told()[1], (Decision::Allow, "chainalysis_oracle".to_owned()));
     roof.stop(None);
 }

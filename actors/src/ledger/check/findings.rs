@@ -1,4 +1,4 @@
-//! What the auditor found and still finds: shared with whoever shows it.
+//! Current findings of the ledger check, shared with their readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,62 +11,62 @@ use serde::Serialize;
 use super::metrics;
 use crate::chains::Chains;
 
-/// Imbalances of payments, payouts and withdrawals that are kept, of more the first found. Those of balances are all kept: there
-/// are no more of them than PSPs and tokens.
+/// Maximum number of stored imbalances of payments, payouts, and withdrawals; the first ones found are kept. Imbalances
+/// of balances are all kept, because there are at most as many as PSPs and tokens.
 pub const IMBALANCES_MAX: usize = 1_000;
 
-/// In what way something does not add up. In the order in which they press.
+/// Kind of an imbalance, in order of urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImbalanceKind {
-    /// A running balance is not the sum of its postings.
+    /// A running balance differs from the sum of its postings.
     Balance,
-    /// An account holds less than nothing, and no reversal explains it.
+    /// An account is negative, and no reversal explains it.
     Negative,
-    /// The postings about a payment, payout or withdrawal are not what its state says.
+    /// The postings of a payment, payout, or withdrawal do not match its state.
     State,
 }
 
-/// Where something does not add up.
+/// Location of an imbalance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Where {
     pub kind: ImbalanceKind,
     pub psp_id: String,
     pub asset: Asset,
     pub account: Account,
-    /// A payment's, payout's or withdrawal's id, if it is about one.
+    /// Id of the payment, payout, or withdrawal, if the imbalance is about one.
     pub subject: Option<String>,
 }
 
-/// Something that does not add up.
+/// An imbalance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Imbalance {
-    /// In what way.
+    /// Kind.
     pub kind: ImbalanceKind,
-    /// Whose.
+    /// PSP that owns the account.
     pub psp_id: String,
-    /// In which token, on which chain.
+    /// Token and chain.
     #[serde(flatten)]
     pub asset: Asset,
-    /// On which account.
+    /// Account.
     pub account: Account,
-    /// About which payment, payout or withdrawal, where that is known.
+    /// Id of the payment, payout, or withdrawal, if known.
     pub subject: Option<String>,
-    /// What should stand there, base units: the sum of the postings, or what the state says.
+    /// Expected amount in base units: the sum of the postings, or the amount according to the state.
     pub expected: i64,
-    /// What stands there, base units: the running balance, or the sum of the postings.
+    /// Actual amount in base units: the running balance, or the sum of the postings.
     pub found: i64,
-    /// When it was found, by the wall clock.
+    /// Time of detection, by the wall clock.
     pub since: Timestamp,
 }
 
 impl Imbalance {
-    /// By how many base units.
+    /// Returns the difference in base units.
     pub fn units(&self) -> u64 {
         self.expected.abs_diff(self.found)
     }
 
-    /// What is wrong, for people; `token` if it is one of ours.
+    /// Describes the imbalance; `token` is set for a supported token.
     pub fn words(&self, token: Option<Token>) -> String {
         let Self { account, asset, .. } = self;
         let (expected, found) = (Amount(self.expected), Amount(self.found));
@@ -76,24 +76,25 @@ impl Imbalance {
             ImbalanceKind::Balance => {
                 format!("{place}: the postings add up to {expected}, the running balance is {found}")
             }
-            ImbalanceKind::Negative => format!("{place}: it holds {found}, and at least {expected} is explained"),
-            ImbalanceKind::State => format!("{place}: its state says {expected}, its postings add up to {found}"),
+            ImbalanceKind::Negative => format!("{place}: the balance is {found}, at least {expected} was expected"),
+            ImbalanceKind::State => format!("{place}: the state requires {expected}, the postings add up to {found}"),
         }
     }
 }
 
-/// What the auditor knows.
+/// Findings of the ledger check.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LedgerView {
-    /// The last posting that was looked at.
+    /// Position of the last checked posting.
     pub position: i64,
-    /// When the ledger was last looked at to its end, by the wall clock; `None` while there is more that was never read.
+    /// Time at which the check last reached the end of the ledger, by the wall clock; `None` until it has read
+    /// everything once.
     pub checked_at: Option<Timestamp>,
-    /// What does not add up now, the most pressing first; at most [`IMBALANCES_MAX`].
+    /// Current imbalances, the most urgent first; at most [`IMBALANCES_MAX`].
     pub imbalances: Vec<Imbalance>,
 }
 
-/// Shared: the auditor writes, others read. Outlives the auditor.
+/// Shared findings: the auditor writes, others read. They outlive the auditor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Findings(Arc<RwLock<Found>>);
 
@@ -104,7 +105,7 @@ struct Found {
     imbalances: BTreeMap<Where, Imbalance>,
 }
 
-/// One comparison: where, what should be there, and what is.
+/// One comparison: location, expected amount, and actual amount.
 #[derive(Debug)]
 pub(super) struct Compared {
     pub place: Where,
@@ -113,36 +114,36 @@ pub(super) struct Compared {
 }
 
 impl Findings {
-    /// As it is now.
+    /// Returns the current findings.
     pub(crate) fn view(&self) -> LedgerView {
         let found = self.0.read();
         let imbalances = found.imbalances.values().cloned().collect();
         LedgerView { position: found.position, checked_at: found.checked_at, imbalances }
     }
 
-    /// Gauges of what is found, and of how old that is.
+    /// Updates the gauges of the findings and of their age.
     pub(crate) fn refresh_metrics(&self, now: Timestamp, chains: &Chains) {
         let found = self.0.read();
         metrics::found(found.imbalances.values(), chains);
         metrics::looked(found.position, found.checked_at.map(|at| now.millis_since(at)));
     }
 
-    /// What is found about payments, payouts and withdrawals: to be looked at again.
+    /// Returns the payments, payouts, and withdrawals with imbalances, to be checked again.
     pub(super) fn subjects(&self, limit: usize) -> Vec<String> {
         let found = self.0.read();
         let subjects: BTreeSet<_> = found.imbalances.keys().filter_map(|place| place.subject.clone()).collect();
         subjects.into_iter().take(limit).collect()
     }
 
-    /// Whether exactly this is known already.
+    /// Returns true if exactly this difference is already known.
     pub(super) fn knows(&self, compared: &Compared) -> bool {
         let found = self.0.read();
         let known = found.imbalances.get(&compared.place);
         known.is_some_and(|known| (known.expected, known.found) == (compared.expected, compared.found))
     }
 
-    /// Takes in what was compared: what differs is kept and told once, what fits is forgotten. `about` says which places were
-    /// looked at in whole, so that what is not among the comparisons any more is forgotten, too.
+    /// Applies comparisons: a difference is stored and logged once, a match removes it. `about` selects the locations
+    /// that were checked completely; findings there without a comparison are removed too.
     pub(super) fn take(&self, about: impl Fn(&Where) -> bool, compared: Vec<Compared>, now: Timestamp) {
         let differing: BTreeMap<Where, (i64, i64)> = compared
             .into_iter()
@@ -153,7 +154,7 @@ impl Findings {
         found.imbalances.retain(|place, known| {
             let stays = !about(place) || differing.contains_key(place);
             if !stays {
-                tracing::info!(psp.id = %known.psp_id, "the ledger adds up again: {}", known.words(None));
+                tracing::info!(psp.id = %known.psp_id, "ledger imbalance resolved: {}", known.words(None));
             }
             stays
         });
@@ -177,7 +178,7 @@ impl Findings {
         }
     }
 
-    /// How far it has come; `caught_up_at`: the end was reached.
+    /// Sets the position. `caught_up_at` is set if the end was reached.
     pub(super) fn at(&self, position: i64, caught_up_at: Option<Timestamp>) {
         let mut found = self.0.write();
         found.position = position;
@@ -185,7 +186,7 @@ impl Findings {
     }
 }
 
-/// Once for each imbalance.
+/// Logs a new imbalance, once.
 fn tell(imbalance: &Imbalance) {
     let Imbalance { psp_id, asset, subject, .. } = imbalance;
     let about = subject.as_deref().unwrap_or(psp_id);
@@ -194,7 +195,7 @@ fn tell(imbalance: &Imbalance) {
         ledger.subject = %about,
         ledger.chain = %asset.chain,
         ledger.token_address = %asset.address,
-        "the ledger does not add up, which wants the operator's attention: {about}, {}",
+        "ledger imbalance needs the operator's attention: {about}, {}",
         imbalance.words(None)
     );
 }

@@ -1,57 +1,57 @@
-//! One look at the ledger: what was posted since the last one, a part of the balances, and a part of everything else.
+//! One step of the ledger check: the new postings, a part of the balances, and a part of all other rows.
 //!
-//! All of a look is one snapshot: what belongs together was committed together, so that whatever differs in it is wrong.
+//! A step reads one snapshot. Related rows are committed together, so any difference in the snapshot is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use payferry_domain::ledger::{Account, Asset, Holdings};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{Database, Transaction, payments, sendings};
+use payferry_journal::outbound as sending_store;
+use payferry_journal::payments::{StoreError, payment_of};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, Value};
 
 use super::findings::{Compared, Findings, ImbalanceKind, Where};
 use super::metrics;
 use super::sums::{Key, STEP, Sums, query};
-use crate::payment::store;
-use crate::sending::store as sending_store;
 
-/// Balances that one look compares; the next goes on behind them.
+/// Balances per step; the next step continues after them.
 const BALANCES_MAX: usize = 2_000;
-/// Balances that one look sums up from their first posting, for they seem to be wrong.
+/// Maximum number of balances per step whose postings are summed up from the beginning, because they seem to be wrong.
 const SUMS_AGAIN_MAX: usize = 20;
-/// Payments, payouts and withdrawals that were posted about since the last look, and that this one compares. More are left to
-/// the walk.
+/// Maximum number of payments, payouts, and withdrawals with new postings that a step compares. Others are left to the
+/// walk.
 const TOUCHED_MAX: usize = 500;
-/// Those with imbalances that one look compares again.
+/// Maximum number of subjects with imbalances that a step compares again.
 const KNOWN_MAX: usize = 100;
-/// Payments of one look's part of the walk over all of them.
+/// Payments per step of the walk over all payments.
 const WALK_PAYMENTS: usize = 100;
-/// Payouts and withdrawals of it.
+/// Payouts and withdrawals per step of the walk.
 const WALK_SENDINGS: usize = 20;
 
-/// How far the auditor has come.
+/// Progress of the ledger check.
 #[derive(Default)]
 pub(crate) struct Look {
     sums: Sums,
     position: i64,
-    /// What is posted about up to here was compared with its state, or left to the walk.
+    /// Postings up to this position were compared with their subjects, or left to the walk.
     touched_position: i64,
     balances_after: Key,
     payments_after: String,
     sendings_after: String,
 }
 
-/// What the states and the postings of some payments, payouts and withdrawals say.
+/// States and postings of some payments, payouts, and withdrawals.
 #[derive(Default)]
 struct Subjects {
-    /// By public id: whose it is, and what must stand on its accounts.
+    /// By public id: the PSP, and the balances that its accounts must have.
     states: BTreeMap<String, (String, Holdings)>,
-    /// Ids of rows that cannot be read: nothing can be said of them.
+    /// Ids of rows that cannot be read, which are not checked.
     unreadable: BTreeSet<String>,
 }
 
 impl Look {
-    /// Looks once more; answers whether everything was read that there is.
+    /// Runs one step; returns true if all postings were read.
     pub(crate) async fn once_more(
         &mut self,
         database: &Database,
@@ -72,7 +72,7 @@ impl Look {
         Ok(caught_up)
     }
 
-    /// Running balances against sums, and accounts against nothing.
+    /// Compares running balances with sums, and checks that accounts are not negative.
     async fn at_balances(&mut self, snapshot: &Transaction, findings: &Findings, now: Timestamp) -> Result<(), DbErr> {
         let page = balances(snapshot, &self.balances_after).await?;
         let last = (page.len() == BALANCES_MAX).then(|| page.last_key_value()).flatten().map(|(key, _)| key.clone());
@@ -113,7 +113,7 @@ impl Look {
         Ok(())
     }
 
-    /// Payments, payouts and withdrawals against their postings.
+    /// Compares payments, payouts, and withdrawals with their postings.
     async fn at_subjects(&mut self, snapshot: &Transaction, findings: &Findings, now: Timestamp) -> Result<(), DbErr> {
         let mut wanted: BTreeSet<String> = findings.subjects(KNOWN_MAX).into_iter().collect();
         wanted.extend(touched(snapshot, self.touched_position, self.position).await?);
@@ -144,7 +144,7 @@ impl Look {
         wanted.retain(|subject| !subjects.unreadable.contains(subject));
         metrics::checked(wanted.len());
         findings.take(|place| place.subject.as_ref().is_some_and(|subject| wanted.contains(subject)), compared, now);
-        // A short page is the last one: the walk begins anew.
+        // A short page is the last one: the walk starts again.
         self.payments_after = next(payments.len(), WALK_PAYMENTS, payments.into_iter().last().map(|row| row.id));
         self.sendings_after = next(sendings.len(), WALK_SENDINGS, sendings.into_iter().last().map(|row| row.id));
         Ok(())
@@ -160,9 +160,9 @@ fn of_psp(kind: ImbalanceKind, key: &Key, asset: Asset, account: Account, expect
 }
 
 impl Subjects {
-    /// Those of the payments, payouts and withdrawals that are there.
+    /// Reads the payments, payouts, and withdrawals that exist.
     async fn read(&mut self, snapshot: &Transaction, wanted: &BTreeSet<String>) -> Result<(), DbErr> {
-        // A transfer to a customer has another prefix in the ledger than the payment that carries it.
+        // In the ledger, a transfer to a customer has another prefix than the payment that implements it.
         let of_payments = wanted.iter().filter_map(|id| match id.split_once('_')? {
             ("pay", _) => Some(id.clone()),
             ("tr", rest) => Some(format!("pay_{rest}")),
@@ -179,7 +179,7 @@ impl Subjects {
     }
 
     fn payment(&mut self, row: &payments::Model) {
-        match store::payment_of(row) {
+        match payment_of(row) {
             Ok(payment) => {
                 self.states.insert(payment.terms.public_id(), (row.psp_id.clone(), payment.holdings()));
             }
@@ -196,13 +196,13 @@ impl Subjects {
         }
     }
 
-    fn leave_out(&mut self, id: &str, error: &store::StoreError) {
-        tracing::warn!(%error, "{id} cannot be held against its postings: {error}");
+    fn leave_out(&mut self, id: &str, error: &StoreError) {
+        tracing::warn!(%error, "{id} cannot be compared with its postings: {error}");
         self.unreadable.extend([id.to_owned(), id.replacen("pay_", "tr_", 1)]);
     }
 }
 
-/// The next balances: available and reserved.
+/// Returns the next balances: available and reserved.
 async fn balances(snapshot: &Transaction, after: &Key) -> Result<BTreeMap<Key, (i64, i64)>, DbErr> {
     let sql = format!(
         "SELECT psp_id, chain, token_address, available, reserved FROM balances \
@@ -213,7 +213,7 @@ async fn balances(snapshot: &Transaction, after: &Key) -> Result<BTreeMap<Key, (
     rows.iter().map(|row| Ok((Key::read(row)?, (row.try_get_by_index(3)?, row.try_get_by_index(4)?)))).collect()
 }
 
-/// What was posted about between two positions; of more than [`TOUCHED_MAX`], some.
+/// Returns the subjects of postings between two positions, at most [`TOUCHED_MAX`].
 async fn touched(snapshot: &Transaction, after: i64, to: i64) -> Result<Vec<String>, DbErr> {
     if after >= to {
         return Ok(Vec::new());
@@ -225,7 +225,7 @@ async fn touched(snapshot: &Transaction, after: i64, to: i64) -> Result<Vec<Stri
     rows.iter().map(|row| row.try_get_by_index(0)).collect()
 }
 
-/// What the postings about these add up to, and whose they are.
+/// Returns the PSP and the sum of the postings of these subjects.
 async fn posted(
     snapshot: &Transaction,
     subjects: &BTreeSet<String>,
@@ -247,7 +247,7 @@ async fn posted(
 
 fn parsed<T: std::str::FromStr>(row: &QueryResult, index: usize) -> Result<T, DbErr> {
     let text: String = row.try_get_by_index(index)?;
-    text.parse().map_err(|_| DbErr::Custom(format!("a posting holds {text}, which nothing here is called")))
+    text.parse().map_err(|_| DbErr::Custom(format!("a posting contains the unknown name {text}")))
 }
 
 async fn by_id<M: FromQueryResult>(
@@ -278,7 +278,7 @@ async fn rows<M: FromQueryResult, const N: usize>(
     M::find_by_statement(statement).all(snapshot).await
 }
 
-/// One statement however many there are.
+/// One statement for any number of ids.
 fn listed(snapshot: &Transaction) -> &'static str {
     match snapshot.get_database_backend() {
         DbBackend::Postgres => "SELECT jsonb_array_elements_text($1::jsonb)",

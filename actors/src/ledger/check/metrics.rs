@@ -1,4 +1,5 @@
-//! What the auditor shows: every name with its unit and meaning. Labels are chains and tokens by name; never an address or id.
+//! Metrics of the ledger check: names with units and help texts. Labels are names of chains and tokens, never addresses
+//! or ids.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +13,21 @@ const IMBALANCE: &str = "payferry_ledger_imbalance";
 const POSITION: &str = "payferry_ledger_check_position";
 const AGE: &str = "payferry_ledger_check_age_seconds";
 const CHECKED: &str = "payferry_ledger_checked_total";
-/// Every token that is not one of ours there: look-alikes, and tokens that are not configured any more.
+/// Label of all unsupported tokens: look-alikes, and tokens that are no longer configured.
 const OTHER: &str = "other";
 
-/// Says what the metrics mean.
+/// Describes the metrics.
 pub(crate) fn describe() {
     describe_gauge!(
         IMBALANCE,
-        "Base units (millionths of a token) by which the ledger does not add up, by chain and token; 0 when all is right."
+        "Base units (millionths of a token) of ledger imbalances, by chain and token; 0 without imbalances."
     );
-    describe_gauge!(POSITION, "Position of the last posting that the auditor has looked at.");
-    describe_gauge!(AGE, Unit::Seconds, "Time since the auditor last looked at the ledger to its end.");
-    describe_counter!(CHECKED, "Payments, payouts and withdrawals that the auditor held against their postings.");
+    describe_gauge!(POSITION, "Position of the last posting that the ledger check has read.");
+    describe_gauge!(AGE, Unit::Seconds, "Time since the ledger check last reached the end of the ledger.");
+    describe_counter!(CHECKED, "Payments, payouts and withdrawals that the ledger check compared with their postings.");
 }
 
-/// What does not add up; zero is shown, too.
+/// Sets the gauges of the imbalances, including zeros.
 #[allow(clippy::cast_precision_loss, reason = "a gauge is a float; what matters is whether it is zero")]
 pub(super) fn found<'a>(imbalances: impl Iterator<Item = &'a Imbalance>, chains: &Chains) {
     let mut sums: BTreeMap<(Chain, &str), u64> = BTreeMap::new();
@@ -47,7 +48,7 @@ pub(super) fn found<'a>(imbalances: impl Iterator<Item = &'a Imbalance>, chains:
     }
 }
 
-/// How far it has come, and how long ago that was the end.
+/// Sets the gauges of the position and of the time since the end was reached.
 #[allow(clippy::cast_precision_loss, reason = "positions and ages are far below 2^52")]
 pub(super) fn looked(position: i64, age_ms: Option<i64>) {
     gauge!(POSITION).set(position as f64);
@@ -56,7 +57,7 @@ pub(super) fn looked(position: i64, age_ms: Option<i64>) {
     }
 }
 
-/// So many more were held against their postings.
+/// Counts further compared subjects.
 pub(super) fn checked(count: usize) {
     counter!(CHECKED).increment(count as u64);
 }

@@ -1,9 +1,13 @@
-//! The auditor of the ledger: looks again and again whether the ledger adds up, and names what does not.
+//! The ledger check: repeatedly verifies that the ledger is consistent, and reports imbalances.
 //!
-//! What can really go wrong is looked at: running balances that are not the sums of their postings, accounts below zero that
-//! cannot be, and payments, payouts and withdrawals whose state says something else than their postings. It reads what was
-//! posted since it last looked, and walks over everything else a few rows at a time, in snapshots of their own, so that it holds
-//! up nobody. Debits equal credits in every row already. Deliberately absent: mending anything, and the chains (`reconcile`).
+//! It checks the errors that can really occur:
+//!
+//! - running balances that differ from the sums of their postings;
+//! - negative accounts;
+//! - payments, payouts, and withdrawals whose state does not match their postings.
+//!
+//! It reads new postings, and walks over all other rows a few at a time, in separate snapshots, so that it delays no
+//! other work. Debits equal credits in every row by construction. Not here: repairs, and the chains (`reconcile`).
 
 mod findings;
 mod look;
@@ -12,9 +16,10 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 
@@ -22,29 +27,30 @@ pub(crate) use findings::Findings;
 pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
-use crate::observe::{ActorKind, Behaviour, Mailbox};
-use crate::payment::Services;
 use look::Look;
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 
-/// The auditor's name among the actors.
+/// Actor name of the ledger check.
 pub(crate) const NAME: &str = "ledger";
-/// Between two steps while there are postings that it has never read: after a start, all of them.
+/// Pause between two steps while there are unread postings. After a start, all postings are unread.
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(50);
-/// How long one look may take: a server that has fallen silent does not keep it for ever.
+/// Time limit of one step, so that a silent database server does not block the check forever.
 const LOOK_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The actor.
+/// The actor of the ledger check.
 pub(crate) struct LedgerAuditor {
-    services: Arc<Services>,
+    database: Database,
+    clock: Clock,
+    findings: Findings,
     interval: Duration,
 }
 
-/// Look once more.
+/// Message: run the next step.
 pub(crate) struct LookNow;
 
 impl LedgerAuditor {
-    pub(crate) fn new(services: Arc<Services>, interval: Duration) -> Self {
-        Self { services, interval }
+    pub(crate) fn new(database: Database, clock: Clock, findings: Findings, interval: Duration) -> Self {
+        Self { database, clock, findings, interval }
     }
 }
 
@@ -56,20 +62,20 @@ impl Behaviour for LedgerAuditor {
 
     async fn pre_start(&self, myself: &Mailbox<LookNow>, (): ()) -> Result<Look, ActorProcessingErr> {
         myself.cast(LookNow)?;
-        // What was summed up before a failure is not trusted: it reads everything anew.
+        // Sums from before a failure are not trusted, so everything is read again.
         Ok(Look::default())
     }
 
     async fn handle(&self, myself: &Mailbox<LookNow>, _: LookNow, look: &mut Look) -> Result<(), ActorProcessingErr> {
-        let Services { database, clock, ledger, .. } = &*self.services;
-        // Boxed: the future is large, and this actor's alone.
-        let looking = Box::pin(look.once_more(database, ledger, clock.real_now()));
+        let Self { database, clock, findings, .. } = self;
+        // Boxed, because the future is large and only this actor has it.
+        let looking = Box::pin(look.once_more(database, findings, clock.real_now()));
         let looked = tokio::time::timeout(LOOK_PATIENCE, looking).await;
-        let wait = match looked.unwrap_or_else(|_| Err(DbErr::Custom("it took too long".to_owned()))) {
+        let wait = match looked.unwrap_or_else(|_| Err(DbErr::Custom("the step exceeded its time limit".to_owned()))) {
             Ok(true) => self.interval,
             Ok(false) => CATCH_UP_PAUSE.min(self.interval),
             Err(error) => {
-                tracing::warn!(%error, "the ledger could not be looked at: {error}");
+                tracing::warn!(%error, "ledger check failed: {error}");
                 self.interval
             }
         };

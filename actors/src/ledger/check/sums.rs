@@ -1,4 +1,4 @@
-//! Sums of postings by PSP, chain and token, kept up to date posting by posting.
+//! Sums of postings by PSP, chain, and token, updated incrementally.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,10 +7,10 @@ use payferry_domain::ledger::{Account, Asset, PostingKind};
 use payferry_entities::Transaction;
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
-/// Postings that are read in one step.
+/// Postings per step.
 pub(super) const STEP: i64 = 10_000;
 
-/// Whose, and in which token: as the rows spell it, in their order.
+/// PSP, chain, and token, as stored and in the order of the rows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Key {
     pub psp_id: String,
@@ -24,20 +24,20 @@ impl Key {
         Ok(Self { psp_id, chain, token_address: row.try_get_by_index(2)? })
     }
 
-    /// `None` for what this program did not write.
+    /// Returns `None` for values that this program did not write.
     pub fn asset(&self) -> Option<Asset> {
         Some(Asset { chain: self.chain.parse().ok()?, address: self.token_address.parse().ok()? })
     }
 }
 
-/// What stands on the accounts that have no payment.
+/// Balances of the accounts of a PSP (not of a payment).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub psp: i64,
     pub in_flight: i64,
     pub treasury: i64,
-    /// What was taken off `psp` without asking what is there: what the chain took back, and what it sent after it had been
-    /// given up. Only so much can be missing there.
+    /// Amount debited from `psp` without a check of the balance: orphaned settlements, and refunds that were sent after
+    /// they had failed. The balance can be negative by at most this amount.
     pub ungated: i64,
 }
 
@@ -58,17 +58,17 @@ impl Sum {
     }
 }
 
-/// Sums of all that was read.
+/// Sums of all postings read so far.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<Key, Sum>);
 
-/// How far a step went.
+/// Progress of a step.
 pub(super) struct Step {
     pub postings: i64,
     pub position: i64,
 }
 
-// Grouped by all that decides which account it is, so that few rows come however many are read.
+// Grouped by everything that determines the account, so that the result has few rows for any number of postings.
 const GROUPED: &str = "psp_id, chain, token_address, debit, credit, kind";
 
 impl Sums {
@@ -86,14 +86,15 @@ impl Sums {
             step.postings += row.try_get_by_index::<i64>(7)?;
             step.position = step.position.max(row.try_get_by_index(8)?);
         }
-        // Only once all of it was read: a step is taken in whole or not at all.
+        // Applied only after everything was read, so that a step is atomic.
         for line in lines {
             line.add_to(self.0.entry(line.key.clone()).or_default());
         }
         Ok(step)
     }
 
-    /// Sums up one key from the beginning: on PostgreSQL a posting may become visible after others with higher positions.
+    /// Sums up one key from the beginning. On PostgreSQL, a posting can become visible after others with higher
+    /// positions.
     pub async fn again(&mut self, snapshot: &Transaction, key: &Key) -> Result<(), DbErr> {
         let sql = format!(
             "SELECT {GROUPED}, CAST(SUM(amount) AS BIGINT) FROM ledger_postings \
@@ -112,10 +113,10 @@ impl Sums {
         self.0.get(key).copied().unwrap_or_default()
     }
 
-    /// Keys after `after`, up to `last` if there is one.
+    /// Returns the keys after `after`, up to `last` if set.
     pub fn keys<'a>(&'a self, after: &'a Key, last: Option<&'a Key>) -> impl Iterator<Item = &'a Key> {
         let last = last.map_or(Bound::Unbounded, Bound::Included);
-        // An empty range is one whose end is not after its beginning.
+        // The range is empty if its end is not after its start.
         let is_range = !matches!(last, Bound::Included(last) if last <= after);
         is_range.then(|| self.0.range((Bound::Excluded(after), last)).map(|(key, _)| key)).into_iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! The auditor's looks, over ledgers written by hand.
+//! Steps of the ledger check on manually written ledgers.
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::ledger::{Account, Asset};
@@ -14,7 +14,7 @@ use super::sums::STEP;
 use super::{Findings, ImbalanceKind};
 
 const USDC: Address = Address([0xaa; 20]);
-/// Rows of one INSERT.
+/// Rows per INSERT.
 const ROWS: i64 = 500;
 
 struct World {
@@ -46,7 +46,7 @@ impl World {
     fn posting(&self, position: i64, kind: &str, debit: &str, credit: &str, amount: i64) -> ledger_postings::Model {
         ledger_postings::Model {
             position,
-            // About nothing that has a state, so that only sums speak.
+            // A subject without a state, so that only the sums are checked.
             subject: format!("x_{position}"),
             version: 1,
             line: 0,
@@ -67,7 +67,7 @@ impl World {
         ledger_postings::Entity::insert_many(rows).exec_without_returning(self.database.writer()).await.unwrap();
     }
 
-    /// A withdrawal of so much that was sent, at its third version; answers its id.
+    /// Creates a withdrawal of this amount in status sent, at version 3; returns its id.
     async fn sent_withdrawal(&self, amount: i64) -> String {
         let id = SendingId::Withdrawal(WithdrawalId::generate());
         let order = Order {
@@ -119,7 +119,8 @@ impl World {
         row.into_active_model().insert(self.database.writer()).await.unwrap();
     }
 
-    /// Looks until the end is reached; answers how often, and what of the PSP's accounts is wrong: how, where, by how much.
+    /// Runs steps until the end is reached. Returns the number of steps, and the imbalances of the PSP's accounts:
+    /// kind, account, and difference.
     async fn looks(&mut self) -> (usize, Vec<(ImbalanceKind, Account, u64)>) {
         let mut times = 1;
         while !self.look.once_more(&self.database, &self.findings, Timestamp(1)).await.unwrap() {
@@ -132,7 +133,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_long_ledger_is_read_in_steps_and_only_its_end_is_judged() {
+async fn a_long_ledger_is_read_in_steps_and_judged_at_its_end() {
     let mut world = World::new().await;
     let count = STEP * 2 + 10;
     for first in (1..=count).step_by(usize::try_from(ROWS).unwrap()) {
@@ -148,30 +149,30 @@ async fn a_long_ledger_is_read_in_steps_and_only_its_end_is_judged() {
     assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::InFlight, 2)]));
     world.database.writer().execute_unprepared("DELETE FROM balances").await.unwrap();
     let missing = u64::try_from(count * 3).unwrap();
-    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, missing)]), "a row that is gone");
+    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, missing)]), "a deleted row");
     world.balance(count * 3, 0).await;
     assert_eq!(world.looks().await, (1, vec![]));
 }
 
 #[tokio::test]
-async fn a_posting_that_is_seen_after_later_ones_is_no_imbalance() {
+async fn a_posting_that_becomes_visible_late_is_no_imbalance() {
     let mut world = World::new().await;
     world
         .post(vec![world.posting(1, "settled", "payment", "psp", 10), world.posting(3, "settled", "payment", "psp", 5)])
         .await;
     world.balance(15, 0).await;
     assert_eq!(world.looks().await, (1, vec![]));
-    // Written before the third, committed after it.
+    // Written before the third posting, but committed after it.
     world.post(vec![world.posting(2, "settled", "payment", "psp", 7)]).await;
     world.balance(22, 0).await;
     assert_eq!(world.looks().await, (1, vec![]));
     world.post(vec![world.posting(4, "settled", "payment", "psp", 1)]).await;
     world.balance(23, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]), "nothing is counted twice");
+    assert_eq!(world.looks().await, (1, vec![]), "no posting is counted twice");
 }
 
 #[tokio::test]
-async fn an_account_below_zero_is_told_unless_the_chain_explains_it() {
+async fn a_negative_account_is_reported_unless_a_reorg_explains_it() {
     let mut world = World::new().await;
     world
         .post(vec![
@@ -179,11 +180,11 @@ async fn an_account_below_zero_is_told_unless_the_chain_explains_it() {
             world.posting(2, "reserved", "psp", "in_flight", 10),
         ])
         .await;
-    // The chain took the settlement back while its money was promised.
+    // The settlement was orphaned while its funds were reserved.
     world.post(vec![world.posting(3, "settlement_reversed", "psp", "payment", 10)]).await;
     world.balance(-10, 10).await;
     assert_eq!(world.looks().await, (1, vec![]));
-    // More was promised than ever was there, and more was sent than was promised.
+    // More was reserved than ever existed, and more was sent than was reserved.
     world.post(vec![world.posting(4, "reserved", "psp", "in_flight", 4)]).await;
     world.post(vec![world.posting(5, "sent", "in_flight", "external", 16)]).await;
     world.balance(-14, -2).await;
@@ -201,7 +202,7 @@ async fn an_account_below_zero_is_told_unless_the_chain_explains_it() {
 }
 
 #[tokio::test]
-async fn a_sending_that_was_posted_twice_is_named() {
+async fn a_withdrawal_that_was_posted_twice_is_reported() {
     let mut world = World::new().await;
     let id = world.sent_withdrawal(40).await;
     let about = |version: i64, posting: ledger_postings::Model| ledger_postings::Model {
@@ -222,7 +223,7 @@ async fn a_sending_that_was_posted_twice_is_named() {
         let found = world.findings.view().imbalances.into_iter();
         found.filter(|one| one.subject.as_ref() == Some(&id)).collect::<Vec<_>>()
     };
-    assert_eq!(about_it(&world), [], "what was posted is what its state says");
+    assert_eq!(about_it(&world), [], "the postings match the state");
     world.post(vec![about(4, world.posting(4, "sent", "in_flight", "external", 40))]).await;
     world.balance(60, -40).await;
     assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Negative, Account::InFlight, 40)]));

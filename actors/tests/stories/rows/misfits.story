@@ -1,6 +1,6 @@
-# Money of the wrong token, on the wrong chain, and money that is worth nothing.
+# Wrong tokens, wrong chains, worthless tokens and dust.
 
-== The wrong token is labelled and waits, and the right one still pays
+== A wrong token is labelled and held, and the right one still pays
 covers: api/wrong-money
   initiate 10
   pay 10 usdt -> WRONG_TOKEN pending
@@ -11,7 +11,7 @@ covers: api/wrong-money
 = p ledger: received 10.00 usdt, received 10.00, settled 9.90, fee 0.10
 = holds: p 10.00 usdt, psp 9.90, treasury 0.10
 
-== The wrong token goes back
+== A wrong token is refunded
 covers: api/wrong-money
   initiate 10
   pay 10 usdt -> WRONG_TOKEN
@@ -25,7 +25,7 @@ covers: api/wrong-money
 = p ledger: received 10.00 usdt, sent 4.00 usdt from payment, sent 6.00 usdt from payment
 = holds: ada 10.00 usdt
 
-== A look-alike is labelled, never counted, and goes back
+== A look-alike is labelled, never counted, and refunded
 covers: api/wrong-money
   initiate 10
   pay 10 lookalike -> WRONG_TOKEN pending received=0.00
@@ -37,7 +37,7 @@ covers: api/wrong-money
 = p ledger: received 10.00 lookalike, sent 10.00 lookalike from payment
 = holds: ada 10.00 lookalike
 
-== The wrong chain is labelled, and its money is recovered there
+== A transfer on the wrong chain is labelled and recovered there
 covers: api/wrong-money
   initiate 10
   pay 10 on polygon -> WRONG_CHAIN pending
@@ -50,7 +50,7 @@ covers: api/wrong-money
 = p ledger: received 10.00 usdc/polygon, sent 10.00 usdc/polygon from payment, received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10, ada 10.00 usdc/polygon
 
-== Wrong token and wrong chain at once
+== Wrong token and wrong chain together
   initiate 10
   pay 10 usdt on polygon -> WRONG_CHAIN
 = p: pending
@@ -59,7 +59,7 @@ covers: api/wrong-money
 = p ledger: received 10.00 usdt/polygon
 = holds: p 10.00 usdt/polygon
 
-== Only wrong money came, and the time is over
+== Expiry with only misdirected transfers
 covers: api/expired
   initiate 10 expires 600
   pay 10 usdt -> WRONG_TOKEN
@@ -71,7 +71,7 @@ covers: api/expired
 = p ledger: received 10.00 usdt
 = holds: p 10.00 usdt
 
-== Wrong money after the settlement
+== A wrong token after the settlement
 covers: api/wrong-money
   initiate 10
   pay 10 -> settled
@@ -85,7 +85,7 @@ covers: api/wrong-money
 = p ledger: received 10.00, settled 9.90, fee 0.10, received 3.00 usdt, sent 3.00 usdt from payment
 = holds: psp 9.90, treasury 0.10, ada 3.00 usdt
 
-== Dust is in suspense, and neither pays nor keeps from cancelling
+== Dust is held in suspense, and neither pays nor prevents cancellation
   initiate 10
   pay 0.000999 -> transfer=ignored
   cancel -> failed
@@ -94,7 +94,7 @@ covers: api/wrong-money
 = p ledger: dust 0.000999
 = holds: p 0.000999
 
-== Dust beside a payment stays where it is
+== Dust in addition to a payment stays in the vault
   initiate 10
   pay 0.0005 -> transfer=ignored
   pay 10 -> settled

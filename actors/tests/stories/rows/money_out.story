@@ -16,7 +16,7 @@
 = holds: psp 5.90, treasury 0.10, ada 4.00
 = balance: available 5.90
 
-== A payout that the token refuses is on the balance again
+== A payout rejected by the token is returned to the balance
   initiate 10
   pay 10 -> settled
   blacklist crook
@@ -49,7 +49,7 @@
 = holds: psp 9.90, treasury 0.10
 = balance: available 9.90
 
-== A payout waits for the operator to look at its wallet
+== A payout waits for the operator's decision about its wallet
   initiate 10
   pay 10 -> settled
   kyt ada review
@@ -67,7 +67,7 @@
 = holds: psp 5.90, treasury 0.10, ada 4.00
 = balance: available 5.90
 
-== A payout waits while the provider is away
+== A payout waits while the screening provider is down
   initiate 10
   pay 10 -> settled
   kyt away
@@ -84,7 +84,7 @@
 = holds: psp 5.90, treasury 0.10, ada 4.00
 = balance: available 5.90
 
-== A payout on a paused chain waits, and is sent when the chain goes on
+== A payout on a paused chain waits, and is sent after the pause
   initiate 10
   pay 10 -> settled
   pause chain:base
@@ -104,7 +104,7 @@
 = holds: psp 5.90, treasury 0.10, ada 4.00
 = balance: available 5.90
 
-== A withdrawal is sent when it is final, and not before
+== A withdrawal counts as sent only when it is final
   initiate 10
   pay 10 -> settled
   register purse
@@ -126,7 +126,7 @@
 = holds: psp 5.90, treasury 0.10, purse 4.00
 = balance: available 5.90
 
-== A customer who is deactivated meanwhile is not paid
+== A customer deactivated in the meantime is not paid
   initiate 10
   pay 10 -> settled
   pause sending
@@ -144,7 +144,7 @@
 = holds: psp 9.90, treasury 0.10
 = balance: available 9.90
 
-== A payout is sent, and its settler dies before that is written down
+== A payout is sent, and its settler dies before recording it
 covers: peers/unrecorded-payout
   initiate 10
   pay 10 -> settled
@@ -177,7 +177,7 @@ covers: peers/unrecorded-payout
 = payout ledger: reserved 4.00, sent 4.00 from in_flight
 = holds: psp 5.90, treasury 0.10, ada 4.00
 
-== More than there is, more than allowed, and nothing moves
+== Amounts above the balance or the limits move nothing
   policy send_max 5
   policy send_daily_max 6
   initiate 10
@@ -213,7 +213,7 @@ covers: peers/unrecorded-payout
 = holds: treasury 0.10, purse 9.90
 = balance: nothing
 
-== A withdrawal that the token refuses is on the balance again
+== A withdrawal rejected by the token is returned to the balance
   initiate 10
   pay 10 -> settled
   register purse
@@ -233,7 +233,7 @@ covers: peers/unrecorded-payout
 = again ledger: reserved 9.90, sent 9.90 from in_flight
 = holds: treasury 0.10, purse 9.90
 
-== A payout that was sent is taken back by the chain and mined again
+== A sent payout is reorged and mined again
   initiate 10
   pay 10 -> settled
   hold
@@ -252,7 +252,7 @@ covers: peers/unrecorded-payout
 = payout ledger: reserved 4.00, sent 4.00 from in_flight
 = holds: psp 5.90, treasury 0.10, ada 4.00
 
-== A payout that was sent is taken back by the chain, and the token refuses it then
+== A sent payout is reorged and then rejected by the token
   initiate 10
   pay 10 -> settled
   hold

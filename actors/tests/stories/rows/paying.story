@@ -1,6 +1,6 @@
-# What payers send, and when.
+# Amounts and times of the payers' transfers.
 
-== Exactly what is due
+== The exact amount
 covers: api/exact api/settled peers/unswept
   initiate 10
   pay 10 -> settled
@@ -28,7 +28,7 @@ covers: api/exact api/settled peers/unswept
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Without a fee nothing goes to the treasury
+== Without a fee the treasury gets nothing
   policy fee_bps 0
   initiate 10
   pay -> settled
@@ -45,7 +45,7 @@ covers: api/exact api/settled peers/unswept
 = p ledger: received 0.999999, settled 0.99, fee 0.009999
 = holds: psp 0.99, treasury 0.009999
 
-== Too little, and then the rest in time
+== An underpayment completed in time
 covers: api/short api/completed peers/short-by-fees peers/amounts-missing
   initiate 10
   pay 4 -> mismatched UNDERPAID received=4.00 due=6.00
@@ -58,7 +58,7 @@ covers: api/short api/completed peers/short-by-fees peers/amounts-missing
 = p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== In three parts, each announced
+== Three partial payments, each with an event
   initiate 10
   pay 1 -> mismatched received=1.00
   pay 2 -> received=3.00
@@ -70,7 +70,7 @@ covers: api/short api/completed peers/short-by-fees peers/amounts-missing
 = p ledger: received 1.00, received 2.00, received 7.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A little less than due is enough for a tolerant PSP
+== A small shortfall within the PSP's tolerance is enough
 covers: peers/short-by-fees
   policy tolerance 0.50
   initiate 10
@@ -80,7 +80,7 @@ covers: peers/short-by-fees
 = p ledger: received 9.50, settled 9.405, fee 0.095
 = holds: psp 9.405, treasury 0.095
 
-== Tolerance has an end
+== A shortfall beyond the tolerance is an underpayment
   policy tolerance_bps 100
   initiate 10
   pay 9.899999 -> mismatched UNDERPAID
@@ -90,7 +90,7 @@ covers: peers/short-by-fees
 = p ledger: received 9.899999
 = holds: p 9.899999
 
-== Too much is held for the PSP to decide
+== An overpayment waits for the PSP's decision
 covers: api/over peers/amounts-missing
   initiate 10
   pay 12 -> mismatched OVERPAID
@@ -101,7 +101,7 @@ covers: api/over peers/amounts-missing
 = p ledger: received 12.00
 = holds: p 12.00
 
-== Too much by the second transfer
+== An overpayment by the second transfer
   initiate 10
   pay 4 -> mismatched UNDERPAID
   pay 8 -> mismatched OVERPAID
@@ -111,7 +111,7 @@ covers: api/over peers/amounts-missing
 = p ledger: received 4.00, received 8.00
 = holds: p 12.00
 
-== Too much is taken by a PSP that takes it
+== An overpayment is accepted by the PSP's policy
 covers: api/over
   policy overpayment accept
   initiate 10
@@ -123,7 +123,7 @@ covers: api/over
 = p ledger: received 12.00, settled 11.88, fee 0.12
 = holds: psp 11.88, treasury 0.12
 
-== Nobody pays
+== No transfer arrives
 covers: api/expired peers/silent-end
   initiate 10 expires 600
   advance 700 -> failed
@@ -132,7 +132,7 @@ covers: api/expired peers/silent-end
 = p events: payment.failed payin.failed
 = holds: nothing
 
-== Mined before the deadline is in time, however late it is final
+== A transfer mined before the deadline is in time, regardless of its finality
   initiate 10 expires 600
   hold
   advance 400
@@ -145,7 +145,7 @@ covers: api/expired peers/silent-end
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Too little, and the time is over
+== An underpayment at expiry
 covers: api/short-expired api/late
   initiate 10 expires 600
   pay 4 -> mismatched UNDERPAID
@@ -157,7 +157,7 @@ covers: api/short-expired api/late
 = p ledger: received 4.00, received 6.00
 = holds: p 10.00
 
-== Money after the payment expired
+== A transfer after the payment expired
 covers: api/late
   initiate 10 expires 600
   advance 700 -> failed
@@ -168,7 +168,7 @@ covers: api/late
 = p ledger: received 10.00
 = holds: p 10.00
 
-== Money four weeks after the payment expired is found, and can be accepted
+== A transfer four weeks after expiry is found and can be accepted
 covers: peers/late-lost api/accepted
   initiate 10 expires 600
   advance 700 -> failed
@@ -183,7 +183,7 @@ covers: peers/late-lost api/accepted
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Money after a restart of weeks is found, too
+== A transfer after weeks of downtime is found
 covers: peers/late-lost peers/never-credited
   initiate 10 expires 600
   advance 700 -> failed
@@ -198,7 +198,7 @@ covers: peers/late-lost peers/never-credited
 = p ledger: received 10.00
 = holds: p 10.00
 
-== Cancelled by the PSP, and paid all the same
+== Cancelled by the PSP, and paid afterwards
 covers: api/cancelled api/late peers/silent-end
   initiate 10
   cancel -> failed
@@ -211,7 +211,7 @@ covers: api/cancelled api/late peers/silent-end
 = p ledger: received 10.00
 = holds: p 10.00
 
-== What somebody has paid into cannot be cancelled
+== A payment with a transfer cannot be cancelled
 covers: api/cancelled
   initiate 10
   pay 4 unmined
@@ -227,7 +227,7 @@ covers: api/cancelled
 = p ledger: received 4.00
 = holds: p 4.00
 
-== More money after the payment was settled
+== A transfer after the settlement
 covers: api/excess peers/second-payment
   initiate 10
   pay 10 -> settled
@@ -238,7 +238,7 @@ covers: api/excess peers/second-payment
 = p ledger: received 10.00, settled 9.90, fee 0.10, received 10.00
 = holds: p 10.00, psp 9.90, treasury 0.10
 
-== Two payments of one amount are not confused
+== Two payments of the same amount are not confused
 covers: peers/equal-amounts
   initiate a 10
   initiate b 10
@@ -249,7 +249,7 @@ covers: peers/equal-amounts
 = b ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Many payments of one moment have wallets of their own
+== Many concurrent payments have distinct wallets
 covers: peers/address-collisions
   crowd 200
   initiate 10
@@ -259,7 +259,7 @@ covers: peers/address-collisions
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Two transfers in one block are counted one after the other
+== Two transfers in one block count one after the other
   initiate 10
   pay 4 unmined
   pay 6 unmined

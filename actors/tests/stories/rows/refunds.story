@@ -1,6 +1,6 @@
-# What the PSP decides about money that is there.
+# The PSP's decisions about received money.
 
-== Too little is accepted, if it is what the PSP believes
+== An underpayment is accepted if the expected amount matches
 covers: api/accepted
   initiate 10
   pay 4 -> mismatched UNDERPAID
@@ -13,7 +13,7 @@ covers: api/accepted
 = p ledger: received 4.00, settled 3.96, fee 0.04
 = holds: psp 3.96, treasury 0.04
 
-== Too much is accepted
+== An overpayment is accepted
 covers: api/accepted
   initiate 10
   pay 15 -> mismatched OVERPAID
@@ -24,7 +24,7 @@ covers: api/accepted
 = p ledger: received 15.00, settled 14.85, fee 0.15
 = holds: psp 14.85, treasury 0.15
 
-== All of it is refunded, and nothing is left to settle
+== The whole amount is refunded, and nothing is left to settle
 covers: api/refunded
   initiate 10
   pay 4 -> mismatched
@@ -39,7 +39,7 @@ covers: api/refunded
 = p ledger: received 4.00, sent 4.00 from payment
 = holds: ada 4.00
 
-== A refund is sent when it is final, and not before
+== A refund counts as sent only when it is final
   initiate 10
   pay 4 -> mismatched
   hold
@@ -56,7 +56,7 @@ covers: api/refunded
 = p ledger: received 4.00, sent 4.00 from payment
 = holds: ada 4.00
 
-== Of too much the excess alone is refunded, and the rest accepted
+== Only the excess of an overpayment is refunded, and the rest accepted
 covers: peers/excess-refund
   initiate 10
   pay 15 -> mismatched OVERPAID
@@ -70,7 +70,7 @@ covers: peers/excess-refund
 = p ledger: received 15.00, sent 5.00 from payment, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10, ada 5.00
 
-== The excess goes back to its sender by itself
+== The excess is refunded to its sender automatically
 covers: api/over peers/excess-refund
   policy overpayment refund_excess
   policy refund_to_sender yes
@@ -81,13 +81,13 @@ covers: api/over peers/excess-refund
   wait -> settled
 = p: pending, confirmed (overpaid), settled
 = p labels: OVERPAID
-= p refunds: 2.00 to somebody sent
+= p refunds: 2.00 to unlisted sent
 = p events: payment.mismatched payin.mismatched payment.confirmed payin.confirmed refund.sent
     payment.settled payin.settled
 = p ledger: received 12.00, sent 2.00 from payment, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Without one sender the excess stays refundable
+== With several senders the excess stays refundable
   policy overpayment refund_excess
   policy refund_to_sender yes
   initiate 10
@@ -103,7 +103,7 @@ covers: api/over peers/excess-refund
 = p ledger: received 4.00, received 8.00, settled 9.90, fee 0.10, sent 2.00 from payment
 = holds: psp 9.90, treasury 0.10, ada 2.00
 
-== In parts after the settlement, out of the PSP's vault
+== Partial refunds after the settlement, from the PSP's vault
 covers: peers/excess-refund
   initiate 10
   pay 10 -> settled
@@ -122,7 +122,7 @@ covers: peers/excess-refund
 = holds: psp 2.90, treasury 0.10, ada 7.00
 = balance: available 2.90
 
-== More than the PSP has is not refunded
+== A refund above the PSP's balance is refused
   initiate 10
   pay 10 -> settled
   refund to ada -> refused insufficient_balance
@@ -133,7 +133,7 @@ covers: peers/excess-refund
 = p ledger: received 10.00, settled 9.90, fee 0.10, reserved 9.90, sent 9.90 from in_flight
 = holds: treasury 0.10, ada 9.90
 
-== A refund that the token refuses fails, and its money is there for another
+== A refund rejected by the token fails, and its amount can be refunded again
   initiate 10
   pay 4 -> mismatched
   blacklist crook
@@ -146,7 +146,7 @@ covers: peers/excess-refund
 = p ledger: received 4.00, sent 4.00 from payment
 = holds: ada 4.00
 
-== A refund out of the PSP's vault that the token refuses is returned to the balance
+== A refund from the PSP's vault rejected by the token is returned to the balance
   initiate 10
   pay 10 -> settled
   blacklist crook
@@ -158,7 +158,7 @@ covers: peers/excess-refund
 = holds: psp 9.90, treasury 0.10
 = balance: available 9.90
 
-== Late money goes back to its sender
+== A late transfer is refunded to its sender
 covers: peers/late-lost
   policy refund_to_sender yes
   initiate 10 expires 600
@@ -167,12 +167,12 @@ covers: peers/late-lost
   refund -> refund=sent
 = p: pending, failed (expired), mismatched (late)
 = p labels: LATE
-= p refunds: 10.00 to somebody sent
+= p refunds: 10.00 to unlisted sent
 = p events: payment.failed payin.failed payment.mismatched payin.mismatched refund.sent
 = p ledger: received 10.00, sent 10.00 from payment
 = holds: nothing
 
-== After a refund the rest does not complete the payment
+== After a refund a further transfer does not complete the payment
 covers: api/completed
   initiate 10
   pay 4 -> mismatched UNDERPAID
@@ -185,14 +185,14 @@ covers: api/completed
 = p ledger: received 4.00, sent 1.00 from payment, received 7.00
 = holds: p 10.00, ada 1.00
 
-== Nothing is refunded of a payment that waits
+== A pending payment cannot be refunded
   initiate 10
   refund to ada -> refused payment_pending
   accept -> refused payment_not_mismatched
 = p: pending
 = holds: nothing
 
-== What could not be settled goes back whole, whatever the day's ceiling
+== A failed settlement is refunded whole, regardless of the daily ceiling
   policy send_daily_max 6
   blacklist treasury
   initiate 10

@@ -1,4 +1,4 @@
-# The chain takes blocks back.
+# Reorgs.
 
 == A transfer is mined again elsewhere
 covers: peers/reorg-after-paid
@@ -14,7 +14,7 @@ covers: peers/reorg-after-paid
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A transfer is gone for good
+== A transfer is dropped for good
   initiate 10 expires 600
   hold
   pay 10 -> transfer=seen
@@ -26,7 +26,7 @@ covers: peers/reorg-after-paid
 = p events: payment.failed payin.failed
 = holds: nothing
 
-== A transfer that had counted is taken back by a deeper reorganisation, and comes again
+== A counted transfer is removed by a deeper reorg and mined again
 covers: api/orphaned peers/reorg-after-paid
   pause settlement
   initiate 10
@@ -45,7 +45,7 @@ covers: api/orphaned peers/reorg-after-paid
 = p ledger: received 10.00, orphaned 10.00, received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A settlement is taken back before it is final
+== A settlement is reorged before it is final
 covers: peers/reorg-after-paid
   initiate 10
   hold
@@ -60,7 +60,7 @@ covers: peers/reorg-after-paid
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A final settlement is taken back, and mined again
+== A final settlement is reorged and mined again
 covers: api/settlement-orphaned peers/reorg-after-paid
   initiate 10
   hold
@@ -79,7 +79,7 @@ covers: api/settlement-orphaned peers/reorg-after-paid
     settlement_reversed 9.90, fee_reversed 0.10, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Part of an underpayment is taken back
+== Part of an underpayment is reorged
 covers: api/orphaned
   initiate 10
   hold
@@ -95,7 +95,7 @@ covers: api/orphaned
 = p ledger: received 4.00, orphaned 4.00, received 4.00
 = holds: p 4.00
 
-== A final settlement is taken back with its money, and both come again
+== A final settlement is reorged with its transfer, and both are mined again
 covers: api/settlement-orphaned
   initiate 10
   hold
@@ -114,7 +114,7 @@ covers: api/settlement-orphaned
     orphaned 10.00, settlement_reversed 9.90, fee_reversed 0.10, received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A final settlement is taken back with its money, and neither comes again
+== A final settlement is reorged with its transfer, and neither is mined again
 covers: api/settlement-orphaned
   initiate 10 expires 600
   hold

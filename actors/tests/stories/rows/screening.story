@@ -1,6 +1,6 @@
-# What screening says of where money came from, and of where it goes.
+# Screening of senders and recipients.
 
-== All of it is blocked
+== The whole amount is blocked
 covers: api/blocked
   initiate 10
   pay 10 from outlaw -> failed FUNDS_BLOCKED
@@ -12,7 +12,7 @@ covers: api/blocked
 = p ledger: received 10.00
 = holds: p 10.00
 
-== The operator sends blocked money where it is to go
+== The operator refunds blocked money to a chosen address
 covers: api/blocked
   initiate 10
   pay 10 from outlaw -> failed FUNDS_BLOCKED
@@ -26,7 +26,7 @@ covers: api/blocked
 = p ledger: received 10.00, sent 4.00 from payment, sent 6.00 from payment
 = holds: bailiff 10.00
 
-== More money after the block
+== A further transfer after the block
 covers: api/more-after-block
   initiate 10
   pay 10 from outlaw -> failed
@@ -37,7 +37,7 @@ covers: api/more-after-block
 = p ledger: received 10.00, received 5.00
 = holds: p 15.00
 
-== What came clean after the block goes where the operator sends all of it
+== A clean transfer after the block is refunded with the blocked one
 covers: api/more-after-block
   initiate 10
   pay 10 from outlaw -> failed FUNDS_BLOCKED
@@ -53,7 +53,7 @@ covers: api/more-after-block
 = p ledger: received 10.00, received 5.00, sent 15.00 from payment
 = holds: bailiff 15.00
 
-== Tainted dust spoils nothing
+== Blocked dust does not affect the payment
 covers: api/tainted-dust
   initiate 10
   pay 1 from outlaw -> pending FUNDS_BLOCKED verdict=block
@@ -64,7 +64,7 @@ covers: api/tainted-dust
 = p ledger: received 1.00, received 10.00, settled 9.90, fee 0.10
 = holds: p 1.00, psp 9.90, treasury 0.10
 
-== Under review, and allowed by the provider itself
+== Under review, and allowed by the provider
 covers: api/review
   kyt payer review
   initiate 10
@@ -76,7 +76,7 @@ covers: api/review
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Under review past the deadline, and allowed by the operator
+== Under review beyond the deadline, and allowed by the operator
 covers: api/review
   kyt payer review
   initiate 10 expires 600
@@ -100,7 +100,7 @@ covers: api/review
 = p ledger: received 10.00
 = holds: p 10.00
 
-== The provider is away for a while
+== The provider is down for a while
 covers: api/review
   kyt away
   initiate 10
@@ -137,7 +137,7 @@ covers: api/review
 = p ledger: received 12.00, sent 12.00 from payment
 = holds: ada 12.00
 
-== A refund waits for the operator to look at its address
+== A refund waits for the operator's decision about its address
   kyt ada review
   initiate 10
   pay 4 -> mismatched

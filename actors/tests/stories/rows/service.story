@@ -1,6 +1,6 @@
-# The service, its chains' endpoints and the PSP's receiver fail, and nothing is lost.
+# Failures of the service, of the chains' endpoints and of the PSP's receiver lose nothing.
 
-== An endpoint allows a few blocks at once only
+== An endpoint limits the block range
 covers: peers/rpc-limits
   faults ranges 2
   initiate 10
@@ -14,7 +14,7 @@ covers: peers/rpc-limits
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== An endpoint fails now and then, or its answer is lost
+== An endpoint fails sometimes, or its answers are lost
 covers: peers/rpc-limits
   initiate 10
   faults errors 0.005 limited 0.005 lost 0.005
@@ -25,7 +25,7 @@ covers: peers/rpc-limits
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== An endpoint leaves out logs, doubles and invents them
+== An endpoint omits, repeats and invents logs
 covers: peers/never-credited
   initiate 10
   faults empty 0.3 duplicate 0.3 forged 0.3 stale 0.2
@@ -36,7 +36,7 @@ covers: peers/never-credited
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The watcher dies while money comes
+== The watcher dies while transfers arrive
 covers: peers/never-credited
   initiate 10
   kill watcher
@@ -48,7 +48,7 @@ covers: peers/never-credited
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A chain stands still, and deadlines move on by as much
+== A chain halts, and deadlines are extended by the outage
 covers: peers/never-credited
   initiate 10 expires 600
   stand-still 900 -> moved
@@ -58,7 +58,7 @@ covers: peers/never-credited
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A payment panics and goes on
+== A payment actor panics and continues
   initiate 10
   panic
   pay 10 -> settled
@@ -67,7 +67,7 @@ covers: peers/never-credited
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Every part of the service dies once
+== Every actor of the service dies once
   initiate 10
   kill shard
   kill screening
@@ -107,7 +107,7 @@ covers: peers/never-credited
 = p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The receiver refuses each event twice
+== The receiver rejects each event twice
 covers: peers/endpoint-silent peers/duplicates
   receiver hesitant 2
   initiate 10
@@ -131,7 +131,7 @@ covers: peers/queue-outside peers/duplicates
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The service crashes while the receiver fails, and every event comes
+== The service crashes while the receiver fails, and every event is delivered
 covers: peers/queue-outside
   receiver hesitant 2
   initiate 10
@@ -146,7 +146,7 @@ covers: peers/queue-outside
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The PSP wants one of two names only
+== The PSP wants only one of two event names
   policy families payin
   initiate 10
   pay 10 -> settled
@@ -156,7 +156,7 @@ covers: peers/queue-outside
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The PSP wants the other name only, and what has no other name comes all the same
+== The PSP wants only the other event name, and events without it are sent anyway
   policy families payment
   initiate 10
   pay 4 -> mismatched
@@ -169,7 +169,7 @@ covers: peers/queue-outside
 = p ledger: received 4.00, sent 4.00 from payment
 = holds: purse 4.00
 
-== The PSP wants both names, as it does unless it says otherwise
+== The PSP wants both event names, the default
   initiate 10
   pay 10 -> settled
   delivered payment.confirmed payin.confirmed payment.settled payin.settled
@@ -178,12 +178,12 @@ covers: peers/queue-outside
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A PSP that requires customers takes no payment without one
+== A PSP that requires customers accepts no payment without one
   policy require_customer yes
   initiate 10 -> refused customer_required
 = holds: nothing
 
-== A paused chain takes no new payments, and finishes what it has
+== A paused chain accepts no new payments and finishes existing ones
   initiate 10
   pause chain:base
   initiate b 10 -> refused chain_paused

@@ -1,6 +1,6 @@
-# Settlement: what holds it up, what refuses it, and who dies meanwhile.
+# Settlement: delays, rejections and crashes.
 
-== The treasury may not be paid, and later it may
+== The token blocks the treasury, and later allows it
 covers: api/settlement-fails
   blacklist treasury
   initiate 10
@@ -14,7 +14,7 @@ covers: api/settlement-fails
 = holds: psp 9.90, treasury 0.10
 = balance: available 9.90
 
-== A failed settlement is tried again by itself
+== A failed settlement is retried automatically
 covers: api/settlement-fails
   blacklist psp
   initiate 10
@@ -27,7 +27,7 @@ covers: api/settlement-fails
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The operator has a failed settlement tried again
+== The operator retries a failed settlement
 covers: api/settlement-fails
   blacklist treasury
   initiate 10
@@ -56,7 +56,7 @@ covers: api/failed-refunded
 = holds: ada 10.00
 = balance: nothing
 
-== One settlement that fails harms no other of its batch
+== A failing settlement does not affect the others of its batch
   pause settlement
   initiate good 10 usdt
   initiate bad 20
@@ -78,7 +78,7 @@ covers: api/failed-refunded
 = holds: psp 19.80, psp 9.90 usdt, treasury 0.20, treasury 0.10 usdt
 = balance: available 19.80, available 9.90 usdt
 
-== While it is settled nothing is refunded
+== No refund while a settlement is in progress
 covers: api/settled
   pause settlement
   initiate 10
@@ -92,7 +92,7 @@ covers: api/settled
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== More money between confirmation and settlement is excess
+== A transfer between confirmation and settlement is excess
 covers: api/excess
   pause settlement
   initiate 10
@@ -127,7 +127,7 @@ covers: peers/unrecorded-payout
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== The settler dies before anybody is told
+== The settler dies before it reports the result
   die-after recorded
   initiate 10
   pay 10 -> settled
@@ -136,7 +136,7 @@ covers: peers/unrecorded-payout
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A small amount is final soon, and a large one when the chain says so
+== A small amount is final early, a large one at the chain's finality
 covers: peers/fixed-confirmations
   policy finalized_from 100
   initiate small 10

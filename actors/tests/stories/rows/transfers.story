@@ -1,4 +1,4 @@
-# Transfers: what arrives is sent on to a customer's wallet.
+# Transfers: received money is forwarded to a customer's wallet.
 
 == A transfer reaches the customer
   transfer t 10 to ada
@@ -9,7 +9,7 @@
 = t ledger: received 10.00, delivered 10.00
 = holds: ada 10.00
 
-== A transfer that is short is completed in time
+== An underpaid transfer is completed in time
   transfer t 10 to ada
   t: pay 4 -> shows=underpaid
   t: pay 6 -> settled
@@ -32,7 +32,7 @@
 = t ledger: received 12.00, delivered 10.00, sent 2.00 from payment
 = holds: ada 10.00, eve 2.00
 
-== A transfer that nobody pays fails
+== An unpaid transfer fails
   transfer t 10 to ada expires 600
   advance 700 -> failed
 = t: pending, failed (expired)
@@ -40,7 +40,7 @@
 = t events: transfer.failed
 = holds: nothing
 
-== A transfer that the token refuses fails, and its money goes back
+== A transfer rejected by the token fails and is refunded
   blacklist crook
   transfer t 10 to crook
   t: pay 10 -> shows=failed
@@ -53,7 +53,7 @@
 = t ledger: received 10.00, sent 10.00 from payment
 = holds: eve 10.00
 
-== A transfer's money is taken back by the chain and comes again
+== The payment of a transfer is reorged and mined again
   pause sending
   transfer t 10 to ada
   hold
@@ -72,7 +72,7 @@
 = t ledger: received 10.00, orphaned 10.00, received 10.00, delivered 10.00
 = holds: ada 10.00
 
-== A transfer that gets nothing but the wrong token fails, and says so
+== A transfer paid only in a wrong token fails with that reason
   transfer t 10 to ada expires 600
   t: pay 10 usdt -> WRONG_TOKEN
   advance 700 -> shows=failed
@@ -85,7 +85,7 @@
 = t ledger: received 10.00 usdt, sent 10.00 usdt from payment
 = holds: eve 10.00 usdt
 
-== A transfer that is short is accepted, and what came goes on
+== An underpaid transfer is accepted and forwarded
   transfer t 10 to ada
   t: pay 4 -> shows=underpaid
   t: accept expected 4 -> settled
@@ -96,7 +96,7 @@
 = t ledger: received 4.00, delivered 4.00
 = holds: ada 4.00
 
-== A transfer is cancelled and paid all the same, and its money goes back
+== A cancelled transfer that is paid afterwards is refunded
   transfer t 10 to ada
   t: cancel -> failed
   t: told transfer.failed status=failed failure_reason=cancelled
@@ -110,7 +110,7 @@
 = t ledger: received 10.00, sent 10.00 from payment
 = holds: eve 10.00
 
-== A transfer that is paid with blocked money fails, and holds it
+== A transfer paid with blocked money fails and holds the money
   transfer t 10 to ada
   t: pay 10 from outlaw -> failed FUNDS_BLOCKED
   t: told transfer.failed status=failed failure_reason=kyt_blocked

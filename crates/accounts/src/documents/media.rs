@@ -1,11 +1,11 @@
-//! What a document may be, judged by its content: names and declared types are the sender's word.
+//! Media types of documents, detected from the content. File names and declared types are not trusted.
 
 use std::str::FromStr;
 
-/// Bytes of a document at most.
+/// Maximum size of a document in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// A kind of file that is taken.
+/// An accepted media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaType {
     /// PDF.
@@ -16,16 +16,16 @@ pub enum MediaType {
     Jpeg,
 }
 
-/// A media type that is not taken here.
+/// A media type that is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a media type of documents")]
 pub struct UnknownMediaType;
 
 impl MediaType {
-    /// Every one that is taken.
+    /// Every accepted media type.
     pub const ALL: [Self; 3] = [Self::Pdf, Self::Png, Self::Jpeg];
 
-    /// Of this content, by the bytes that it begins with; `None` if it is none that is taken.
+    /// Detects the media type from the first bytes; `None` if it is not accepted.
     pub fn of(content: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|media| match media {
             Self::Pdf => infer::archive::is_pdf(content),
@@ -34,7 +34,7 @@ impl MediaType {
         })
     }
 
-    /// As `Content-Type` spells it.
+    /// The value of `Content-Type`.
     pub const fn essence(self) -> &'static str {
         match self {
             Self::Pdf => "application/pdf",
@@ -43,7 +43,7 @@ impl MediaType {
         }
     }
 
-    /// What a file of it is called, after the dot.
+    /// The file extension, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Pdf => "pdf",
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_decides() {
+    fn media_type_is_detected_from_the_content() {
         for (content, media) in [
             (&b"%PDF-1.7\n"[..], Some(MediaType::Pdf)),
             (b"\x89PNG\r\n\x1a\n", Some(MediaType::Png)),

@@ -1,11 +1,11 @@
-//! Customers' documents: encrypted objects in a folder, or in an S3-compatible bucket.
+//! Customers' documents: encrypted objects in a folder or in an S3-compatible bucket.
 //!
 //! Owned here: what a document may be (`media`), where its object is and how it is sealed (`store`), and how objects that
-//! no row names are removed (`sweep`). Deliberately absent: the rows, which `payferry_actors::customers` writes, and the
+//! no row names are removed (`sweep`). Deliberately absent: the rows, which `payferry_journal::customers` writes, and the
 //! routes.
 //!
-//! An object is written before its row, so that a row never names what is not there. Its name is ours: nothing of what a
-//! sender calls a file is kept.
+//! An object is written before its row, so that no row names a missing object. The service chooses the object's name;
+//! the sender's file name is not stored.
 
 mod media;
 mod store;

@@ -1,4 +1,4 @@
-//! Where the objects are, and how they are sealed.
+//! Storage and encryption of documents.
 
 use std::fmt;
 use std::fs::DirBuilder;
@@ -12,24 +12,24 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
-use payferry_actors::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{OpenError, Sealer};
 use payferry_domain::{CustomerId, DocumentId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Requests at once that hold documents in memory, each at most one of every kind.
+/// Concurrent requests that hold documents in memory, each at most one of every kind.
 pub const AT_ONCE_MAX: usize = 8;
-/// How long a request waits for its turn.
+/// How long a request waits for its permit.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one request to a bucket may take.
+/// Time limit of one request to a bucket.
 const BUCKET_TIMEOUT: Duration = Duration::from_secs(15);
-/// How often a request to a bucket is tried again.
+/// Maximum retries of a request to a bucket.
 const BUCKET_RETRIES_MAX: usize = 2;
-/// What every object's path begins with.
+/// First segment of every object's path.
 const ROOT: &str = "customers";
-/// The table whose rows name the objects: a part of what each is sealed for.
+/// Table of the rows that name the objects; part of the associated data of their encryption.
 const TABLE: &str = "customer_documents";
 
-/// Where documents are kept. Clones are the same place.
+/// A document store. Clones share the same storage.
 #[derive(Clone)]
 pub struct DocumentStore {
     objects: Arc<dyn ObjectStore>,
@@ -53,40 +53,40 @@ pub struct Bucket {
     pub secret_access_key: Option<String>,
 }
 
-/// Which document of whom: its object's path, and what its content is sealed for.
+/// Identifies a document: gives its object's path, and binds the encryption to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Whose it is.
+    /// The customer.
     pub customer_id: CustomerId,
-    /// Which it is.
+    /// The document.
     pub document_id: DocumentId,
 }
 
-/// Why a document could not be kept or read.
+/// Error of storing or reading a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// There is no such object.
     #[error("the object {0} is not in the document store")]
     Missing(Place),
-    /// It is there and does not open.
-    #[error("the object {0} does not open: {1}")]
+    /// The object cannot be decrypted.
+    #[error("the object {0} cannot be decrypted: {1}")]
     Sealed(Place, OpenError),
     /// The store does not answer, or refuses.
     #[error("the document store failed: {0}")]
     Store(object_store::Error),
-    /// Too many are at it.
-    #[error("too many documents are worked on at once")]
+    /// Too many documents are in memory.
+    #[error("too many documents are processed at once")]
     Busy,
 }
 
 impl DocumentStore {
-    /// In a folder, which is made if it is not there, readable by its owner only.
+    /// Opens a folder, which is created if necessary and readable by its owner only.
     pub fn in_folder(folder: &FilePath, sealer: Sealer) -> anyhow::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        let cannot = || format!("the folder of documents {} cannot be used", folder.display());
+        let cannot = || format!("the document folder {} cannot be used", folder.display());
         builder.create(folder).with_context(cannot)?;
         let objects = LocalFileSystem::new_with_prefix(folder).with_context(cannot)?;
         Ok(Self::over(Arc::new(objects.with_fsync(true).with_automatic_cleanup(true)), sealer))
@@ -95,7 +95,7 @@ impl DocumentStore {
     /// In a bucket that this service alone uses.
     pub fn in_bucket(bucket: &Bucket, sealer: Sealer) -> anyhow::Result<Self> {
         let Bucket { name, region, endpoint, allow_http, access_key_id, secret_access_key } = bucket;
-        // The client of the bucket takes the process's TLS provider; a second install changes nothing.
+        // The bucket's client uses the process's TLS provider. A second install has no effect.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = ClientOptions::new().with_timeout(BUCKET_TIMEOUT).with_connect_timeout(BUCKET_TIMEOUT);
         let retry =
@@ -116,7 +116,7 @@ impl DocumentStore {
         if let Some(secret) = secret_access_key {
             builder = builder.with_secret_access_key(secret);
         }
-        let objects = builder.build().with_context(|| format!("the bucket of documents {name} cannot be used"))?;
+        let objects = builder.build().with_context(|| format!("the document bucket {name} cannot be used"))?;
         Ok(Self::over(Arc::new(objects), sealer))
     }
 
@@ -124,13 +124,13 @@ impl DocumentStore {
         Self { objects, sealer, turns: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
     }
 
-    /// Waits for room to hold documents in memory; it lasts as long as what is answered is kept.
+    /// Waits for a permit to hold documents in memory. Hold it as long as the content.
     pub async fn turn(&self) -> Result<OwnedSemaphorePermit, DocumentError> {
         let turn = tokio::time::timeout(TURN_TIMEOUT, Arc::clone(&self.turns).acquire_owned()).await;
         turn.ok().and_then(Result::ok).ok_or(DocumentError::Busy)
     }
 
-    /// Keeps a document. It is on disk, or in the bucket, when this returns.
+    /// Stores a document. It is durable in the folder or the bucket when this returns.
     pub async fn put(&self, place: Place, content: Vec<u8>) -> Result<(), DocumentError> {
         let sealer = self.sealer.clone();
         let sealed =
@@ -145,7 +145,7 @@ impl DocumentStore {
         self.opened(place, sealed).await
     }
 
-    /// Removes a document; that it is not there is no error.
+    /// Deletes a document; a missing one is not an error.
     pub async fn delete(&self, place: Place) -> Result<(), DocumentError> {
         match self.objects.delete(&place.object()).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -153,7 +153,7 @@ impl DocumentStore {
         }
     }
 
-    /// Seals a document anew with the current key. Whether there was anything to do.
+    /// Re-encrypts a document with the current key. Returns false if it was up to date.
     pub async fn reseal(&self, place: Place) -> Result<bool, DocumentError> {
         let sealed = self.sealed(place).await?;
         if self.sealer.is_current_bytes(&sealed) {
@@ -164,12 +164,12 @@ impl DocumentStore {
         Ok(true)
     }
 
-    /// Every object of documents, whosever it is.
+    /// Lists the objects of all documents.
     pub(super) fn list(&self) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
         self.objects.list(Some(&Path::from(ROOT)))
     }
 
-    /// The content is bound to the document: put in another's place, it does not open.
+    /// Decrypts a content. The encryption is bound to the document, so a swapped object does not decrypt.
     async fn opened(&self, place: Place, sealed: Vec<u8>) -> Result<Vec<u8>, DocumentError> {
         let sealer = self.sealer.clone();
         let open = move || sealer.open_bytes(&[TABLE, &place.document_id.to_string(), "content"], &sealed);
@@ -192,7 +192,7 @@ impl fmt::Debug for DocumentStore {
 }
 
 impl Place {
-    /// Of an object with this path; `None` if it is none of ours.
+    /// Parses an object's path; `None` if it has another format.
     pub fn of_path(path: &str) -> Option<Self> {
         let (customer_id, document_id) = path.strip_prefix(ROOT)?.strip_prefix('/')?.split_once('/')?;
         let place = Self { customer_id: customer_id.parse().ok()?, document_id: document_id.parse().ok()? };
@@ -204,14 +204,14 @@ impl Place {
     }
 }
 
-/// The object's path.
+/// Formats the object's path.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ROOT}/{}/{}", self.customer_id, self.document_id)
     }
 }
 
-/// Work on megabytes, beside the threads that answer requests.
+/// Runs CPU work on megabytes outside of the threads that serve requests.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

@@ -1,4 +1,4 @@
-//! Removes objects that no row names: left behind by an upload that was cut off between the object and its row.
+//! Deletes objects without a row, which an upload left behind when it was interrupted between the object and its row.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{DocumentError, DocumentStore, Place};
 
-/// How old an object without a row has to be: far older than any upload that still runs.
+/// Minimum age of an object to delete. It is far longer than an upload can take.
 pub const ORPHAN_AGE: Duration = Duration::from_hours(24);
-/// How often the service looks.
+/// Interval of sweeps.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
-/// Objects looked up at once.
+/// Objects checked with one query.
 const STEP: usize = 200;
 
-/// Sweeps every hour, for as long as this is polled.
+/// Sweeps every hour while this future is polled.
 pub async fn sweep_on(documents: DocumentStore, database: Database) {
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -25,14 +25,14 @@ pub async fn sweep_on(documents: DocumentStore, database: Database) {
         ticks.tick().await;
         match sweep(&documents, &database, ORPHAN_AGE).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "removed {removed} documents that no customer has"),
-            Err(error) => tracing::warn!(%error, "documents that no customer has could not be removed: {error:#}"),
+            Ok(removed) => tracing::info!(removed, "removed {removed} documents without a row"),
+            Err(error) => tracing::warn!(%error, "documents without a row could not be removed: {error:#}"),
         }
     }
 }
 
-/// Removes objects older than `age` that no row names, and answers how many. What does not open with our keys is not
-/// ours to remove: a bucket may be shared by mistake.
+/// Deletes objects older than `age` without a row, and returns how many. It keeps objects that the service's keys
+/// cannot decrypt, since a bucket may be shared by mistake.
 pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration) -> anyhow::Result<u64> {
     let born_before = Utc::now() - chrono::Duration::from_std(age)?;
     let mut removed = 0;
@@ -52,13 +52,13 @@ pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration
                     removed += 1;
                 }
                 Err(DocumentError::Missing(_)) => {}
-                Err(error) => tracing::warn!(%error, "an object that no customer has is left alone: {error}"),
+                Err(error) => tracing::warn!(%error, "an object without a row was kept: {error}"),
             }
         }
     }
 }
 
-/// Those that no row names.
+/// Returns the objects without a row.
 async fn unnamed(database: &Database, places: Vec<Place>) -> Result<Vec<Place>, sea_orm::DbErr> {
     if places.is_empty() {
         return Ok(places);

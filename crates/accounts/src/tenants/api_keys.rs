@@ -1,7 +1,7 @@
-//! API keys: made, listed and revoked. The key itself is shown once.
+//! API keys: creates, lists and revokes them. The key itself is shown only once.
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::seal::Sealer;
+use payferry_journal::audit::Actor;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
@@ -15,56 +15,56 @@ use serde_json::json;
 use super::{Name, Slice, TenantError, psps};
 use crate::keys::{ApiKey, KeyMode};
 
-/// Longest life of a key that has an end, in days.
+/// Maximum lifetime of a key with an expiry, in days.
 pub const EXPIRES_DAYS_MAX: u32 = 3_650;
 const DAY_SECS: i64 = 86_400;
 
-/// A key to make.
+/// A key to create.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// What it is for.
+    /// Name that describes its use.
     pub name: Option<Name>,
-    /// What it may do.
+    /// Scopes of the key.
     pub scopes: Vec<KeyScope>,
-    /// Days until it is refused; for ever if `None`. At most [`EXPIRES_DAYS_MAX`].
+    /// Days until it expires; `None` for no expiry. At most [`EXPIRES_DAYS_MAX`].
     pub expires_days: Option<u32>,
 }
 
 /// A key without its secret.
 #[derive(Debug, Clone)]
 pub struct KeyRecord {
-    /// Which.
+    /// Id of the key.
     pub id: KeyId,
-    /// Whose.
+    /// The PSP that owns it.
     pub psp_id: PspId,
-    /// What it is for.
+    /// Name that describes its use.
     pub name: String,
-    /// What it may do.
+    /// Scopes of the key.
     pub scopes: Vec<KeyScope>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it is refused by itself.
+    /// Time of expiry, if it has one.
     pub expires_at: Option<Timestamp>,
-    /// Since when it is refused.
+    /// Time of revocation, if it was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// To the minute.
+    /// Time of last use, with a resolution of a minute.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Whether a key opens anything.
+/// State of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
-    /// It does.
+    /// It is accepted.
     Active,
-    /// Its time is over.
+    /// It has expired.
     Expired,
     /// It was revoked.
     Revoked,
 }
 
 impl KeyState {
-    /// As it is shown.
+    /// The state as text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -75,7 +75,7 @@ impl KeyState {
 }
 
 impl KeyRecord {
-    /// Whether it opens anything at this moment of the wall clock.
+    /// The state at this time of the wall clock.
     pub fn state(&self, now: Timestamp) -> KeyState {
         match (self.revoked_at, self.expires_at) {
             (Some(_), _) => KeyState::Revoked,
@@ -85,7 +85,7 @@ impl KeyRecord {
     }
 }
 
-/// Makes a key of a PSP.
+/// Creates a key of a PSP.
 pub async fn create(
     database: &Database,
     sealer: &Sealer,
@@ -111,16 +111,16 @@ pub async fn create(
     Ok((record, key))
 }
 
-/// In what order keys are listed.
+/// Order of a list of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// As they were made.
+    /// Oldest first.
     OldestFirst,
-    /// Those first that open something at this moment of the wall clock; of these and of the others the newest first.
+    /// Active keys at this time of the wall clock first, then the others; newest first in both groups.
     ActiveFirst(Timestamp),
 }
 
-/// A part of the keys, of one PSP or of all, and how many there are.
+/// Lists keys of one PSP or of all, with the total.
 pub async fn list(
     database: &Database,
     psp_id: Option<PspId>,
@@ -144,7 +144,7 @@ pub async fn list(
     Ok((total, rows.into_iter().map(record).collect::<Result<_, _>>()?))
 }
 
-/// 0 of a key that opens something, 1 of every other, as [`KeyRecord::state`] has it.
+/// 0 for an active key, 1 for any other, consistent with [`KeyRecord::state`].
 fn is_over(now: Timestamp) -> SimpleExpr {
     let is_active = Condition::all()
         .add(api_keys::Column::RevokedAt.is_null())
@@ -152,7 +152,7 @@ fn is_over(now: Timestamp) -> SimpleExpr {
     Expr::case(is_active, 0).finally(1).into()
 }
 
-/// Refuses a key from now on; of this PSP only, if one is named. Repeatable: the first time counts.
+/// Revokes a key from now on; only of this PSP, if one is given. Idempotent: the first revocation's time stays.
 pub async fn revoke(
     database: &Database,
     psp_id: Option<PspId>,

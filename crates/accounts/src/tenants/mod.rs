@@ -1,8 +1,8 @@
-//! PSPs and their API keys: how they are made, listed and changed. The command line, the operator's listener and the
-//! sandbox all do it here.
+//! PSPs and their API keys: creates, lists and changes them for the command line, the operator's listener and the
+//! sandbox.
 //!
-//! Deliberately absent: how a key is found and checked when somebody calls (`http::auth`), and how long a change takes to
-//! be seen by a running service (`payferry_actors::psps`).
+//! `http::auth` authenticates requests with keys. `payferry_journal::psps` caches PSPs and decides how soon a running
+//! service applies a change.
 
 mod api_keys;
 mod psps;
@@ -10,7 +10,8 @@ mod psps;
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
 
@@ -23,54 +24,54 @@ pub use psps::{
     create as create_psp, find as find_psp, list as list_psps, psp_row,
 };
 
-/// Longest name of a PSP or a key, in characters.
+/// Maximum length of a PSP's or key's name, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
 
-/// A name for people: not blank, without control characters, at most [`NAME_CHARS_MAX`] long.
+/// A display name: not blank, without control characters, at most [`NAME_CHARS_MAX`] characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(String);
 
-/// A text is no name.
+/// Why a text is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// There is nothing to see.
+    /// It is blank.
     #[error("must not be empty")]
     Empty,
     /// It is too long.
     #[error("may have at most {NAME_CHARS_MAX} characters")]
     TooLong,
-    /// A control character is in it.
+    /// It contains a control character.
     #[error("must not contain control characters")]
     ControlCharacters,
 }
 
-/// A part of a list.
+/// Limit and offset of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
-    /// Items at most.
+    /// Maximum number of items.
     pub limit: u64,
     /// Items to skip.
     pub offset: u64,
 }
 
-/// Why a PSP or key was not made, found or changed.
+/// Error of an operation on a PSP or a key.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
-    /// There is none with this id.
+    /// There is no PSP with this id.
     #[error("there is no PSP {0}")]
     NoPsp(PspId),
-    /// There is none with this id.
+    /// There is no key with this id.
     #[error("there is no key {0}")]
     NoKey(KeyId),
-    /// A stored row is not what this version writes.
+    /// A stored row does not have the expected format.
     #[error("{0} of {1} cannot be read")]
     Unreadable(&'static str, String),
-    /// The database is away.
+    /// The database is unavailable.
     #[error("the database is not available: {0}")]
     Database(#[from] sea_orm::DbErr),
 }
 
-/// Writes down who did something: the operator on its listener, on its page or on the command line, or a PSP.
+/// Writes an audit log entry of an action by the operator (on its listener, its page or the command line) or by a PSP.
 async fn write_down(
     transaction: &Transaction,
     action: &str,
@@ -85,7 +86,7 @@ async fn write_down(
 }
 
 impl Name {
-    /// As it is shown.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_for_people() {
+    fn names_are_trimmed_and_validated() {
         assert_eq!("  Northern Pay ".parse(), Ok(Name("Northern Pay".to_owned())));
         assert_eq!(" ".parse::<Name>(), Err(NameError::Empty));
         assert_eq!("é".repeat(NAME_CHARS_MAX + 1).parse::<Name>(), Err(NameError::TooLong));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::psps::{EventFamilies, PspPolicies};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::{EventFamilies, PspPolicies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};
@@ -15,15 +15,15 @@ use super::{Name, Slice, TenantError};
 /// A PSP.
 #[derive(Debug, Clone)]
 pub struct PspRecord {
-    /// Which.
+    /// Id of the PSP.
     pub id: PspId,
-    /// As people call it.
+    /// Display name.
     pub name: String,
-    /// What it has decided about its payments.
+    /// Policies for its payments.
     pub policies: PspPolicies,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -32,38 +32,38 @@ pub struct PspRecord {
 pub struct PolicyChange {
     /// The treasury's share of each settlement.
     pub fee_bps: Option<FeeBps>,
-    /// How much less than due still pays, as an amount.
+    /// Accepted underpayment, as an amount.
     pub tolerance: Option<Amount>,
-    /// How much less than due still pays, in basis points.
+    /// Accepted underpayment, in basis points of the due amount.
     pub tolerance_bps: Option<u16>,
-    /// What happens with more than was due.
+    /// Treatment of overpayments.
     pub overpayment: Option<OverpaymentPolicy>,
-    /// Whether refunds may go to the sender when no address is given.
+    /// True if refunds without an address may go to the sender.
     pub refund_to_sender: Option<bool>,
-    /// Whether every payment must name its customer.
+    /// True if every payment must name its customer.
     pub require_customer: Option<bool>,
     /// Transfers below this are ignored.
     pub dust_floor: Option<Amount>,
-    /// Which of two names of one happening are sent.
+    /// Which event names are sent.
     pub event_families: Option<EventFamilies>,
-    /// What "final" means on these chains; on the others it stays.
+    /// Required finality on these chains; on others it stays.
     pub finality: BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>,
-    /// The most that one send moves.
+    /// Maximum amount of a single outbound transfer.
     pub send_max: Option<OwnOrDefault<Amount>>,
-    /// The most that it sends in a token on one UTC day.
+    /// Maximum amount of outbound transfers in a token on one UTC day.
     pub send_daily_max: Option<OwnOrDefault<Amount>>,
 }
 
-/// Something of the PSP's own, or what the configuration says.
+/// A PSP's own value, or the configured default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnOrDefault<T> {
-    /// What the configuration says.
+    /// The configured default.
     Default,
-    /// This.
+    /// The PSP's own value.
     Own(T),
 }
 
-/// How a request spells [`OwnOrDefault::Default`].
+/// The request's word for [`OwnOrDefault::Default`].
 pub const DEFAULT_WORD: &str = "default";
 
 impl<T> OwnOrDefault<T> {
@@ -84,7 +84,7 @@ impl<T: std::str::FromStr> std::str::FromStr for OwnOrDefault<T> {
 }
 
 impl PolicyChange {
-    /// Makes the change.
+    /// Applies the change.
     pub fn apply(self, policies: &mut PspPolicies) {
         let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, .. } = self;
         let Self { dust_floor, event_families, finality, send_max, send_daily_max, .. } = self;
@@ -125,7 +125,7 @@ pub fn psp_row(id: PspId, name: &str, policies: &PspPolicies, now: Timestamp) ->
     }
 }
 
-/// Makes a PSP with these policies besides the defaults.
+/// Creates a PSP with the default policies and these changes.
 pub async fn create(
     database: &Database,
     name: &Name,
@@ -143,7 +143,7 @@ pub async fn create(
     Ok(record)
 }
 
-/// A part of the PSPs, the oldest first, and how many there are.
+/// Lists PSPs, oldest first, with the total.
 pub async fn list(database: &Database, slice: Slice) -> Result<(u64, Vec<PspRecord>), TenantError> {
     let total = psps::Entity::find().count(database.reader()).await?;
     let rows = psps::Entity::find()
@@ -156,13 +156,13 @@ pub async fn list(database: &Database, slice: Slice) -> Result<(u64, Vec<PspReco
     Ok((total, rows.into_iter().map(record).collect::<Result<_, _>>()?))
 }
 
-/// A PSP.
+/// Reads a PSP.
 pub async fn find(database: &Database, id: PspId) -> Result<PspRecord, TenantError> {
     let row = psps::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
     record(row.ok_or(TenantError::NoPsp(id))?)
 }
 
-/// Changes a PSP for the operator; its policies hold for payments made from then on.
+/// Changes a PSP for the operator. Policies apply to payments created from then on.
 pub async fn change(
     database: &Database,
     id: PspId,
@@ -176,8 +176,8 @@ pub async fn change(
     Ok(psp)
 }
 
-/// As [`change`], in a transaction that somebody else commits; answers whether anything became different. What did is
-/// written to the audit log, before and after.
+/// Like [`change`], in a transaction that the caller commits. Returns true if anything changed. Each changed value is
+/// written to the audit log with its old and new state.
 pub async fn change_in(
     transaction: &Transaction,
     id: PspId,
@@ -186,7 +186,7 @@ pub async fn change_in(
     by: &Actor,
     now: Timestamp,
 ) -> Result<(PspRecord, bool), TenantError> {
-    // Locked where the database has more than one writer: a change in between would be lost.
+    // Locks the row where the database has more than one writer, so that no concurrent change is lost.
     let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(transaction).await?;
     let row = row.ok_or(TenantError::NoPsp(id))?;
     let before = record(row.clone())?;
@@ -208,14 +208,14 @@ pub async fn change_in(
     Ok((record(changed)?, true))
 }
 
-/// The fields that differ, with what they were and what they are.
+/// The fields that differ, with their old and new values.
 fn differences(before: &Value, after: &Value) -> Map<String, Value> {
     let fields = after.as_object().into_iter().flatten().filter(|(name, value)| before[name.as_str()] != **value);
     fields.map(|(name, value)| (name.clone(), json!({ "from": before[name.as_str()], "to": value }))).collect()
 }
 
 fn settings(policies: &PspPolicies) -> String {
-    serde_json::to_string(policies).expect("policies are JSON")
+    serde_json::to_string(policies).expect("policies serialise as JSON")
 }
 
 fn record(row: psps::Model) -> Result<PspRecord, TenantError> {

@@ -1,4 +1,4 @@
-//! Development controls, named as anvil's, so that the same test can drive either.
+//! Development controls with the names of anvil's, so that a test can use either node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
         }
         "setAutomine" => {
             let on: bool = params.take(0, "enabled")?;
-            // Off says nothing about an interval, as at anvil.
+            // As in anvil, disabling automine does not change an interval.
             engine.mining.send_if_modified(|mining| {
                 let wanted = match (on, *mining) {
                     (true, _) => Mining::PerTransaction,
@@ -79,7 +79,7 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
     }
 }
 
-/// `evm_mine` takes a timestamp or `{timestamp, blocks}`; `anvil_mine` a count and the seconds before each.
+/// `evm_mine` takes a timestamp or `{timestamp, blocks}`; `anvil_mine` takes a count and the seconds before each block.
 async fn mine(engine: &Arc<Engine>, method: &str, mut params: Params) -> Answer {
     if method == "evm_mine" {
         let mut options = match params.optional::<Value>(0, "options")? {
@@ -109,9 +109,9 @@ async fn mine(engine: &Arc<Engine>, method: &str, mut params: Params) -> Answer 
     json(&Value::Null)
 }
 
-/// Anvil's shape: the depth, and pairs of transactions and blocks, of which only the empty list is taken. The
-/// transactions of the blocks that go vanish, unless a third parameter, ours alone, is `true`: then they go back to
-/// the mempool.
+/// Parameters as in anvil: the depth, and pairs of transactions and blocks, which must be empty here. The transactions
+/// of removed blocks are discarded, unless the third parameter (an extension) is `true`: then they return to the
+/// mempool.
 async fn reorg(engine: &Arc<Engine>, mut params: Params) -> Answer {
     let depth = required(params.quantity(0, "depth")?, "depth")?;
     if params.optional::<Vec<Value>>(1, "transactions")?.is_some_and(|pairs| !pairs.is_empty()) {

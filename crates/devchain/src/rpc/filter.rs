@@ -9,7 +9,7 @@ use super::{Answer, Params, json};
 use crate::block::Block;
 use crate::error::RpcError;
 
-/// What providers say when a range is too long.
+/// Error code of providers for a range that is too long.
 const RANGE_ERROR_CODE: i64 = -32_005;
 
 pub(super) fn logs(view: &View<'_>, mut params: Params) -> Answer {
@@ -31,7 +31,8 @@ pub(super) fn logs(view: &View<'_>, mut params: Params) -> Answer {
     json(&view.engine.faults.distort(view.faults, &filter, block.map(Block::reference), logs))
 }
 
-/// First and last block of the range, cut at the head as providers do. Beyond the head it is empty: first after last.
+/// Returns the first and last block of the range, limited to the head like providers do. Beyond the head the range is
+/// empty: the first block is after the last.
 fn range(
     view: &View<'_>,
     from: Option<BlockNumberOrTag>,

@@ -1,4 +1,5 @@
-//! JSON-RPC methods: the table, and the ones that change something. Reading is in `read.rs`, running in `run.rs`.
+//! JSON-RPC methods: the dispatch table, and the methods that change something. Queries are in `read.rs`, execution in
+//! `run.rs`.
 
 mod control;
 mod filter;
@@ -30,7 +31,7 @@ pub(crate) fn json(value: &impl Serialize) -> Answer {
     to_raw_value(value).map_err(RpcError::internal)
 }
 
-/// Answers one request. The faults are those that change an answer: a lagging head and distorted logs.
+/// Handles one request. The faults are those that change a result: a lagging head and distorted logs.
 pub(crate) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Params, faults: &Faults) -> Answer {
     match method {
         "eth_sendRawTransaction" => {
@@ -72,7 +73,7 @@ pub(crate) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
 }
 
 pub(crate) async fn send_raw_transaction(engine: &Arc<Engine>, raw: Bytes) -> Result<B256, RpcError> {
-    // Before any lock: decoding and recovery are the expensive part.
+    // Decode before taking any lock, because decoding and recovery are expensive.
     let tx = Tx::decode(&raw)?;
     let hash = tx.hash;
     engine.accept(raw.into(), tx)?.wait().await?;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::error::RpcError;
 
-/// The parameters of one request, taken one by one.
+/// Parameters of one request, taken one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Params(Vec<Value>);
 
@@ -24,18 +24,18 @@ impl Params {
         Self::from_value(serde_json::from_str(raw.get()).map_err(RpcError::invalid_params)?)
     }
 
-    /// The parameter at that place, which must be there.
+    /// Returns a required parameter.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, index: usize, name: &str) -> Result<T, RpcError> {
         self.optional(index, name)?.ok_or_else(|| RpcError::invalid_params(format!("missing value for {name}")))
     }
 
-    /// The parameter at that place; none if it is absent or null.
+    /// Returns an optional parameter; `None` if it is absent or null.
     pub(crate) fn optional<T: DeserializeOwned>(&mut self, index: usize, name: &str) -> Result<Option<T>, RpcError> {
         let value = self.0.get_mut(index).map(Value::take).unwrap_or_default();
         serde_json::from_value(value).map_err(|error| RpcError::invalid_params(format!("{name}: {error}")))
     }
 
-    /// The parameter at that place, which must be there and may be null.
+    /// Returns a required parameter that may be null.
     pub(crate) fn nullable<T: DeserializeOwned>(&mut self, index: usize, name: &str) -> Result<Option<T>, RpcError> {
         if index >= self.0.len() {
             return Err(RpcError::invalid_params(format!("missing value for {name}")));
@@ -43,7 +43,7 @@ impl Params {
         self.optional(index, name)
     }
 
-    /// A quantity at that place: a number, or a hex or decimal string.
+    /// Returns an optional quantity: a number, or a hex or decimal string.
     pub(crate) fn quantity(&mut self, index: usize, name: &str) -> Result<Option<u64>, RpcError> {
         let Some(value) = self.optional::<Value>(index, name)? else { return Ok(None) };
         let number = match &value {

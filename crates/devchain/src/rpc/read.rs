@@ -1,4 +1,4 @@
-//! Blocks, transactions, receipts and accounts.
+//! Blocks, transactions, receipts, and accounts.
 
 use alloy::consensus::transaction::Recovered;
 use alloy::consensus::{
@@ -127,7 +127,7 @@ fn rpc_transaction(tx: &Tx, place: Option<(&Block, usize)>) -> RpcTransaction {
     }
 }
 
-/// The log at that place of the block.
+/// Returns the log at this index of the block.
 pub(super) fn rpc_log(block: &Block, body: &Body, index: usize) -> RpcLog {
     let entry = &body.logs[index];
     RpcLog {

@@ -1,4 +1,4 @@
-//! Calls, gas estimates and fees.
+//! Calls, gas estimates, and fees.
 
 use alloy::eips::{BlockId, BlockNumberOrTag};
 use alloy::primitives::{Address, TxKind, U64, U256};
@@ -13,13 +13,13 @@ use crate::block::Block;
 use crate::error::RpcError;
 use crate::execute::{self, Unrunnable};
 
-/// Blocks one `eth_feeHistory` answers at most, as geth does.
+/// Maximum number of blocks of one `eth_feeHistory`, like geth's.
 const FEE_HISTORY_MAX: u64 = 1_024;
 
-/// What a transaction costs at least.
+/// Minimum gas of a transaction.
 const TX_GAS: u64 = 21_000;
 
-/// An estimate is at most this much above the least gas that works, in parts per thousand, as geth's.
+/// Tolerance of an estimate above the minimum gas that works, in parts per thousand, like geth's.
 const ESTIMATE_TOLERANCE_PER_MILLE: u64 = 15;
 
 pub(super) fn call(view: &View<'_>, mut params: Params) -> Answer {
@@ -42,7 +42,7 @@ pub(super) fn estimate_gas(view: &View<'_>, mut params: Params) -> Answer {
     no_overrides(&mut params)?;
     let block = view.by_id(id)?;
     check_request(view, &request)?;
-    // Less than any transaction needs says nothing, as at geth.
+    // As in geth, a limit below the minimum of any transaction is ignored.
     let asked = request.gas.filter(|gas| *gas >= TX_GAS).unwrap_or(u64::MAX);
     let mut high = asked.min(view.engine.config.block_gas_limit);
     high = high.min(affordable_gas(view, block, &request)?);
@@ -58,7 +58,7 @@ pub(super) fn estimate_gas(view: &View<'_>, mut params: Params) -> Answer {
         Ok(ExecutionResult::Halt { reason, .. }) => return Err(halted(&reason)),
         Err(error) => return Err(unrunnable(&error)),
     };
-    // Refunds and the 63/64 rule make the limit that is needed larger than the gas that is used.
+    // Because of refunds and the 63/64 rule, the required limit is greater than the gas used.
     let works = |limit: u64| matches!(run(view, block, &request, limit), Ok(Ok(result)) if result.is_success());
     let mut low = used.saturating_sub(1);
     let guess = used.saturating_add(used / 16).saturating_add(2_300);
@@ -112,14 +112,14 @@ pub(super) fn fee_history(view: &View<'_>, mut params: Params) -> Answer {
     json(&history)
 }
 
-/// From 0 to 100, each above the one before.
+/// Checks that percentiles are between 0 and 100 and strictly increasing.
 fn check_percentiles(percentiles: &[f64]) -> Result<(), RpcError> {
     let wrong = percentiles.iter().find(|percentile| !(0.0..=100.0).contains(*percentile));
     let wrong = wrong.or_else(|| percentiles.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]));
     wrong.map_or(Ok(()), |percentile| Err(RpcError::server(format!("invalid reward percentile: {percentile}"))))
 }
 
-/// Tips at those percentiles of the block's gas; of an empty block zeros, as nodes answer.
+/// Returns the tips at these percentiles of the gas of a block; zeros for an empty block, like nodes.
 fn rewards(block: &Block, percentiles: &[f64]) -> Vec<u128> {
     let Some(body) = &block.body else { return vec![0; percentiles.len()] };
     let base_fee = u128::from(block.base_fee);
@@ -146,7 +146,7 @@ fn no_overrides(params: &mut Params) -> Result<(), RpcError> {
     }
 }
 
-/// What contradicts itself or means another chain.
+/// Rejects contradictory requests and requests for another chain.
 fn check_request(view: &View<'_>, request: &TransactionRequest) -> Result<(), RpcError> {
     if request.gas_price.is_some() && (request.max_fee_per_gas.is_some() || request.max_priority_fee_per_gas.is_some())
     {
@@ -161,7 +161,7 @@ fn check_request(view: &View<'_>, request: &TransactionRequest) -> Result<(), Rp
     }
 }
 
-/// Gas that the sender's balance pays for at the request's price.
+/// Returns the gas that the sender's balance can pay at the price of the request.
 fn affordable_gas(view: &View<'_>, block: &Block, request: &TransactionRequest) -> Result<u64, RpcError> {
     let value = request.value.unwrap_or_default();
     let price = request.max_fee_per_gas.or(request.gas_price).unwrap_or_default();
@@ -205,7 +205,7 @@ fn env(view: &View<'_>, request: &TransactionRequest, gas_limit: u64, nonce: u64
         authorization_list: request.authorization_list.iter().flatten().cloned().map(Either::Left).collect(),
         ..TxEnv::default()
     };
-    // A tip without a price is no price: the call is free.
+    // A tip without a price is ignored, so the call is free.
     if env.gas_price == 0 {
         env.gas_priority_fee = None;
     }
@@ -215,7 +215,7 @@ fn env(view: &View<'_>, request: &TransactionRequest, gas_limit: u64, nonce: u64
     env
 }
 
-/// In geth's words.
+/// Converts the error, with geth's messages.
 fn unrunnable(error: &Unrunnable) -> RpcError {
     RpcError::server(match error {
         EVMError::Transaction(InvalidTransaction::GasPriceLessThanBasefee) => {

@@ -1,4 +1,4 @@
-//! The chain as one request sees it: under the read lock, and perhaps behind its head.
+//! The chain as seen by one request: under the read lock, and possibly behind its head.
 
 use alloy::eips::{BlockId, BlockNumberOrTag};
 use alloy::primitives::B256;
@@ -15,7 +15,7 @@ pub(crate) struct View<'a> {
     pub engine: &'a Engine,
     pub chain: &'a Chain,
     pub faults: &'a Faults,
-    /// The newest block that shows.
+    /// Number of the newest visible block.
     pub head: u64,
 }
 
@@ -38,7 +38,7 @@ impl<'a> View<'a> {
         self.chain.block(number)
     }
 
-    /// The block whose state is asked for; `latest` if nothing is said.
+    /// Returns the block whose state is requested; `latest` by default.
     pub(crate) fn by_id(&self, id: Option<BlockId>) -> Result<&'a Block, RpcError> {
         let block = match id.unwrap_or_default() {
             BlockId::Hash(hash) => self.by_hash(&hash.block_hash),
@@ -47,7 +47,7 @@ impl<'a> View<'a> {
         block.ok_or_else(|| RpcError::server("header not found"))
     }
 
-    /// Runs `read` on the state after that block.
+    /// Runs `read` on the state after this block.
     pub(crate) fn with_state<T>(
         &self,
         block: &Block,
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
         read(overlay.ok_or_else(|| RpcError::server("required historical state unavailable"))?)
     }
 
-    /// The environment of a call on that block.
+    /// Returns the environment of a call on this block.
     pub(crate) fn params_at(block: &Block) -> BlockParams {
         BlockParams {
             number: block.number,

@@ -1,4 +1,4 @@
-//! The controls of a development chain, by which the same test drives either node.
+//! Controls of a development chain. The same test can use either node.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::pair::{Expected, GENESIS_SECS, Pair, quantity};
 use crate::world::{World, payee};
 
-/// How long anything may take on a busy machine.
+/// Time limit for any step on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Number and timestamp of the head, the same on both; the timestamp counted from block 0.
+/// Returns number and timestamp of the head, which must be the same on both. The timestamp is relative to block 0.
 async fn head(pair: &Pair) -> (u64, u64) {
     let mut heads = Vec::new();
     for node in pair.nodes() {
@@ -25,7 +25,7 @@ async fn head(pair: &Pair) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn mining_at_a_time() {
+async fn mines_at_requested_timestamps() {
     let pair = Pair::start().await;
     let at = |secs: u64| GENESIS_SECS + secs;
     pair.same("evm_setNextBlockTimestamp", json!([at(100)])).await;
@@ -39,7 +39,7 @@ async fn mining_at_a_time() {
     pair.same("evm_setNextBlockTimestamp", json!([format!("{:#x}", at(500))])).await;
     pair.same("anvil_mine", json!(["0x1"])).await;
     assert_eq!(head(&pair).await, (7, 500));
-    // Never back.
+    // Timestamps never go backwards.
     let (anvil, devchain) = ((-32_602, "Timestamp error: "), (-32_602, "invalid params: timestamp "));
     pair.refused("evm_setNextBlockTimestamp", json!([at(499)]), anvil, devchain).await;
     pair.refused("evm_mine", json!([at(499)]), anvil, devchain).await;
@@ -48,7 +48,7 @@ async fn mining_at_a_time() {
 }
 
 #[tokio::test]
-async fn mining_many() {
+async fn mines_several_blocks() {
     let pair = Pair::start().await;
     pair.same("evm_setNextBlockTimestamp", json!([GENESIS_SECS + 1_000])).await;
     for params in [json!([]), json!(["0x3"]), json!([2]), json!([0])] {
@@ -56,7 +56,7 @@ async fn mining_many() {
         pair.same("hardhat_mine", params).await;
     }
     assert_eq!(pair.same("eth_blockNumber", json!([])).await, "0xc");
-    // Ten seconds before each, and what the clock runs on meanwhile.
+    // Ten seconds before each block, plus the elapsed time.
     let before = seconds(&pair).await;
     pair.same("anvil_mine", json!(["0x5", "0xa"])).await;
     let after = seconds(&pair).await;
@@ -84,7 +84,7 @@ async fn seconds(pair: &Pair) -> [u64; 2] {
 }
 
 #[tokio::test]
-async fn setting_accounts() {
+async fn sets_balance_nonce_code_and_storage() {
     let pair = Pair::start().await;
     let who = payee(1);
     for balance in [json!("0x10"), json!(17), json!("18"), json!(U256::MAX)] {
@@ -107,9 +107,9 @@ async fn setting_accounts() {
 }
 
 #[tokio::test]
-async fn setting_the_next_base_fee() {
+async fn sets_the_next_base_fee() {
     let pair = Pair::start().await;
-    // Past block 0, whose base fee differs.
+    // Skip block 0, whose base fee differs.
     pair.mine().await;
     pair.mine().await;
     let fees = async || {
@@ -118,7 +118,7 @@ async fn setting_the_next_base_fee() {
     };
     for wei in [json!("0x12a05f200"), json!(7_000_000_000_u64), json!("900000000"), json!(1)] {
         pair.same("anvil_setNextBlockBaseFeePerGas", json!([5])).await;
-        // The last word counts, and it is known before the block is there.
+        // The last value counts, and it is visible before the block exists.
         pair.same("anvil_setNextBlockBaseFeePerGas", json!([wei])).await;
         fees().await;
         for _ in 0..3 {
@@ -136,7 +136,7 @@ async fn setting_the_next_base_fee() {
 }
 
 #[tokio::test]
-async fn the_deployer_is_there() {
+async fn the_create2_deployer_exists() {
     let pair = Pair::start().await;
     let code = pair.same("eth_getCode", json!([CREATE2_DEPLOYER, "latest"])).await;
     assert!(code.as_str().unwrap().len() > 2);
@@ -144,7 +144,7 @@ async fn the_deployer_is_there() {
 }
 
 #[tokio::test]
-async fn dropping_a_transaction() {
+async fn drops_a_transaction() {
     let world = World::new().await;
     let pair = &world.pair;
     let hash = world.pay(world.usdc, payee(1), 5).await;
@@ -153,7 +153,7 @@ async fn dropping_a_transaction() {
     assert_eq!(pair.same("eth_getTransactionByHash", json!([hash])).await, Value::Null);
     pair.mine().await;
     assert_eq!(pair.same("eth_getBlockByNumber", json!(["latest", true])).await["transactions"], json!([]));
-    // One that is mined is not dropped.
+    // A mined transaction cannot be dropped.
     world.owner.set_nonce(5);
     let hash = world.pay(world.usdc, payee(1), 6).await;
     pair.mine().await;
@@ -162,7 +162,7 @@ async fn dropping_a_transaction() {
 }
 
 #[tokio::test]
-async fn a_block_for_each_transaction() {
+async fn automine_makes_a_block_for_each_transaction() {
     let world = World::new().await;
     let pair = &world.pair;
     pair.same("evm_setAutomine", json!([true])).await;
@@ -182,7 +182,7 @@ async fn a_block_for_each_transaction() {
     assert_eq!(pair.same("eth_blockNumber", json!([])).await, "0x5");
 }
 
-/// The devchain answers when the block is there, anvil before.
+/// Waits for anvil, which responds before the block exists. The devchain responds after.
 async fn mined_on_anvil(pair: &Pair, hash: B256) {
     let mined = async {
         while pair.anvil.get("eth_getTransactionReceipt", json!([hash])).await.is_null() {
@@ -193,10 +193,10 @@ async fn mined_on_anvil(pair: &Pair, hash: B256) {
 }
 
 #[tokio::test]
-async fn blocks_by_interval_on_demand() {
+async fn interval_mining_can_be_switched_on_and_off() {
     let pair = Pair::start().await;
     pair.same("evm_setIntervalMining", json!([1])).await;
-    // Off says nothing about an interval.
+    // Disabling automine does not change an interval.
     pair.same("evm_setAutomine", json!([false])).await;
     grows(&pair).await;
     pair.same("evm_setIntervalMining", json!([0])).await;
@@ -204,21 +204,21 @@ async fn blocks_by_interval_on_demand() {
     for node in pair.nodes() {
         still.push(node.number().await);
     }
-    // Three intervals: a block that was under way when the interval ended would have come.
+    // Wait three intervals: a block that was being mined when the interval ended would have appeared.
     tokio::time::sleep(Duration::from_secs(3)).await;
     for (node, before) in pair.nodes().into_iter().zip(still) {
-        assert!(node.number().await <= before + 1, "{} goes on", node.name);
+        assert!(node.number().await <= before + 1, "{} continues to mine", node.name);
     }
     pair.malformed("evm_setIntervalMining", json!([])).await;
 }
 
 #[tokio::test]
-async fn blocks_faster_than_a_second() {
+async fn interval_mining_can_be_faster_than_a_second() {
     let pair = Pair::with(Mining::Interval(Duration::from_millis(100))).await;
     grows(&pair).await;
 }
 
-/// Waits for five blocks more on each.
+/// Waits for five more blocks on each node.
 async fn grows(pair: &Pair) {
     for node in pair.nodes() {
         let wanted = node.number().await + 5;
@@ -231,9 +231,10 @@ async fn grows(pair: &Pair) {
     }
 }
 
-/// The blocks that a reorg takes have other hashes after it, the ones below keep theirs, and their transactions are gone.
+/// The blocks of a reorg get other hashes, the blocks below keep theirs, and the transactions of the removed blocks are
+/// gone.
 #[tokio::test]
-async fn reorgs() {
+async fn a_reorg_replaces_blocks_and_drops_their_transactions() {
     let world = World::new().await;
     let pair = &world.pair;
     let kept = world.pay(world.usdc, payee(1), 1).await;
@@ -280,13 +281,14 @@ async fn reorgs() {
     pair.same("eth_getTransactionCount", json!([world.owner.address(), "latest"])).await;
     let logs = json!([{"fromBlock": "0x3", "address": world.usdc}]);
     assert_eq!(pair.same("eth_getLogs", logs).await.as_array().unwrap().len(), 1);
-    // The devchain's new branch is one block longer: that is why a chain reorganises.
+    // The new branch of the devchain is one block longer, because a longer branch is the reason for a reorg.
     assert_eq!((pair.anvil.number().await, pair.devchain.number().await), (5, 6));
 }
 
-/// What is set holds over a reorg on the devchain, and goes with the block that was the head on anvil.
+/// On the devchain, set values persist over a reorg. On anvil, they are undone together with the block that was the
+/// head.
 #[tokio::test]
-async fn what_is_set_and_reorgs() {
+async fn a_reorg_undoes_set_values_only_on_anvil() {
     let pair = Pair::start().await;
     pair.mine().await;
     pair.fund(payee(5), U256::from(7)).await;

@@ -1,11 +1,11 @@
-//! The JSON-RPC envelope: single requests, batches, notifications and what is none of these. Where the two differ, the
-//! devchain answers as geth does.
+//! The JSON-RPC envelope: single requests, batches, notifications, and invalid input. Where the nodes differ, the
+//! devchain responds like geth.
 
 use serde_json::{Value, json};
 
 use crate::pair::Pair;
 
-/// Status and body of both.
+/// Returns status and body of both.
 async fn both(pair: &Pair, body: &str) -> [(u16, Value); 2] {
     let mut answers = Vec::new();
     for node in pair.nodes() {
@@ -23,7 +23,7 @@ async fn same(pair: &Pair, body: &str) -> Value {
     devchain.1
 }
 
-/// An error with that id and code on either side; the words are each one's own.
+/// Asserts an error with this id and code on each node. The messages may differ.
 async fn errors(pair: &Pair, body: &str, id: Value, anvil_code: i64, devchain_code: i64) {
     for ((status, answer), code) in both(pair, body).await.into_iter().zip([anvil_code, devchain_code]) {
         assert_eq!((status, &answer["id"], &answer["error"]["code"]), (200, &id, &json!(code)), "{body}: {answer}");
@@ -31,7 +31,7 @@ async fn errors(pair: &Pair, body: &str, id: Value, anvil_code: i64, devchain_co
 }
 
 #[tokio::test]
-async fn single_requests() {
+async fn handles_single_requests() {
     let pair = Pair::start().await;
     for id in ["1", "\"a\"", "null", "0"] {
         let answer = same(&pair, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_chainId","params":[]}}"#)).await;
@@ -43,7 +43,7 @@ async fn single_requests() {
     errors(&pair, r#"{"jsonrpc":"2.0","id":1,"method":"eth_nothing","params":[]}"#, json!(1), -32_601, -32_601).await;
     errors(&pair, r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBalance","params":[5]}"#, json!(1), -32_602, -32_602)
         .await;
-    // No version, another version, no method, a method that is none.
+    // Missing version, other version, missing method, invalid method.
     for body in [
         r#"{"id":1,"method":"eth_chainId","params":[]}"#,
         r#"{"jsonrpc":"1.0","id":1,"method":"eth_chainId","params":[]}"#,
@@ -56,14 +56,14 @@ async fn single_requests() {
         errors(&pair, body, Value::Null, -32_600, -32_600).await;
     }
     errors(&pair, r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":"x"}"#, json!(1), -32_600, -32_602).await;
-    // What is no JSON at all is a parse error of its own code; anvil has one for everything.
+    // Input that is not JSON is a parse error with its own code. Anvil has only one code.
     for body in ["{", "", r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]} x"#, "[1,"] {
         errors(&pair, body, Value::Null, -32_600, -32_700).await;
     }
 }
 
 #[tokio::test]
-async fn batches() {
+async fn handles_batches() {
     let pair = Pair::start().await;
     let request = |id: u64, method: &str| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": []});
     let answers = same(&pair, &json!([request(1, "eth_chainId"), request(2, "eth_blockNumber")]).to_string()).await;
@@ -71,21 +71,22 @@ async fn batches() {
     same(&pair, &json!([request(7, "eth_chainId")]).to_string()).await;
     let many: Vec<Value> = (0..500).map(|id| request(id, "eth_chainId")).collect();
     assert_eq!(same(&pair, &json!(many).to_string()).await.as_array().unwrap().len(), 500);
-    // One that fails leaves the others alone.
+    // A failing request does not affect the others.
     let mixed = json!([request(1, "eth_nothing"), request(2, "eth_chainId")]).to_string();
     for (_, answers) in both(&pair, &mixed).await {
         assert_eq!((&answers[0]["error"]["code"], &answers[1]["result"]), (&json!(-32_601), &json!("0x2105")));
     }
     errors(&pair, "[]", Value::Null, -32_600, -32_600).await;
-    // A request that is none is answered in its place; anvil refuses the whole batch.
+    // An invalid request gets an error at its position; anvil rejects the whole batch.
     let [(_, anvil), (_, devchain)] = both(&pair, &json!([request(1, "eth_chainId"), 5]).to_string()).await;
     assert_eq!(anvil["error"]["code"], -32_600);
     assert_eq!((&devchain[0]["result"], &devchain[1]["error"]["code"]), (&json!("0x2105"), &json!(-32_600)));
 }
 
-/// They are done and not answered, here and at geth. Anvil does not even do them, and says so by HTTP 204.
+/// The devchain and geth execute notifications and do not respond to them. Anvil does not execute them, and responds
+/// with HTTP 204.
 #[tokio::test]
-async fn notifications() {
+async fn executes_notifications_without_a_response() {
     let pair = Pair::start().await;
     let notification = json!({"jsonrpc": "2.0", "method": "evm_mine", "params": []});
     for body in [notification.clone(), json!([notification, notification])] {

@@ -1,4 +1,4 @@
-//! `eth_getLogs`: what the service sees money by.
+//! `eth_getLogs`, which the service uses to find transfers.
 
 use alloy::primitives::{Address, B256, keccak256};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::pair::Expected;
 use crate::world::{World, payee};
 
-/// Block 3 holds transfers of both tokens, block 4 one of USDC, block 5 nothing.
+/// Block 3 contains transfers of both tokens, block 4 one of USDC, block 5 nothing.
 async fn world() -> World {
     let world = World::new().await;
     world.pay(world.usdc, payee(1), 5).await;
@@ -24,7 +24,7 @@ fn word(address: Address) -> B256 {
 }
 
 #[tokio::test]
-async fn ranges_addresses_and_topics() {
+async fn filters_by_range_address_and_topics() {
     let world = world().await;
     let (usdc, usdt) = (world.usdc, world.usdt);
     let transfer = keccak256("Transfer(address,address,uint256)");
@@ -36,7 +36,7 @@ async fn ranges_addresses_and_topics() {
         }
         world.pair.same("eth_getLogs", json!([filter])).await.as_array().unwrap().len()
     };
-    // The settlement contract says in block 1 who may do what, the token transfers are six.
+    // In block 1 the settlement contract emits its roles. There are six token transfers.
     let all = 10;
     assert_eq!(count(json!({"toBlock": "latest"})).await, all);
     assert_eq!(count(json!({"fromBlock": "earliest"})).await, all);
@@ -61,12 +61,12 @@ async fn ranges_addresses_and_topics() {
     assert_eq!(count(json!({"topics": [transfer, null, [one, two]]})).await, 4);
     assert_eq!(count(json!({"topics": [transfer, owner, [one, two]], "address": [usdc]})).await, 2);
     assert_eq!(count(json!({"topics": [null, null, [two]], "address": usdt})).await, 1);
-    // Positions without a wish ask for nothing, not even for that many topics.
+    // Empty positions match everything, even logs with fewer topics.
     assert_eq!(count(json!({"topics": [null, null, null, null]})).await, all);
 }
 
 #[tokio::test]
-async fn by_block_hash() {
+async fn filters_by_block_hash() {
     let world = world().await;
     let pair = &world.pair;
     for (number, logs) in [(0, 0), (3, 3), (4, 1), (5, 0)] {
@@ -76,16 +76,16 @@ async fn by_block_hash() {
     let one_token =
         async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(3).await, "address": [world.usdc]}]);
     assert_eq!(pair.same_at("eth_getLogs", one_token).await.as_array().unwrap().len(), 1);
-    // An unknown block is an error on both, in the same words: never an empty list.
+    // An unknown block is an error on both, with the same message, and never an empty list.
     let unknown = B256::repeat_byte(7);
     let refused = (-32_000, "unknown block");
     pair.refused("eth_getLogs", json!([{"blockHash": unknown}]), refused, refused).await;
     pair.malformed("eth_getLogs", json!([{"blockHash": unknown, "fromBlock": "0x1"}])).await;
 }
 
-/// The devchain refuses as geth does, anvil answers an empty list.
+/// The devchain rejects the range like geth; anvil returns an empty list.
 #[tokio::test]
-async fn from_after_to() {
+async fn rejects_a_range_that_ends_before_its_start() {
     let world = world().await;
     let refused = Expected::Refused(-32_602, "invalid block range params");
     for filter in [
@@ -98,10 +98,10 @@ async fn from_after_to() {
     }
 }
 
-/// The devchain answers an empty list, as load-balanced endpoints do that lag: the service must not take it for "nothing
-/// happened". Anvil says so; other nodes do the one or the other.
+/// The devchain returns an empty list, like lagging endpoints behind a load balancer: the service must not conclude
+/// that there were no transfers. Anvil returns an error; other nodes do one or the other.
 #[tokio::test]
-async fn beyond_the_head() {
+async fn a_range_beyond_the_head_is_empty() {
     let world = world().await;
     let refused = Expected::Refused(-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152");
     let filter = json!([{"fromBlock": "0x98", "toBlock": "0x99"}]);
@@ -112,7 +112,7 @@ async fn beyond_the_head() {
 }
 
 #[tokio::test]
-async fn malformed_filters() {
+async fn rejects_malformed_filters() {
     let world = world().await;
     let topic = B256::ZERO;
     for filter in [

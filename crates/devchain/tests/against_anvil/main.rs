@@ -1,10 +1,10 @@
-//! The devchain against anvil: the same calls over HTTP to both, with the same accounts, transactions and contracts, and
-//! the same answers.
+//! The devchain compared with anvil: the same calls over HTTP to both, with the same accounts, transactions, and
+//! contracts, must have the same results.
 //!
-//! `pair.rs` has the two nodes and compares what they answer, `normal.rs` says what is taken out before, and why. Every
-//! difference besides is a named test, or an assertion with both answers: `refused` where the two refuse in words of
-//! their own, `differs` where one does what the other does not. What the devchain says differently it says as geth,
-//! whose words most endpoints of real chains speak. Anvil must be installed: `tests/tools`.
+//! `pair.rs` runs the two nodes and compares the results. `normal.rs` documents the parts of a result that are removed
+//! before the comparison, and why. Every other difference is a named test, or an assertion with both results: `refused`
+//! if both reject with different messages, `differs` if only one rejects. Where the devchain differs, it follows geth,
+//! whose messages most endpoints of real chains use. Anvil must be installed: `tests/tools`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod controls;

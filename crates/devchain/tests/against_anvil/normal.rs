@@ -1,4 +1,4 @@
-//! What is taken out of answers before they are compared, and why. All else must be the same.
+//! Parts that are removed from results before the comparison, with reasons. Everything else must be equal.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,21 +7,22 @@ use serde_json::{Map, Value};
 
 use crate::pair::Answer;
 
-/// Of a block, anvil alone. The devchain's headers are those of London: what came later Base has, Polygon and Arbitrum
-/// have not, and nobody who reads three chains can count on it. `size` is of an encoding that the devchain never makes.
+/// Block fields of anvil only. The headers of the devchain are those of London. Base has later fields, but Polygon and
+/// Arbitrum do not, so a reader of all three chains cannot rely on them. `size` refers to an encoding that the devchain
+/// never makes.
 pub const BLOCK_ONLY_ANVIL: [&str; 7] =
     ["blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash", "size", "withdrawals", "withdrawalsRoot"];
 
-/// Of a block, on both and never the same. The devchain keeps no state root, its tips go to an account of its own, and
-/// `mixHash` is made of the parent's hash. `extraData` is where it keeps what tells blocks apart that are otherwise
-/// equal: chains at block 0, branches after a reorg.
+/// Block fields that exist on both, but always differ. The devchain has no state root, its tips go to a separate
+/// account, and `mixHash` is derived from the parent's hash. `extraData` contains the value that distinguishes
+/// otherwise equal blocks: chains at block 0, and branches after a reorg.
 pub const BLOCK_DIFFERENT: [&str; 4] = ["extraData", "miner", "mixHash", "stateRoot"];
 
-/// Of a receipt, anvil alone: nodes have no `blockTimestamp` there (nor is it a quantity), and `blobGasPrice` with blob
-/// transactions only.
+/// Receipt fields of anvil only. Other nodes have no `blockTimestamp` there (nor is it a quantity), and `blobGasPrice`
+/// only with blob transactions.
 pub const RECEIPT_ONLY_ANVIL: [&str; 2] = ["blobGasPrice", "blockTimestamp"];
 
-/// The answer with block hashes replaced by what they name, and without the fields above.
+/// Returns the result with block hashes replaced by names, and without the fields above.
 pub fn normal(node: &str, answer: &Value, names: &HashMap<String, String>) -> Value {
     match answer {
         Value::String(text) => Value::String(names.get(text).unwrap_or(text).clone()),
@@ -41,7 +42,7 @@ pub fn normal(node: &str, answer: &Value, names: &HashMap<String, String>) -> Va
     }
 }
 
-/// Where two answers differ, by path.
+/// Lists the differences of two results, by path.
 pub fn diff(anvil: &Answer, devchain: &Answer) -> String {
     let mut out = String::new();
     match (anvil, devchain) {

@@ -1,4 +1,4 @@
-//! Two nodes that are told the same: anvil and a devchain, both over HTTP. What they answer is compared here.
+//! The two nodes, anvil and a devchain, both over HTTP. Makes the same calls to both and compares the results.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use tokio::net::TcpListener;
 use crate::normal::{self, normal};
 
 pub const CHAIN_ID: u64 = 8453;
-/// Timestamp of block 0, on both.
+/// Timestamp of block 0 on both nodes.
 pub const GENESIS_SECS: u64 = 1_800_000_000;
 /// Seconds between the blocks of these tests.
 pub const BLOCK_SECS: u64 = 2;
 pub const BLOCK_GAS_LIMIT: u64 = 30_000_000;
 pub const BASE_FEE_INITIAL_WEI: u64 = 1_000_000_000;
-/// Anvil's suggestion, which cannot be changed.
+/// Suggested tip of anvil, which cannot be changed.
 const PRIORITY_FEE_WEI: u64 = 1_000_000_000;
-/// The devchain's block 1 follows from block 0 by EIP-1559; anvil's takes the configured base fee again. With this one of
-/// block 0 they are the same from block 1 on.
+/// The base fee of the devchain's block 1 follows from block 0 by EIP-1559; anvil uses the configured base fee again.
+/// With this base fee of block 0, both are equal from block 1 on.
 const DEVCHAIN_BASE_FEE_INITIAL_WEI: u64 = 1_142_857_142;
 pub const SAFE_DEPTH: u64 = 2;
 
-/// A refusal: the JSON-RPC code, how the message begins, and the data with it.
+/// A rejection: the JSON-RPC code, the start of the message, and the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub code: i64,
@@ -34,22 +34,22 @@ pub struct Refusal {
     pub data: Value,
 }
 
-/// What one of the two answers where they differ.
+/// Expected result of one node, if the results differ.
 #[derive(Debug)]
 pub enum Expected<'a> {
     Is(Value),
-    /// Code and beginning of the message.
+    /// Code and start of the message.
     Refused(i64, &'a str),
 }
 
 pub type Answer = Result<Value, Refusal>;
 
-/// One of the two.
+/// One of the two nodes.
 pub struct Node {
     pub name: &'static str,
     pub url: String,
     http: reqwest::Client,
-    /// What the hashes of blocks stand for, which are never the same on both.
+    /// Names of block hashes, because the hashes always differ.
     names: Mutex<HashMap<String, String>>,
 }
 
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// What must not be refused.
+    /// Makes a call that must succeed.
     pub async fn get(&self, method: &str, params: Value) -> Value {
         self.call(method, params).await.unwrap_or_else(|refusal| panic!("{}: {method}: {refusal:?}", self.name))
     }
@@ -89,7 +89,7 @@ impl Node {
         self.get("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await["hash"].take()
     }
 
-    /// Remembers which block each hash names. `branch` tells blocks after a reorg from those before.
+    /// Records which block each hash names. `branch` distinguishes blocks before and after a reorg.
     async fn learn(&self, branch: u64) {
         for number in (0..=self.number().await).rev() {
             let hash = self.hash_of(number).await.as_str().unwrap().to_owned();
@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// Both nodes, with the same accounts and the same blocks. What differs is collected, and fails the test at its end.
+/// Both nodes, with the same accounts and blocks. Differences are collected and fail the test at its end.
 pub struct Pair {
     pub anvil: Node,
     pub devchain: Node,
@@ -113,13 +113,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Blocks are made by [`Pair::mine`] only.
+    /// Starts both nodes. Blocks are mined only by [`Pair::mine`].
     pub async fn start() -> Self {
         Self::with(Mining::OnDemand).await
     }
 
     pub async fn with(mining: Mining) -> Self {
-        // Clients of the workspace bring no TLS provider of their own; an error says that one is installed already.
+        // The HTTP clients have no TLS provider; an error means that one is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let process = Anvil::start(AnvilOptions {
             chain_id: CHAIN_ID,
@@ -137,7 +137,7 @@ impl Pair {
             safe_depth: SAFE_DEPTH,
             finalized_depth: 2 * SAFE_DEPTH,
             base_fee_initial_wei: DEVCHAIN_BASE_FEE_INITIAL_WEI,
-            // As low as anvil's can fall.
+            // The minimum of anvil.
             base_fee_min_wei: 0,
             priority_fee_wei: PRIORITY_FEE_WEI,
             block_gas_limit: BLOCK_GAS_LIMIT,
@@ -146,7 +146,7 @@ impl Pair {
         let chain = chain.await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        // Its router holds the chain.
+        // The router keeps the chain alive.
         let router = chain.router();
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let node = |name, url| Node { name, url, http: reqwest::Client::new(), names: Mutex::default() };
@@ -166,20 +166,20 @@ impl Pair {
         [&self.anvil, &self.devchain]
     }
 
-    /// To be called when blocks have come by themselves, before hashes are compared. [`Pair::mine`] does it.
+    /// Call this after blocks were mined automatically, before comparing hashes. [`Pair::mine`] calls it.
     pub async fn learn(&self) {
         for node in self.nodes() {
             node.learn(self.branch.load(Ordering::Relaxed)).await;
         }
     }
 
-    /// To be called after a reorg, before anything is compared.
+    /// Call this after a reorg, before any comparison.
     pub async fn branch_off(&self) {
         self.branch.fetch_add(1, Ordering::Relaxed);
         self.learn().await;
     }
 
-    /// One block on each, [`BLOCK_SECS`] after the one before.
+    /// Mines one block on each node, [`BLOCK_SECS`] after the previous one.
     pub async fn mine(&self) {
         let timestamp = self.timestamp.fetch_add(BLOCK_SECS, Ordering::Relaxed) + BLOCK_SECS;
         for node in self.nodes() {
@@ -195,18 +195,18 @@ impl Pair {
         }
     }
 
-    /// Both take it.
+    /// Sends to both nodes, which must accept it.
     pub async fn send(&self, raw: &Bytes) -> B256 {
         let hash = self.same("eth_sendRawTransaction", json!([raw])).await;
         serde_json::from_value(hash).unwrap()
     }
 
-    /// The same call to both, which must answer the same. Answers what the devchain does.
+    /// Makes the same call to both, asserts equal results, and returns the devchain's result.
     pub async fn same(&self, method: &str, params: Value) -> Value {
         self.same_at(method, async |_| params.clone()).await
     }
 
-    /// As [`Pair::same`] with parameters that are each node's own, such as hashes of its blocks.
+    /// Like [`Pair::same`], with different parameters for each node, such as block hashes.
     pub async fn same_at(&self, method: &str, params: impl AsyncFn(&Node) -> Value) -> Value {
         let [anvil, devchain] = self.both(method, params).await;
         let normalised = [(&self.anvil, &anvil), (&self.devchain, &devchain)].map(|(node, answer)| match answer {
@@ -220,30 +220,30 @@ impl Pair {
         devchain.unwrap_or_default()
     }
 
-    /// The same call to both.
+    /// Makes the same call to both.
     pub async fn both(&self, method: &str, params: impl AsyncFn(&Node) -> Value) -> [Answer; 2] {
         let (anvil, devchain) = (params(&self.anvil).await, params(&self.devchain).await);
         [self.anvil.call(method, anvil).await, self.devchain.call(method, devchain).await]
     }
 
-    /// The same call to both, which both refuse, each in its own words: code and beginning of the message.
+    /// Makes the same call to both, which must reject it with these codes and starts of the messages.
     pub async fn refused(&self, method: &str, params: Value, anvil: (i64, &str), devchain: (i64, &str)) {
         let answers = self.both(method, async |_| params.clone()).await;
         for ((node, answer), (code, words)) in self.nodes().into_iter().zip(answers).zip([anvil, devchain]) {
             match answer {
                 Err(refusal) if refusal.code == code && refusal.message.starts_with(words) => {}
                 answer => self
-                    .note(format!("{method} {params}: {} was to refuse with {code} {words:?}: {answer:?}", node.name)),
+                    .note(format!("{method} {params}: {} should reject with {code} {words:?}: {answer:?}", node.name)),
             }
         }
     }
 
-    /// The same call to both, which both refuse as malformed.
+    /// Makes the same call to both, which must reject it as malformed.
     pub async fn malformed(&self, method: &str, params: Value) {
         self.refused(method, params, (-32_602, ""), (-32_602, "invalid params: ")).await;
     }
 
-    /// A difference that is meant: the same call to both, and what each answers.
+    /// Asserts an intended difference: the same call to both, with different results.
     pub async fn differs(&self, method: &str, params: Value, anvil: &Expected<'_>, devchain: &Expected<'_>) {
         let answers = self.both(method, async |_| params.clone()).await;
         for ((node, answer), expected) in self.nodes().into_iter().zip(answers).zip([anvil, devchain]) {
@@ -255,7 +255,7 @@ impl Pair {
                 _ => false,
             };
             if !as_expected {
-                self.note(format!("{method} {params}: {} was to answer {expected:?}: {answer:?}", node.name));
+                self.note(format!("{method} {params}: {} should return {expected:?}: {answer:?}", node.name));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Blocks, transactions, receipts and accounts.
+//! Blocks, transactions, receipts, and accounts.
 
 use alloy::consensus::{TxEip1559, TxEip2930, TxLegacy};
 use alloy::eips::eip2930::{AccessList, AccessListItem};
@@ -13,14 +13,14 @@ use crate::world::{GWEI, World, legacy, payee, tx, with_access_list};
 
 const UNKNOWN: B256 = B256::repeat_byte(7);
 
-/// Block 3 holds all kinds of transactions; 4, 5 and 6 are empty, which makes block 4 `safe`.
+/// Block 3 contains all types of transactions. Blocks 4, 5, and 6 are empty, so block 4 is `safe`.
 async fn full_world() -> (World, Vec<B256>) {
     let world = World::new().await;
     let owner = &world.owner;
     let mut hashes = Vec::new();
     for raw in [
         world.transfer(world.usdc, payee(1), 5),
-        // Reverts: the payer of the second one owns nothing.
+        // Reverts: the payer of the second transaction owns nothing.
         world.call(
             world.usdt,
             Token::transferFromCall { from: payee(1), to: payee(2), value: U256::from(9) }.abi_encode(),
@@ -35,7 +35,7 @@ async fn full_world() -> (World, Vec<B256>) {
             Token::mintBatchCall { to: vec![payee(3), payee(4)], values: vec![U256::from(1), U256::from(2)] }
                 .abi_encode(),
         ),
-        // Fails and keeps nothing but its fee: a creation that reverts.
+        // A creation that reverts: it fails and changes only the fee.
         world.sign(TxEip1559 { to: TxKind::Create, input: "0x5f5ffd".parse().unwrap(), ..world.tx() }),
     ] {
         hashes.push(world.pair.send(&raw).await);
@@ -61,7 +61,7 @@ fn accessing(world: &World, nonce: u64) -> TxEip2930 {
 }
 
 #[tokio::test]
-async fn blocks() {
+async fn blocks_are_equal() {
     let (world, _) = full_world().await;
     let pair = &world.pair;
     for method in ["eth_chainId", "net_version", "eth_blockNumber", "eth_syncing", "net_listening", "eth_accounts"] {
@@ -90,9 +90,9 @@ async fn blocks() {
     }
 }
 
-/// Names what `normal.rs` takes out: it is there on the one, and not on the other.
+/// Checks the fields that `normal.rs` removes: they exist on one node only, or differ.
 #[tokio::test]
-async fn block_and_receipt_fields_of_anvil_alone() {
+async fn removed_fields_exist_as_documented() {
     let (world, hashes) = full_world().await;
     let pair = &world.pair;
     let fields = async |method: &str, params: Value| {
@@ -112,9 +112,9 @@ async fn block_and_receipt_fields_of_anvil_alone() {
     }
 }
 
-/// Anvil takes the configured base fee for block 0 and again for block 1; the devchain's block 1 follows by EIP-1559.
+/// Anvil uses the configured base fee for blocks 0 and 1. The devchain's block 1 follows by EIP-1559.
 #[tokio::test]
-async fn block_0_has_a_base_fee_of_its_own() {
+async fn only_the_base_fee_of_block_0_differs() {
     let (world, _) = full_world().await;
     let [anvil, devchain] = world.pair.both("eth_getBlockByNumber", async |_| json!(["earliest", true])).await;
     let (mut anvil, mut devchain) = (anvil.unwrap(), devchain.unwrap());
@@ -129,8 +129,8 @@ async fn block_0_has_a_base_fee_of_its_own() {
     assert_eq!(anvil, devchain);
 }
 
-/// Anvil builds the next block from its mempool. The devchain answers the latest, as Arbitrum does: nobody can rely on
-/// more. The pending nonce counts the mempool on both (`sending.rs`).
+/// Anvil builds the next block from its mempool. The devchain returns the latest block, like Arbitrum, so that clients
+/// cannot rely on more. The pending nonce includes the mempool on both (`sending.rs`).
 #[tokio::test]
 async fn the_pending_block_is_the_latest() {
     let (world, _) = full_world().await;
@@ -145,7 +145,7 @@ async fn the_pending_block_is_the_latest() {
 }
 
 #[tokio::test]
-async fn transactions_and_receipts() {
+async fn transactions_and_receipts_are_equal() {
     let (world, hashes) = full_world().await;
     let pair = &world.pair;
     let mut statuses = Vec::new();
@@ -169,14 +169,14 @@ async fn transactions_and_receipts() {
     }
 }
 
-/// A transaction that waits has no price yet: the devchain answers its highest, as geth does, anvil what the next block
-/// would take.
+/// A pending transaction has no price yet. The devchain returns its maximum price, like geth; anvil returns the price
+/// in the next block.
 #[tokio::test]
-async fn waiting_transactions() {
+async fn pending_transactions_differ_only_in_price() {
     let world = World::new().await;
     let pair = &world.pair;
     let next = world.owner.next_nonce();
-    // One that waits for a block, and one that waits for another transaction.
+    // One waits for a block, the other for an earlier transaction.
     for nonce in [next, next + 5] {
         let waiting = pair.send(&world.sign(tx(nonce))).await;
         pair.same("eth_getTransactionReceipt", json!([waiting])).await;
@@ -189,7 +189,7 @@ async fn waiting_transactions() {
 }
 
 #[tokio::test]
-async fn accounts() {
+async fn accounts_are_equal() {
     let (world, _) = full_world().await;
     let pair = &world.pair;
     let (owner, usdc) = (world.owner.address(), world.usdc);
@@ -233,7 +233,7 @@ async fn accounts() {
     unknown_blocks(&world, "eth_estimateGas", &[json!({"to": payee(9)})]).await;
 }
 
-/// Geth's words against anvil's own; to the service they mean the same (`actors/src/chain/wire.rs`).
+/// Asserts geth's message and anvil's message. The service treats them the same way (`actors/src/chain/wire.rs`).
 async fn unknown_blocks(world: &World, method: &str, params: &[Value]) {
     let at = |block: Value| Value::Array(params.iter().cloned().chain([block]).collect());
     let geth = (-32_000, "header not found");
@@ -242,10 +242,10 @@ async fn unknown_blocks(world: &World, method: &str, params: &[Value]) {
     world.pair.refused(method, at(json!({"blockHash": UNKNOWN})), anvil, geth).await;
 }
 
-/// What is set from outside stands outside the devchain's history: also its older blocks show it, and no reorg undoes it.
-/// On anvil it is true from the block on that was the head.
+/// On the devchain, set values are outside the history: older blocks show them too, and no reorg undoes them. On anvil
+/// they apply from the block that was the head.
 #[tokio::test]
-async fn what_is_set_shows_in_older_blocks() {
+async fn set_values_are_visible_in_older_blocks() {
     let world = World::new().await;
     let code: Bytes = "0x60015f5260205ff3".parse().unwrap();
     for node in world.pair.nodes() {

@@ -1,4 +1,4 @@
-//! Calls, gas estimates and fees.
+//! Calls, gas estimates, and fees.
 
 use alloy::primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy::sol_types::{Panic, PanicKind, Revert, SolCall, SolError};
@@ -11,13 +11,13 @@ use crate::world::{GWEI, World, ether, payee};
 
 const FEES: [&str; 2] = ["eth_call", "eth_estimateGas"];
 
-/// Reverts with what it was called with.
+/// Reverts with its call data.
 const REVERTER: Address = Address::repeat_byte(0xa1);
-/// Jumps in a circle.
+/// Loops forever.
 const LOOPER: Address = Address::repeat_byte(0xa2);
-/// Answers block number, timestamp, base fee, gas limit, chain id and its own balance.
+/// Returns block number, timestamp, base fee, gas limit, chain id, and its own balance.
 const TELLER: Address = Address::repeat_byte(0xa3);
-/// INVALID, and an opcode that is none.
+/// INVALID, and an undefined opcode.
 const INVALID: Address = Address::repeat_byte(0xa4);
 const UNKNOWN_OPCODE: Address = Address::repeat_byte(0xa5);
 
@@ -48,7 +48,7 @@ fn transfer(to: Address, units: u64) -> Bytes {
 }
 
 #[tokio::test]
-async fn calls_that_succeed() {
+async fn successful_calls_are_equal() {
     let world = world().await;
     let pair = &world.pair;
     let (me, usdc) = (world.owner.address(), world.usdc);
@@ -80,7 +80,7 @@ async fn calls_that_succeed() {
         pair.same("eth_call", json!([request])).await;
         pair.same("eth_call", json!([request, null])).await;
     }
-    // At older blocks: the payee's balance comes with block 3, the token with block 1.
+    // Older blocks: the payee has a balance from block 3, the token exists from block 1.
     for tag in ["0x0", "0x1", "0x2", "0x3", "earliest", "latest"] {
         pair.same("eth_call", json!([{"to": usdc, "data": balance_of(payee(1))}, tag])).await;
     }
@@ -89,7 +89,7 @@ async fn calls_that_succeed() {
 }
 
 #[tokio::test]
-async fn calls_that_revert() {
+async fn reverted_calls_are_equal() {
     let world = world().await;
     let pair = &world.pair;
     let revert = Revert { reason: "not today".to_owned() }.abi_encode();
@@ -102,11 +102,11 @@ async fn calls_that_revert() {
             pair.refused(method, params, (3, words), (3, words)).await;
         }
         pair.same(method, json!([{"to": REVERTER}, "latest"])).await;
-        // Too little of a token: USDC has a reason, USDT panics.
+        // Insufficient token balance: USDC returns a reason, USDT panics.
         for token in [world.usdc, world.usdt] {
             pair.same(method, json!([{"from": payee(50), "to": token, "data": transfer(payee(1), 5)}, "latest"])).await;
         }
-        // A custom error: anvil names it in the message too. The data is the same, and is what counts.
+        // A custom error: anvil also names it in the message. The data is equal, which is sufficient.
         let custom = (3, "execution reverted");
         let settle = Bytes::from(Payferry::settleCall { items: Vec::new() }.abi_encode());
         let stranger = json!([{"from": payee(50), "to": world.payferry, "data": settle}, "latest"]);
@@ -117,9 +117,9 @@ async fn calls_that_revert() {
     }
 }
 
-/// Both refuse, each in its own words; the devchain's are geth's.
+/// Both reject, with different messages. The devchain's messages are geth's.
 #[tokio::test]
-async fn calls_that_cannot_end_well() {
+async fn failing_calls_are_rejected_with_geth_messages() {
     let world = world().await;
     let pair = &world.pair;
     let me = world.owner.address();
@@ -166,9 +166,10 @@ async fn calls_that_cannot_end_well() {
     pair.refused("eth_call", json!([both, "latest"]), (-32_602, "Invalid input: `max_priority_fee"), geth).await;
 }
 
-/// The devchain refuses as geth does where anvil looks away: a price below the base fee, an estimate for who cannot pay.
+/// Requests that geth and the devchain reject, but anvil accepts: a price below the base fee, an estimate for a sender
+/// that cannot pay.
 #[tokio::test]
-async fn anvil_looks_away() {
+async fn rejects_calls_that_anvil_accepts() {
     let world = world().await;
     let pair = &world.pair;
     let (me, to) = (world.owner.address(), payee(9));
@@ -186,14 +187,14 @@ async fn anvil_looks_away() {
     let both = json!([{"from": me, "to": to, "gasPrice": "0xee6b2800", "maxPriorityFeePerGas": "0x1"}, "latest"]);
     let contradiction = Expected::Refused(-32_000, "both gasPrice and (maxFeePerGas or maxPriorityFeePerGas)");
     pair.differs("eth_estimateGas", both, &enough, &contradiction).await;
-    // A parameter more than the method has.
+    // One parameter more than the method has.
     let surplus = Expected::Refused(-32_602, "invalid type: string \"x\", expected unit");
     pair.differs("eth_chainId", json!(["x"]), &surplus, &Expected::Is(json!("0x2105"))).await;
 }
 
-/// An older block's own environment, and on anvil the next block's for `pending`.
+/// A call sees the environment of its block. On anvil, `pending` is the next block.
 #[tokio::test]
-async fn the_block_that_a_call_sees() {
+async fn a_call_sees_the_environment_of_its_block() {
     let world = world().await;
     let number = async |node: &crate::pair::Node, tag: &str| {
         let answer = node.get("eth_call", json!([{"to": TELLER}, tag])).await;
@@ -207,10 +208,10 @@ async fn the_block_that_a_call_sees() {
     }
 }
 
-/// A batch of settlements: anvil searches for the least limit, the devchain stops at most 1.5 % above it, as geth does.
-/// What either says is enough on both.
+/// A batch of settlements. Anvil searches for the exact minimum; the devchain stops at most 1.5 % above it, like geth.
+/// Each result is sufficient on both.
 #[tokio::test]
-async fn estimates_of_batches() {
+async fn estimates_of_batches_are_sufficient() {
     let world = world().await;
     let pair = &world.pair;
     let me = world.owner.address();
@@ -258,12 +259,12 @@ async fn fee_history(pair: &Pair, params: &Value) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn fees() {
+async fn fees_are_equal() {
     let world = world().await;
     let pair = &world.pair;
     let other = Wallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
-    // A block with three tips.
+    // A block with three different tips.
     for (nonce, tip) in [GWEI, 2 * GWEI, 3 * GWEI / 2].into_iter().enumerate() {
         let tx = crate::world::tx(nonce as u64);
         let tx = alloy::consensus::TxEip1559 { max_fee_per_gas: 5 * GWEI, max_priority_fee_per_gas: tip, ..tx };
@@ -286,7 +287,7 @@ async fn fees() {
     ] {
         pair.same("eth_feeHistory", params).await;
     }
-    // More blocks than there are: block 0, whose base fee differs, comes first.
+    // More blocks than exist: block 0, whose base fee differs, comes first.
     for count in ["0x7", "0x400", "0x401"] {
         let [mut anvil, mut devchain] = fee_history(pair, &json!([count, "latest", [50]])).await;
         for history in [&mut anvil, &mut devchain] {
@@ -300,20 +301,20 @@ async fn fees() {
     }
 }
 
-/// Where anvil's fee history is wrong, the devchain's is geth's.
+/// Where anvil's fee history is wrong, the devchain returns the same as geth.
 #[tokio::test]
-async fn fee_history_that_anvil_gets_wrong() {
+async fn fee_history_follows_geth_where_anvil_is_wrong() {
     let world = world().await;
     let pair = &world.pair;
     pair.mine().await;
     let base_fee =
         async |tag: &str| pair.devchain.get("eth_getBlockByNumber", json!([tag, false])).await["baseFeePerGas"].take();
-    // The last entry is the base fee after the newest block asked for; anvil's is always the one after the head.
+    // The last entry is the base fee after the newest requested block. Anvil always uses the one after the head.
     let [anvil, devchain] = fee_history(pair, &json!(["0x2", "0x2", [50]])).await;
     assert_eq!(devchain["baseFeePerGas"][2], base_fee("0x3").await);
     assert_ne!(anvil["baseFeePerGas"][2], devchain["baseFeePerGas"][2]);
     assert_eq!(anvil["reward"], devchain["reward"]);
-    // A third of the gas is in the first transaction: at 33.4 % the second one's tip counts. Anvil rounds.
+    // A third of the gas is in the first transaction, so at 33.4 % the tip of the second one counts. Anvil rounds.
     let other = Wallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
     for (nonce, tip) in [1, 2, 3].into_iter().enumerate() {
@@ -326,13 +327,13 @@ async fn fee_history_that_anvil_gets_wrong() {
     // `safe` is block 3, not block 0.
     let [anvil, devchain] = fee_history(pair, &json!(["0x1", "safe", [50]])).await;
     assert_eq!((&anvil["oldestBlock"], &devchain["oldestBlock"]), (&json!("0x0"), &json!("0x3")));
-    // No percentiles, no rewards; anvil answers an empty list.
+    // Without percentiles there are no rewards; anvil returns an empty list.
     for params in [json!(["0x2", "latest", []]), json!(["0x2", "latest"])] {
         let [mut anvil, devchain] = fee_history(pair, &params).await;
         assert_eq!(anvil.as_object_mut().unwrap().remove("reward"), Some(json!([])));
         assert_eq!(anvil, devchain);
     }
-    // Beyond the head, and percentiles that are none or do not rise: anvil makes something up.
+    // Blocks beyond the head, and invalid or non-increasing percentiles: anvil returns invented values.
     for (params, words) in [
         (json!(["0x2", "0x99", [50]]), "request beyond head block"),
         (json!(["0x2", "latest", [101]]), "invalid reward percentile: 101"),

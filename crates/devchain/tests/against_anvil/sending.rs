@@ -1,5 +1,5 @@
-//! What the nodes take, what they refuse and in which words, and in which order they mine it. Where the rules differ the
-//! devchain's are geth's, whose mempool stands behind most endpoints.
+//! Accepted and rejected transactions, error messages, and the order in blocks. Where the nodes differ, the devchain
+//! follows geth, whose mempool most endpoints use.
 
 use alloy::consensus::{TxEip1559, TxEip2930, TxLegacy};
 use alloy::primitives::{Address, B256, Bytes, TxKind, U256};
@@ -39,7 +39,7 @@ fn fees(nonce: u64, max_fee: u128, tip: u128) -> TxEip1559 {
 }
 
 #[tokio::test]
-async fn known_and_too_low() {
+async fn rejects_known_transactions_and_low_nonces() {
     let (pair, rich) = rich().await;
     let first = rich.sign(tx(0)).0;
     pair.send(&first).await;
@@ -55,7 +55,7 @@ async fn known_and_too_low() {
 }
 
 #[tokio::test]
-async fn replacements() {
+async fn replacement_requires_higher_fees() {
     let (pair, rich) = rich().await;
     let underpriced = (-32_003, "replacement transaction underpriced");
     let geth = (-32_000, "replacement transaction underpriced");
@@ -65,7 +65,7 @@ async fn replacements() {
     refuses(&pair, &other(fees(0, fee, tip)), underpriced, geth).await;
     refuses(&pair, &other(fees(0, fee - 1, tip)), underpriced, geth).await;
     refuses(&pair, &other(fees(0, fee, tip * 2)), underpriced, geth).await;
-    // What the settler does: one eighth more of both.
+    // Like the settler: one eighth more of both fees.
     let raised = |times: u32| {
         let raise = |wei: u128| (0..times).fold(wei, |wei, _| wei * 1_125 / 1_000);
         rich.sign(TxEip1559 { value: U256::from(times), ..fees(0, raise(fee), raise(tip)) }).0
@@ -82,9 +82,9 @@ async fn replacements() {
     assert_eq!(pair.same("eth_getTransactionReceipt", json!([third])).await["status"], "0x1");
 }
 
-/// Geth wants both fees raised by 10 %; anvil takes any higher price.
+/// Geth requires both fees to be 10 % higher; anvil accepts any higher price.
 #[tokio::test]
-async fn replacements_that_anvil_takes() {
+async fn rejects_replacements_that_anvil_accepts() {
     for (max_fee, tip) in [(4 * GWEI + 4 * GWEI * 9 / 100, GWEI + GWEI * 9 / 100), (8 * GWEI, GWEI)] {
         let (pair, rich) = rich().await;
         pair.send(&rich.sign(fees(0, 4 * GWEI, GWEI)).0).await;
@@ -98,8 +98,8 @@ async fn replacements_that_anvil_takes() {
 }
 
 #[tokio::test]
-async fn funds() {
-    // One transaction costs 600,000 gwei here, and the account holds a bit more.
+async fn rejects_senders_without_funds() {
+    // One transaction costs 600,000 gwei here, and the account holds a little more.
     let (pair, poor) = funded("poor", U256::from(GWEI) * U256::from(700_000)).await;
     let nobody = Wallet::from_seed("nobody");
     let words = "insufficient funds for gas * price + value: balance 0, tx cost 600000000000000";
@@ -108,14 +108,14 @@ async fn funds() {
     let value = poor.sign(TxEip1559 { value: ether(1), ..tx(0) }).0;
     refuses(&pair, &value, insufficient, (-32_000, "insufficient funds for gas * price + value: balance 7")).await;
     pair.send(&poor.sign(tx(0)).0).await;
-    // Geth, and the devchain, count what waits already; anvil does not.
+    // Geth and the devchain include pending transactions; anvil does not.
     let (raw, hash) = poor.sign(tx(1));
     let geth = Expected::Refused(-32_000, "insufficient funds for gas * price + value");
     pair.differs(SEND, json!([raw]), &Expected::Is(json!(hash)), &geth).await;
 }
 
 #[tokio::test]
-async fn what_no_block_could_hold() {
+async fn rejects_transactions_that_fit_no_block() {
     let (pair, rich) = rich().await;
     let raw = |tx: TxEip1559| rich.sign(tx).0;
     let other_chain = raw(TxEip1559 { chain_id: 1, ..tx(0) });
@@ -138,7 +138,7 @@ async fn what_no_block_could_hold() {
 }
 
 #[tokio::test]
-async fn garbage() {
+async fn rejects_undecodable_input() {
     let (pair, rich) = rich().await;
     let whole = rich.sign(tx(0)).0;
     let undecodable = ((-32_602, "Failed to decode transaction"), (-32_000, "rlp: transaction could not be decoded"));
@@ -153,17 +153,17 @@ async fn garbage() {
     for malformed in [json!([]), json!(["xyz"]), json!(["0x123"]), json!([5]), json!([null])] {
         pair.malformed(SEND, malformed).await;
     }
-    // Anvil reads over what follows a transaction.
+    // Anvil ignores trailing bytes.
     let (raw, hash) = rich.sign(tx(0));
     let followed = Bytes::from([&raw[..], &[0]].concat());
     let refused = Expected::Refused(-32_000, "rlp: input contains more than one value");
     pair.differs(SEND, json!([followed]), &Expected::Is(json!(hash)), &refused).await;
 }
 
-/// Anvil asks for the base fee and reckons no gas for data when it takes a transaction; geth waits for a base fee that
-/// fits, and refuses what cannot be executed.
+/// Anvil requires the current base fee and ignores the gas for data when it accepts a transaction. Geth waits for a
+/// lower base fee, and rejects transactions that cannot be executed.
 #[tokio::test]
-async fn taken_by_one_only() {
+async fn transactions_that_only_one_node_accepts() {
     let (pair, rich) = rich().await;
     let (raw, hash) = rich.sign(fees(0, 100, 1));
     let below = Expected::Refused(-32_003, "max fee per gas less than block base fee");
@@ -176,7 +176,7 @@ async fn taken_by_one_only() {
             TxEip1559 { gas_limit: 21_000, input: vec![1].into(), ..tx(0) },
             "intrinsic gas too low: gas 21000, minimum needed 21040",
         ),
-        // EIP-7623: data has a floor.
+        // EIP-7623: minimum gas for data.
         (
             TxEip1559 { gas_limit: 30_000, input: vec![1; 500].into(), ..tx(1) },
             "intrinsic gas too low: gas 30000, minimum needed 41000",
@@ -192,7 +192,7 @@ async fn taken_by_one_only() {
 }
 
 #[tokio::test]
-async fn a_gap_waits_and_is_promoted() {
+async fn a_nonce_gap_waits_and_is_promoted() {
     let (pair, rich) = rich().await;
     let mut hashes = Vec::new();
     for nonce in [3, 1] {
@@ -223,9 +223,9 @@ async fn three_senders() -> (Pair, [Wallet; 3]) {
     (pair, senders)
 }
 
-/// By what the block's maker gets over all senders, by nonce within one.
+/// Ordered by tip across senders, and by nonce within one sender.
 #[tokio::test]
-async fn the_order_in_a_block() {
+async fn a_block_is_ordered_by_tip_and_nonce() {
     let (pair, senders) = three_senders().await;
     for (sender, gwei) in senders.iter().zip([1, 3, 2]) {
         pair.send(&sender.sign(fees(0, (4 + gwei) * GWEI, gwei * GWEI)).0).await;
@@ -234,7 +234,7 @@ async fn the_order_in_a_block() {
     pair.mine().await;
     let block = pair.same("eth_getBlockByNumber", json!(["latest", false])).await;
     assert_eq!(block["transactions"].as_array().unwrap().len(), 6);
-    // Where gas ends, the block ends; the rest comes with the next.
+    // The block ends at its gas limit; the rest is in the next block.
     for sender in &senders {
         let tx = TxEip1559 { gas_limit: 12_000_000, ..fees(2, 9 * GWEI, GWEI) };
         pair.send(&sender.sign(tx).0).await;
@@ -246,9 +246,9 @@ async fn the_order_in_a_block() {
     }
 }
 
-/// Anvil goes by the highest price, whatever the block's maker gets of it.
+/// Anvil orders by the maximum price, not by the tip.
 #[tokio::test]
-async fn the_order_by_tip() {
+async fn a_block_is_ordered_by_tip_not_by_price() {
     let (pair, senders) = three_senders().await;
     let mut hashes = Vec::new();
     for (sender, (price, tip)) in senders.iter().zip([(9, 1), (8, 3), (7, 2)]) {
@@ -261,7 +261,7 @@ async fn the_order_by_tip() {
 }
 
 #[tokio::test]
-async fn kinds() {
+async fn accepts_all_transaction_types() {
     let (pair, rich) = rich().await;
     let value = U256::from(7);
     let plain = |nonce, chain_id| {
@@ -285,7 +285,7 @@ async fn kinds() {
         assert_eq!(pair.same("eth_getTransactionReceipt", json!([hash])).await["type"], kind);
         assert_eq!(pair.same("eth_getTransactionByHash", json!([hash])).await["type"], kind);
     }
-    // Anvil reads the chain of typed transactions only.
+    // Anvil checks the chain id only of typed transactions.
     let other_chain = plain(4, Some(1));
     let hash = Expected::Is(json!(alloy::primitives::keccak256(&other_chain)));
     pair.differs(SEND, json!([other_chain]), &hash, &Expected::Refused(-32_000, "invalid chain id for signer")).await;

@@ -1,4 +1,4 @@
-//! Accounts, contracts and transactions, the same on both nodes.
+//! Accounts, contracts, and transactions, the same on both nodes.
 
 use alloy::consensus::{SignableTransaction, Signed, TxEip1559, TxEip2930, TxEnvelope, TxLegacy};
 use alloy::eips::eip2718::Encodable2718;
@@ -12,7 +12,7 @@ use crate::pair::{CHAIN_ID, Pair};
 
 pub const GWEI: u128 = 1_000_000_000;
 
-/// Both nodes with an owner who has deployed the tokens and the settlement contract.
+/// Both nodes, with an owner that has deployed the tokens and the settlement contract.
 pub struct World {
     pub pair: Pair,
     pub owner: Wallet,
@@ -22,7 +22,7 @@ pub struct World {
 }
 
 impl World {
-    /// Block 1 deploys the three contracts, block 2 mints.
+    /// Block 1 deploys the three contracts, block 2 mints tokens.
     pub async fn new() -> Self {
         let pair = Pair::start().await;
         let owner = Wallet::from_seed("owner");
@@ -44,7 +44,7 @@ impl World {
         world
     }
 
-    /// The next nonce, no value, to nobody: to be filled in.
+    /// Returns a transaction with the next nonce and without a value, as a template.
     pub fn tx(&self) -> TxEip1559 {
         tx(self.owner.next_nonce())
     }
@@ -61,7 +61,7 @@ impl World {
         self.call(token, Token::transferCall { to, value: U256::from(units) }.abi_encode())
     }
 
-    /// Sends a token transfer to both.
+    /// Sends a token transfer to both nodes.
     pub async fn pay(&self, token: Address, to: Address, units: u64) -> B256 {
         self.pair.send(&self.transfer(token, to, units)).await
     }
@@ -87,7 +87,7 @@ pub fn with_access_list(wallet: &Wallet, tx: TxEip2930) -> Bytes {
     signed(wallet, tx)
 }
 
-/// Raw.
+/// Returns the raw signed transaction.
 fn signed<T: SignableTransaction<Signature>>(wallet: &Wallet, tx: T) -> Bytes
 where
     TxEnvelope: From<Signed<T>>,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::world::{World, payee};
 
 #[tokio::test]
-async fn failures_of_the_wire() {
+async fn wire_faults_affect_only_the_named_methods() {
     let world = World::new().await;
     let provider = world.provider();
     let status = async || {
@@ -26,7 +26,7 @@ async fn failures_of_the_wire() {
     let start = Instant::now();
     provider.get_block_number().await.unwrap();
     assert!(start.elapsed() >= Duration::from_millis(50));
-    // Only the named method, and never the handle itself.
+    // Only the named method, and not the handle itself.
     let faults = Faults { methods: vec!["eth_chainId".into()], error_rate: 1.0, ..Faults::default() };
     world.chain.set_faults(faults.clone());
     assert_eq!(world.chain.faults(), faults);
@@ -38,7 +38,7 @@ async fn failures_of_the_wire() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_was_executed() {
+async fn a_request_with_a_lost_response_was_executed() {
     let world = World::new().await;
     let provider = world.provider();
     world.chain.set_faults(Faults { lost_answer_rate: 1.0, ..Faults::default() });
@@ -52,7 +52,7 @@ async fn a_lost_answer_was_executed() {
 }
 
 #[tokio::test]
-async fn a_lagging_head_hides_what_is_newer() {
+async fn a_lagging_head_hides_newer_blocks() {
     let world = World::new().await;
     let receipt = world.pay(payee(1), 1).await;
     let head = world.chain.head();

@@ -1,4 +1,4 @@
-//! A base fee that jumps when a test says so, and falls as EIP-1559 lets it.
+//! Base fees that are set by a test, and their decrease by EIP-1559.
 
 use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining};
 use serde_json::{Value, json};
@@ -16,25 +16,25 @@ async fn base_fee_of(chain: &Devchain, block: u64) -> u64 {
     wei(&block["baseFeePerGas"])
 }
 
-/// What nodes say the next block will have.
+/// Returns the base fee that nodes report for the next block.
 async fn base_fee_next(chain: &Devchain) -> u64 {
     let history = chain.call("eth_feeHistory", json!(["0x1", "latest", [50]])).await.unwrap();
     wei(&history["baseFeePerGas"][1])
 }
 
-/// Of an empty block's successor.
+/// Returns the base fee after an empty block.
 fn after_an_empty_block(wei: u64) -> u64 {
     wei - wei / 8
 }
 
 #[tokio::test]
-async fn a_base_fee_that_is_set_is_the_next_blocks_and_falls_from_there() {
+async fn a_set_base_fee_applies_to_the_next_block_and_then_falls() {
     let world = World::new().await;
     let chain = &world.chain;
     let before = base_fee_of(chain, chain.head().number).await;
     for high in [HIGH_WEI, 2 * HIGH_WEI] {
         chain.set_next_base_fee(high).await.unwrap();
-        assert_eq!(base_fee_next(chain).await, high, "it is known before the block is there");
+        assert_eq!(base_fee_next(chain).await, high, "it is visible before the block exists");
         assert!(wei(&chain.call("eth_gasPrice", json!([])).await.unwrap()) > high);
         let first = chain.mine(3).await.unwrap()[0].number;
         let second = after_an_empty_block(high);
@@ -42,7 +42,7 @@ async fn a_base_fee_that_is_set_is_the_next_blocks_and_falls_from_there() {
         assert_eq!(fees, [high, second]);
         assert_eq!(base_fee_of(chain, first + 2).await, after_an_empty_block(second));
     }
-    // As low as it is told, and no lower than configured by itself.
+    // A set value can be below the configured minimum; computed values cannot.
     chain.set_next_base_fee(7).await.unwrap();
     let low = chain.mine(2).await.unwrap()[0].number;
     assert_eq!([base_fee_of(chain, low).await, base_fee_of(chain, low + 1).await], [7, config().base_fee_min_wei]);
@@ -50,7 +50,7 @@ async fn a_base_fee_that_is_set_is_the_next_blocks_and_falls_from_there() {
 }
 
 #[tokio::test]
-async fn what_offers_less_than_the_base_fee_waits_until_it_has_fallen() {
+async fn a_transaction_below_the_base_fee_waits_until_it_falls() {
     let world = World::new().await;
     world.chain.set_next_base_fee(HIGH_WEI).await.unwrap();
     let hash = world.transfer(payee(1), 5).await;
@@ -70,7 +70,7 @@ async fn what_offers_less_than_the_base_fee_waits_until_it_has_fallen() {
 }
 
 #[tokio::test]
-async fn a_base_fee_that_is_set_holds_over_a_restart_until_a_block_has_it() {
+async fn a_set_base_fee_persists_over_a_restart_until_it_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let config = ChainConfig { path: Some(folder.path().join("base.chain")), ..config() };
     let chain = Devchain::open(config.clone()).await.unwrap();
@@ -84,11 +84,11 @@ async fn a_base_fee_that_is_set_holds_over_a_restart_until_a_block_has_it() {
     chain.close().await;
     let chain = Devchain::open(config).await.unwrap();
     assert_eq!(chain.head(), head);
-    assert_eq!(base_fee_next(&chain).await, after_an_empty_block(HIGH_WEI), "once");
+    assert_eq!(base_fee_next(&chain).await, after_an_empty_block(HIGH_WEI), "it is used only once");
 }
 
 #[tokio::test]
-async fn the_first_block_of_a_reorg_has_it_and_one_that_is_taken_back_takes_it_along() {
+async fn a_reorg_uses_the_set_base_fee_in_its_first_block() {
     let world = World::new().await;
     let chain = &world.chain;
     let fork = chain.mine(1).await.unwrap()[0].number;
@@ -103,7 +103,7 @@ async fn the_first_block_of_a_reorg_has_it_and_one_that_is_taken_back_takes_it_a
 }
 
 #[tokio::test]
-async fn a_block_of_a_transaction_has_it_too() {
+async fn a_block_for_a_transaction_uses_the_set_base_fee() {
     let world = World::with(ChainConfig { mining: Mining::PerTransaction, ..config() }).await;
     let wei = u64::try_from(GWEI / 2).unwrap();
     world.call::<Value>("anvil_setNextBlockBaseFeePerGas", json!([wei])).await.unwrap();

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::world::{CHAIN_ID, GWEI, World, config, payee};
 
 async fn serve(world: &World) -> std::net::SocketAddr {
-    // Clients of the workspace bring no TLS provider of their own; an error says that one is installed already.
+    // The HTTP clients have no TLS provider; an error means that one is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -21,7 +21,7 @@ async fn serve(world: &World) -> std::net::SocketAddr {
     address
 }
 
-/// Status line, head and body.
+/// Returns status line, head, and body.
 async fn exchange(address: std::net::SocketAddr, method: &str, body: &str) -> (String, String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
@@ -40,7 +40,7 @@ async fn post(address: std::net::SocketAddr, body: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_alloy_provider_over_http() {
+async fn works_with_an_alloy_provider_over_http() {
     let world = World::new().await;
     let url = format!("http://{}", serve(&world).await);
     let provider = RootProvider::<alloy::network::Ethereum>::new(ClientBuilder::default().http(url.parse().unwrap()));
@@ -52,7 +52,7 @@ async fn an_alloy_provider_over_http() {
 }
 
 #[tokio::test]
-async fn batches_by_both_ways() {
+async fn batches_work_over_http_and_the_transport() {
     let world = World::new().await;
     let address = serve(&world).await;
     let http = ClientBuilder::default().http(format!("http://{address}").parse().unwrap());
@@ -65,7 +65,7 @@ async fn batches_by_both_ways() {
         assert_eq!(id.await.unwrap(), U64::from(CHAIN_ID));
         assert_eq!(number.await.unwrap(), U64::from(1));
         assert_eq!(unknown.await.unwrap_err().as_error_resp().unwrap().code, -32_601);
-        // Twenty transactions in one batch, in the order of their nonces.
+        // Twenty transactions in one batch, in nonce order.
         let mut batch = BatchRequest::new(&client);
         let mut sent = Vec::new();
         for _ in 0..20 {
@@ -82,7 +82,7 @@ async fn batches_by_both_ways() {
 }
 
 #[tokio::test]
-async fn the_protocol_itself() {
+async fn follows_the_json_rpc_protocol() {
     let world = World::new().await;
     let address = serve(&world).await;
     let answer = post(address, json!({"jsonrpc": "2.0", "id": "a", "method": "eth_chainId"})).await;
@@ -92,7 +92,7 @@ async fn the_protocol_itself() {
     let answer = post(address, json!([1, {"jsonrpc": "2.0", "id": 2, "method": "eth_chainId", "params": []}])).await;
     assert_eq!(answer[0]["error"]["code"], -32_600);
     assert_eq!(answer[1]["result"], "0x2105");
-    // Null is an id, and what is no request is told so by its id.
+    // Null is an id, and an error for an invalid request contains its id.
     let answer = post(address, json!({"jsonrpc": "2.0", "id": null, "method": "eth_chainId"})).await;
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": null, "result": "0x2105"}));
     for nonsense in [json!({"id": 7, "method": "eth_chainId"}), json!({"jsonrpc": "2.0", "id": 7, "method": 5})] {
@@ -116,9 +116,9 @@ async fn the_protocol_itself() {
 const CLIENTS: usize = 64;
 const ROUNDS: u64 = 5;
 
-/// Every client keeps its one connection, gets the answers to its own questions, and loses no transaction.
+/// Every client keeps its connection, gets the responses to its own requests, and loses no transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_clients_at_once() {
+async fn serves_64_clients_at_once() {
     let mining = Mining::Interval(Duration::from_millis(50));
     let wallets: Vec<Wallet> = (0..CLIENTS).map(|client| Wallet::from_seed(&format!("client {client}"))).collect();
     let funded = |wallet: &Wallet| GenesisAccount {
@@ -156,7 +156,7 @@ async fn sixty_four_clients_at_once() {
     }
 }
 
-/// One request on a connection that stays open.
+/// Makes one request on a connection that stays open.
 async fn ask(stream: &mut BufReader<TcpStream>, body: &Value) -> Value {
     let body = body.to_string();
     let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -178,9 +178,9 @@ fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// As many calls as one batch may have, of several methods, and one more.
+/// The maximum number of calls in a batch, with several methods, and one more.
 #[tokio::test]
-async fn the_largest_batch() {
+async fn limits_the_size_of_a_batch() {
     let world = World::new().await;
     let address = serve(&world).await;
     let methods = ["eth_blockNumber", "eth_getBlockByNumber", "eth_getLogs"];

@@ -24,7 +24,7 @@ async fn filters_by_range_address_and_topics() {
     let all = || transfers.clone().select(0..);
     assert_eq!(count(all().topic2(vec![topic(payee(1)), topic(payee(3))])).await, 2);
     assert_eq!(count(all().topic1(topic(payee(1)))).await, 0);
-    assert_eq!(count(all().address(vec![payee(7), world.token])).await, 5, "with the mint");
+    assert_eq!(count(all().address(vec![payee(7), world.token])).await, 5, "including the mint");
     assert_eq!(count(all().address(payee(7))).await, 0);
     assert_eq!(count(all().event_signature(B256::ZERO)).await, 0);
     assert_eq!(
@@ -39,7 +39,7 @@ async fn filters_by_range_address_and_topics() {
 }
 
 #[tokio::test]
-async fn by_block_hash_and_an_unknown_one_is_an_error() {
+async fn filters_by_block_hash_and_rejects_an_unknown_one() {
     let world = World::new().await;
     let receipt = world.pay(payee(1), 1).await;
     world.chain.mine(3).await.unwrap();

@@ -1,4 +1,4 @@
-//! The chain from outside: as an alloy provider, as HTTP, and through its handle.
+//! Tests of the chain as an alloy provider, over HTTP, and through its handle.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod faults;

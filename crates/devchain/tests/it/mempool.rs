@@ -21,7 +21,7 @@ fn signed(world: &World, nonce: u64, units: u64, max_fee: u128, priority: u128) 
 }
 
 #[tokio::test]
-async fn replacement_wants_ten_percent_more_of_both_fees() {
+async fn replacement_requires_ten_percent_more_of_both_fees() {
     let world = World::new().await;
     let nonce = world.nonce("latest").await;
     let (first, _) = signed(&world, nonce, 1, GWEI, 1_000_000);
@@ -41,7 +41,7 @@ async fn replacement_wants_ten_percent_more_of_both_fees() {
 }
 
 #[tokio::test]
-async fn a_tip_of_nothing_is_replaced_by_more_than_nothing() {
+async fn a_zero_tip_is_replaced_by_a_higher_tip() {
     let world = World::new().await;
     let nonce = world.nonce("latest").await;
     let send = async |max_fee, priority| world.send(&signed(&world, nonce, 1, max_fee, priority).0).await;
@@ -51,7 +51,7 @@ async fn a_tip_of_nothing_is_replaced_by_more_than_nothing() {
 }
 
 #[tokio::test]
-async fn refusals_speak_as_geth() {
+async fn rejections_use_geth_messages() {
     let world = World::new().await;
     let nonce = world.nonce("latest").await;
     let poor = Wallet::from_seed("poor");
@@ -80,7 +80,7 @@ async fn refusals_speak_as_geth() {
 }
 
 #[tokio::test]
-async fn gaps_wait_and_low_fees_wait() {
+async fn nonce_gaps_and_low_fees_wait() {
     let world = World::new().await;
     let nonce = world.nonce("latest").await;
     let (second, second_hash) = signed(&world, nonce + 1, 2, GWEI, 1);
@@ -93,7 +93,7 @@ async fn gaps_wait_and_low_fees_wait() {
     let pending: Value = world.call("eth_getTransactionByHash", json!([second_hash])).await.unwrap();
     assert_eq!(pending["blockHash"], Value::Null);
 
-    // The first one offers less than the base fee, and is replaced.
+    // The first transaction offers less than the base fee and is replaced.
     let (low, _) = signed(&world, nonce, 1, 1_000, 1);
     world.send(&low).await.unwrap();
     assert_eq!(world.nonce("pending").await, nonce + 2);
@@ -107,7 +107,7 @@ async fn gaps_wait_and_low_fees_wait() {
 }
 
 #[tokio::test]
-async fn blocks_take_the_best_tip_first_and_no_more_than_fits() {
+async fn blocks_take_the_best_tip_first_up_to_the_gas_limit() {
     let world = World::with(ChainConfig { block_gas_limit: 4_000_000, ..config() }).await;
     let rich = Wallet::from_seed("rich");
     world.chain.set_balance(rich.address(), U256::from(10).pow(U256::from(18))).await.unwrap();
@@ -129,7 +129,7 @@ async fn each_transaction_gets_its_block() {
     let hash = world.transfer(payee(1), 1).await;
     assert!(world.receipt(hash).await.is_none());
     world.chain.resume_mining();
-    // Many at once, each answered mined.
+    // Many at the same time, each mined before the response.
     let mut sends = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let (raw, hash) = world.transfer_raw(payee(1), 1);
@@ -145,7 +145,7 @@ async fn each_transaction_gets_its_block() {
 }
 
 #[tokio::test]
-async fn nobody_sees_a_block_before_it_is_said_to_be_sealed() {
+async fn a_block_is_not_visible_before_its_sealed_at_time() {
     let world = World::with(ChainConfig { mining: Mining::OnDemand, ..config() }).await;
     for blocks in [1, 3] {
         let mut heads = world.chain.heads();
@@ -163,7 +163,7 @@ async fn nobody_sees_a_block_before_it_is_said_to_be_sealed() {
 }
 
 #[tokio::test]
-async fn interval_mining_goes_on_by_itself_and_pauses() {
+async fn interval_mining_continues_and_pauses() {
     let mining = Mining::Interval(std::time::Duration::from_millis(20));
     let world = World::with(ChainConfig { mining, ..config() }).await;
     let mut heads = world.chain.heads();

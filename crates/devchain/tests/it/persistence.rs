@@ -10,7 +10,7 @@ fn at(path: &Path) -> ChainConfig {
     ChainConfig { path: Some(path.into()), ..config() }
 }
 
-/// What a `kill -9` at this moment leaves.
+/// Copies the file, as a `kill -9` at this moment would leave it.
 fn killed(path: &Path, name: &str) -> PathBuf {
     let copy = path.with_file_name(name);
     std::fs::copy(path, &copy).unwrap();
@@ -18,7 +18,7 @@ fn killed(path: &Path, name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_restart() {
+async fn everything_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
     let world = World::with(at(&path)).await;
@@ -54,7 +54,7 @@ async fn everything_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_torn_tail_is_cut_off_wherever_it_tears() {
+async fn an_incomplete_record_at_the_end_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
     let world = World::with(at(&path)).await;
@@ -75,7 +75,7 @@ async fn a_torn_tail_is_cut_off_wherever_it_tears() {
         drop(chain);
         assert_eq!(Devchain::open(at(&torn)).await.unwrap().head(), head);
     }
-    // Torn before the first record was whole: an empty chain.
+    // Cut before the end of the first record: an empty chain.
     for length in [0, 4, 8, 20, 50] {
         let torn = folder.path().join("young.chain");
         std::fs::write(&torn, &bytes[..length]).unwrap();
@@ -84,7 +84,7 @@ async fn a_torn_tail_is_cut_off_wherever_it_tears() {
 }
 
 #[tokio::test]
-async fn harm_is_told_apart_from_a_torn_tail() {
+async fn damage_is_distinguished_from_an_incomplete_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
     let world = World::with(at(&path)).await;
@@ -103,9 +103,9 @@ async fn harm_is_told_apart_from_a_torn_tail() {
     assert!(matches!(Devchain::open(at(&foreign)).await, Err(OpenError::NotAChainFile(_))));
 }
 
-/// Whatever was answered is in the file at that moment, with senders and blocks racing.
+/// Every acknowledged transaction is in the file at that moment, with concurrent senders and blocks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_answered_is_on_disk() {
+async fn acknowledged_transactions_are_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
     let mining = Mining::Interval(std::time::Duration::from_millis(3));
@@ -129,6 +129,6 @@ async fn what_was_answered_is_on_disk() {
     assert!(again.head().number >= seen.number);
     for hash in answered {
         let tx = again.call("eth_getTransactionByHash", json!([hash])).await.unwrap();
-        assert!(!tx.is_null(), "{hash} was answered and is lost");
+        assert!(!tx.is_null(), "{hash} was acknowledged and is lost");
     }
 }

@@ -58,7 +58,7 @@ async fn alloy_fills_signs_and_waits() {
 }
 
 #[tokio::test]
-async fn reverts_carry_code_three_and_their_data() {
+async fn reverts_have_code_3_and_data() {
     let world = World::new().await;
     let provider = world.provider();
     let call = Token::transferCall { to: payee(2), value: U256::from(7) };
@@ -77,7 +77,7 @@ async fn reverts_carry_code_three_and_their_data() {
 }
 
 #[tokio::test]
-async fn estimates_suffice_and_are_near() {
+async fn estimates_are_sufficient_and_close() {
     let world = World::new().await;
     let provider = world.provider();
     let plain = TransactionRequest::default().with_to(payee(1)).with_from(world.owner.address()).with_value(U256::ONE);
@@ -102,7 +102,7 @@ async fn fees_follow_eip_1559() {
     let history = provider.get_fee_history(10, BlockNumberOrTag::Latest, &[50.0]).await.unwrap();
     assert_eq!(history.base_fee_per_gas.len(), 11);
     assert!(history.base_fee_per_gas.windows(2).all(|pair| pair[1] < pair[0]));
-    assert_eq!(history.reward.unwrap(), vec![vec![0]; 10], "nobody tipped");
+    assert_eq!(history.reward.unwrap(), vec![vec![0]; 10], "no transaction paid a tip");
     for percentiles in [json!([101]), json!([-1]), json!([50, 50]), json!([90, 10])] {
         let refused = world.call::<Value>("eth_feeHistory", json!(["0x5", "latest", percentiles])).await.unwrap_err();
         assert!(refused.message.starts_with("invalid reward percentile"), "{refused}");
@@ -116,7 +116,7 @@ async fn fees_follow_eip_1559() {
 }
 
 #[tokio::test]
-async fn tags_stand_behind_the_head() {
+async fn safe_and_finalized_are_behind_the_head() {
     let world = World::with(ChainConfig { safe_depth: 3, finalized_depth: 6, ..config() }).await;
     world.chain.mine(10).await.unwrap();
     let head = world.chain.head().number;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{CHAIN_ID, GWEI, World, config, payee};
 
 #[tokio::test]
-async fn discarded_transactions_vanish() {
+async fn discarded_transactions_are_gone() {
     let world = World::new().await;
     let kept = world.pay(payee(1), 1).await;
     let fork = world.chain.head();
@@ -21,9 +21,9 @@ async fn discarded_transactions_vanish() {
     assert_eq!(world.receipt(kept.transaction_hash).await.unwrap(), kept);
     let lost = world.transfers().at_block_hash(gone.block_hash.unwrap());
     assert!(world.call::<Value>("eth_getLogs", json!([lost])).await.is_err());
-    assert_eq!(world.logs(&world.transfers().select(0..)).await.len(), 2, "the mint and what was kept");
+    assert_eq!(world.logs(&world.transfers().select(0..)).await.len(), 2, "the mint and the kept transfer");
 
-    // The branch hangs together and every hash is new.
+    // The branch is connected and every hash is new.
     let mut parent = fork;
     for number in fork.number + 1..=head.number {
         let block: Value = world.call("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await.unwrap();
@@ -32,7 +32,7 @@ async fn discarded_transactions_vanish() {
         assert_ne!(Some(parent.hash), gone.block_hash);
         assert_ne!(parent.hash, old.hash);
     }
-    // The sender's nonce is free again.
+    // The nonce of the sender is available again.
     world.owner.set_nonce(world.nonce("latest").await);
     world.pay(payee(1), 100).await;
     assert_eq!(world.token_balance(payee(1), "latest").await, 101);
@@ -55,7 +55,7 @@ async fn remined_transactions_move_to_another_block() {
 }
 
 #[tokio::test]
-async fn the_same_depth_twice_gives_other_hashes() {
+async fn repeated_reorgs_have_different_hashes() {
     let world = World::new().await;
     world.chain.mine(3).await.unwrap();
     let first = world.chain.reorg(2, Dropped::Discard).await.unwrap();
@@ -67,7 +67,7 @@ async fn the_same_depth_twice_gives_other_hashes() {
 }
 
 #[tokio::test]
-async fn state_comes_back_whole_and_controls_hold() {
+async fn a_reorg_restores_the_state_and_keeps_controls() {
     let world = World::with(ChainConfig { history_blocks_max: 8, ..config() }).await;
     let read = async |block: u64| {
         let tag = format!("{block:#x}");
@@ -94,7 +94,7 @@ async fn state_comes_back_whole_and_controls_hold() {
 }
 
 #[tokio::test]
-async fn a_created_contract_is_gone_and_can_come_back() {
+async fn a_reorg_removes_a_contract_that_can_be_created_again() {
     let world = World::new().await;
     let init_code = test_usdc_init_code(payee(1));
     let address: Address = CREATE2_DEPLOYER.create2_from_code(B256::ZERO, &init_code);
@@ -117,9 +117,9 @@ async fn a_created_contract_is_gone_and_can_come_back() {
     }
 }
 
-/// Payments, reorgs of both kinds and restarts in a random order: balances are those of the branch, always.
+/// Payments, both kinds of reorgs, and restarts in random order: balances always match the branch.
 #[tokio::test]
-async fn a_random_walk_keeps_the_books() {
+async fn a_random_walk_keeps_balances_consistent() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("walk.chain");
     let at_path = ChainConfig { path: Some(path), ..config() };
@@ -136,7 +136,7 @@ async fn a_random_walk_keeps_the_books() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % sides
     };
-    // What the books were at each block; the first one is block 1.
+    // Balances at each block; the first one is block 1.
     let mut history = vec![books(&world).await];
     for _ in 0..150 {
         let before = world.chain.head().number;
@@ -176,16 +176,16 @@ async fn a_random_walk_keeps_the_books() {
         let now = books(&world).await;
         let length = usize::try_from(world.chain.head().number).unwrap();
         if length > history.len() + 1 {
-            assert_eq!(now, *history.last().unwrap(), "a discarded branch leaves what was before it");
+            assert_eq!(now, *history.last().unwrap(), "a discarded branch restores the earlier balances");
         }
         history.resize(length, now);
     }
     assert!(world.chain.head().number > 50);
 }
 
-/// Senders, an interval of blocks and reorgs race; nothing that was accepted is lost, and the file says the same.
+/// Concurrent senders, blocks by interval, and reorgs: no accepted transaction is lost, and the file matches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn races_lose_nothing() {
+async fn concurrent_senders_and_reorgs_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("race.chain");
     let mining = Mining::Interval(std::time::Duration::from_millis(2));

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::world::{World, config, payee};
 
 #[tokio::test]
-async fn advancing_leaves_no_gap_wider_than_asked() {
+async fn advancing_leaves_no_gap_wider_than_requested() {
     let since = std::time::Instant::now();
     let world = World::new().await;
     let start = world.chain.head();
     let hash = world.transfer(payee(1), 1).await;
     let head = world.chain.advance_time(3_605, 10).await.unwrap();
-    // The clock runs on meanwhile, longer on a busy machine.
+    // The clock continues meanwhile, longer on a busy machine.
     let elapsed = || since.elapsed().as_secs() + 2;
     let advanced = head.timestamp - start.timestamp;
     assert!((3_605..=3_605 + elapsed()).contains(&advanced), "{advanced}");
@@ -31,7 +31,7 @@ async fn advancing_leaves_no_gap_wider_than_asked() {
 }
 
 #[tokio::test]
-async fn jumping_is_one_gap() {
+async fn a_time_jump_is_one_gap() {
     let world = World::new().await;
     let start = world.chain.head();
     let head = world.chain.jump_time(600).await.unwrap();
@@ -40,7 +40,7 @@ async fn jumping_is_one_gap() {
 }
 
 #[tokio::test]
-async fn anvil_controls_do_the_same() {
+async fn anvil_controls_have_the_same_effects() {
     let world = World::new().await;
     let start = world.chain.head();
     let _: Value = world.call("evm_increaseTime", json!([100])).await.unwrap();
@@ -98,7 +98,7 @@ async fn mining_modes_can_be_changed() {
 }
 
 #[tokio::test]
-async fn blocks_faster_than_seconds_never_go_back() {
+async fn timestamps_never_decrease_with_fast_blocks() {
     let mining = Mining::Interval(std::time::Duration::from_millis(5));
     let chain = payferry_devchain::Devchain::open(ChainConfig { mining, ..config() }).await.unwrap();
     let mut heads = chain.heads();

@@ -1,4 +1,4 @@
-//! A chain with a funded owner, who has deployed a test USDC and holds a billion of it.
+//! A chain with a funded owner that has deployed a test USDC and holds a billion of it.
 
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{Address, B256, Bytes, TxKind, U256};
@@ -35,7 +35,7 @@ impl World {
         Self::with(config()).await
     }
 
-    /// Opens the chain and, on a fresh one, deploys the token.
+    /// Opens the chain. On a new chain, deploys the token.
     pub async fn with(config: ChainConfig) -> Self {
         let chain = Devchain::open(config).await.unwrap();
         let owner = Wallet::from_seed("owner");
@@ -75,7 +75,7 @@ impl World {
         self.chain.send_raw(raw.clone()).await
     }
 
-    /// A call of the token by its owner with the next nonce.
+    /// Returns a call of the token by its owner, with the next nonce.
     pub fn call_raw(&self, input: Vec<u8>, max_fee: u128) -> (Bytes, B256) {
         let nonce = self.owner.next_nonce();
         self.owner.sign_call(CHAIN_ID, nonce, self.token, input.into(), 150_000, max_fee, 1_000_000)
@@ -91,7 +91,7 @@ impl World {
         hash
     }
 
-    /// Transfers and mines it.
+    /// Transfers and mines.
     pub async fn pay(&self, to: Address, units: u64) -> TransactionReceipt {
         let hash = self.transfer(to, units).await;
         self.chain.mine(1).await.unwrap();

@@ -1,32 +1,32 @@
-//! Why somebody was not let in: PSPs by their keys, the operator by the token.
+//! Failed authentication: PSPs by their keys, the operator by the token.
 
 /// Why a key was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyProblem {
-    /// There is no `Authorization` header, or another scheme.
+    /// There is no `Authorization` header, or it has another scheme.
     Missing,
-    /// What stands there is no key: cut or mistyped.
+    /// The header has no well-formed key: it is cut or mistyped.
     Malformed,
-    /// A sandbox key in production, or the other way round.
+    /// A sandbox key in production, or the reverse.
     WrongEnvironment,
     /// There is no such key.
     Unknown,
-    /// Its owner revoked it.
+    /// The owner revoked it.
     Revoked,
-    /// Its time is over.
+    /// It has expired.
     Expired,
 }
 
-/// Why the operator was not let in.
+/// Why the operator was not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenProblem {
-    /// Neither a token nor a session was shown.
+    /// The request has neither a token nor a session.
     Missing,
-    /// The token is another.
+    /// The token is wrong.
     Wrong,
-    /// The session is over, or of another token.
+    /// The session has expired, or belongs to another token.
     SessionOver,
-    /// Too many wrong tokens came from this address: seconds until the next is looked at.
+    /// Too many wrong tokens came from this address; seconds until the next one is checked.
     TooManyAttempts(u64),
 }
 
@@ -45,8 +45,8 @@ impl KeyProblem {
     pub(super) const fn detail(self) -> &'static str {
         match self {
             Self::Missing => "Send the header `Authorization: Bearer <API key>`.",
-            Self::Malformed => "This is not a whole API key: a part is missing or mistyped.",
-            Self::WrongEnvironment => "Keys of the sandbox (sk_test_) and of production (sk_live_) do not mix.",
+            Self::Malformed => "This is not a valid API key: a part is missing or mistyped.",
+            Self::WrongEnvironment => "The key is for another environment (sandbox: sk_test_, production: sk_live_).",
             Self::Unknown => "There is no such API key.",
             Self::Revoked => "This API key was revoked.",
             Self::Expired => "This API key has expired.",
@@ -64,14 +64,14 @@ impl TokenProblem {
         }
     }
 
-    /// What is wrong, in a sentence.
+    /// Describes the problem in a sentence.
     pub fn detail(self) -> String {
         match self {
             Self::Missing => "Send the operator token as a bearer token.".to_owned(),
             Self::Wrong => "This is not the operator token.".to_owned(),
-            Self::SessionOver => "The session is over; log in again.".to_owned(),
+            Self::SessionOver => "The session is no longer valid; log in again.".to_owned(),
             Self::TooManyAttempts(secs) => {
-                format!("Too many wrong tokens came from this address; no other is looked at for {secs} s.")
+                format!("Too many wrong tokens came from this address; try again in {secs} s.")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What failures of the layers below mean to a caller. They know no HTTP; here it is decided once.
+//! Maps errors of the layers below, which know no HTTP, to [`ApiError`].
 
 use payferry_domain::payment::Rejection;
 use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError, customer};
@@ -10,7 +10,7 @@ use super::{ApiError, Away, FieldError};
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
         if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) {
-            let detail = "Another request changed the same thing at the same moment; try again.".to_owned();
+            let detail = "Another request changed the same object at the same time; try again.".to_owned();
             return Self::Conflict("concurrent_change", detail, Vec::new());
         }
         match Failure::of(&error) {
@@ -30,7 +30,7 @@ impl From<StoreError> for ApiError {
 }
 
 impl From<serde_json::Error> for ApiError {
-    /// Of writing an answer; reading a body has its own error.
+    /// For writing an answer. Reading a body has its own error.
     fn from(error: serde_json::Error) -> Self {
         Self::internal(error)
     }
@@ -44,7 +44,7 @@ impl From<Rejection> for ApiError {
         };
         match rejection {
             Rejection::UnknownTransfer => Self::NotFound("transfer"),
-            // Whatever becomes of the payment, such a request stays wrong.
+            // Such a request is invalid whatever the state of the payment.
             Rejection::RefundAddressRequired => {
                 Self::Unprocessable(code, sentence(&detail), at("address", "is required"))
             }
@@ -54,10 +54,10 @@ impl From<Rejection> for ApiError {
             Rejection::RefundTooLarge { .. }
             | Rejection::RefundSpansVaults { .. }
             | Rejection::RefundMustBeAll { .. } => {
-                Self::Conflict(code, sentence(&detail), at("amount", "does not fit"))
+                Self::Conflict(code, sentence(&detail), at("amount", "is not valid for this payment"))
             }
             Rejection::ReceivedMoved { .. } => {
-                Self::Conflict(code, sentence(&detail), at("expected_received", "has moved"))
+                Self::Conflict(code, sentence(&detail), at("expected_received", "has changed"))
             }
             _ => Self::Conflict(code, sentence(&detail), Vec::new()),
         }
@@ -93,7 +93,7 @@ impl From<ChangeError<customer::Rejection>> for ApiError {
 }
 
 impl From<InitiateError> for ApiError {
-    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
     fn from(error: InitiateError) -> Self {
         let reason = error.to_string();
         match error {
@@ -147,7 +147,7 @@ impl From<SendingCommandError> for ApiError {
 }
 
 impl From<OrderError> for ApiError {
-    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
     fn from(error: OrderError) -> Self {
         let reason = error.to_string();
         match error {
@@ -164,16 +164,16 @@ impl From<OrderError> for ApiError {
 }
 
 fn insufficient_balance() -> ApiError {
-    let detail = "The balance on this chain does not have that much available.";
+    let detail = "The available balance on this chain is too small.";
     ApiError::Conflict("insufficient_balance", detail.to_owned(), Vec::new())
 }
 
 fn above_daily_limit() -> ApiError {
-    let detail = "The ceiling of what may be sent on one day is reached; it begins anew at midnight UTC.";
+    let detail = "The daily send limit is reached; it resets at midnight UTC.";
     ApiError::Conflict("above_daily_limit", detail.to_owned(), Vec::new())
 }
 
-/// `text` with a capital letter and a full stop.
+/// Returns `text` with a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(char::to_uppercase).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Reads the fields of a JSON object and remembers every fault, under its whole name.
+//! Reads the fields of a JSON object and collects every fault under the field's full path.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, FieldError};
 
-/// What is wrong with one value.
+/// A fault of one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// For programs.
+    /// Code for programs.
     pub code: Cow<'static, str>,
-    /// For people, to be read after the field's name.
+    /// Text for people, to be read after the field's name.
     pub message: Cow<'static, str>,
 }
 
 impl Fault {
-    /// A fault.
+    /// Creates a fault.
     pub fn new(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code: code.into(), message: message.into() }
     }
@@ -31,24 +31,24 @@ impl Fault {
 /// Every fault of a body.
 type Faults = Rc<RefCell<Vec<FieldError>>>;
 
-/// The fields of one object. Objects within share the list of faults.
+/// The fields of one object. Nested objects share the list of faults.
 pub struct Fields<'a> {
     object: &'a Map<String, Value>,
     path: String,
     faults: Faults,
 }
 
-/// What a list of objects in a body is called where the body itself is the list.
+/// Field name for faults of a body that is itself a list.
 const BODY: &str = "body";
 
 impl<'a> Fields<'a> {
-    /// Of the whole body, which has to be an object.
+    /// The fields of the whole body, which must be an object.
     pub fn of_body(body: &'a Value) -> Result<Self, ApiError> {
         let object = body.as_object().ok_or_else(|| ApiError::MalformedJson("expected an object".to_owned()))?;
         Ok(Self { object, path: String::new(), faults: Rc::default() })
     }
 
-    /// Reads a body that is one object or a list of 1 to `items_max`. Names of a list's fields begin with `[3].`.
+    /// Reads a body that is one object or a list of 1 to `items_max` objects. Field names of a list begin with `[3].`.
     pub fn read_each<T>(
         body: &'a Value,
         items_max: usize,
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
         finish(&faults, items)
     }
 
-    /// The value of a field that has to be there. `None`: it is missing or wrong, which is remembered.
+    /// Reads a required field. Records a fault and returns `None` if it is missing or wrong.
     pub fn required<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> Result<T, Fault>) -> Option<T> {
         if self.present(name).is_none() {
             self.fault(name, Fault::new("required", "is required"));
@@ -76,24 +76,24 @@ impl<'a> Fields<'a> {
         self.optional(name, read)
     }
 
-    /// The value of a field that may be missing or null.
+    /// Reads a field that may be missing or null.
     pub fn optional<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> Result<T, Fault>) -> Option<T> {
         read(self.present(name)?).map_err(|fault| self.fault(name, fault)).ok()
     }
 
-    /// Reads an object that has to be there. `None`: it is missing, or something in it is wrong.
+    /// Reads a required object. `None`: it is missing or contains a fault.
     pub fn object<T>(&self, name: &str, read: impl FnOnce(&Fields<'a>) -> Option<T>) -> Option<T> {
         let object = self.required(name, as_object)?;
         read(&self.within(name, object))
     }
 
-    /// As [`Self::object`], of an object that may be missing or null.
+    /// Like [`Self::object`], for an object that may be missing or null.
     pub fn optional_object<T>(&self, name: &str, read: impl FnOnce(&Fields<'a>) -> Option<T>) -> Option<T> {
         let object = self.optional(name, as_object)?;
         read(&self.within(name, object))
     }
 
-    /// Reads every item of a list of 1 to `items_max` objects. `None`: one of them was wrong, or the list was.
+    /// Reads every item of a required list of 1 to `items_max` objects. `None`: the list or one of its items is wrong.
     pub fn objects<T>(
         &self,
         name: &str,
@@ -104,8 +104,8 @@ impl<'a> Fields<'a> {
         items(list, &self.name_of(name), &self.faults, read)
     }
 
-    /// Reads every item of a list of up to `items_max` objects that may be missing or null. `None`: so it is, or one of
-    /// them was wrong, or the list was.
+    /// Reads every item of a list of up to `items_max` objects that may be missing or null. `None`: it is missing or
+    /// null, or the list or one of its items is wrong.
     pub fn optional_objects<T>(
         &self,
         name: &str,
@@ -116,17 +116,17 @@ impl<'a> Fields<'a> {
         items(list, &self.name_of(name), &self.faults, read)
     }
 
-    /// Whether a field is this text.
+    /// Returns true if a field equals this text.
     pub fn is(&self, name: &str, text: &str) -> bool {
         self.present(name).is_some_and(|value| value == text)
     }
 
-    /// Whether a field is there and not null.
+    /// Returns true if a field is present and not null.
     pub fn has(&self, name: &str) -> bool {
         self.present(name).is_some()
     }
 
-    /// Whether a field is there and holds nothing: a blank text, or an empty list.
+    /// Returns true if a field is present but empty: a blank text, or an empty list.
     pub fn is_blank(&self, name: &str) -> bool {
         self.present(name).is_some_and(|value| match value {
             Value::String(text) => text.trim().is_empty(),
@@ -135,23 +135,23 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The names of the fields that are there.
+    /// The names of the fields that are present.
     pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.object.keys().map(String::as_str)
     }
 
-    /// Remembers a fault of a field.
+    /// Records a fault of a field.
     pub fn fault(&self, name: &str, fault: Fault) {
         self.faults.borrow_mut().push(fault.of(self.name_of(name)));
     }
 
-    /// The error that names every fault, if there is one.
+    /// Returns an error that names every fault, if there is one.
     pub fn faults(&self) -> Result<(), ApiError> {
         let faults = self.faults.borrow();
         if faults.is_empty() { Ok(()) } else { Err(ApiError::Validation(faults.clone())) }
     }
 
-    /// What was read, if all of it was right; else the error that names every fault.
+    /// Returns the value if there was no fault, else an error that names every fault.
     pub fn finish<T>(&self, read: Option<T>) -> Result<T, ApiError> {
         finish(&self.faults, read)
     }
@@ -188,7 +188,7 @@ fn bounded(list: &[Value], items_min: usize, items_max: usize) -> Result<(), Fau
     Ok(())
 }
 
-/// Reads the items of the list called `name`, every one of them.
+/// Reads every item of the list called `name`.
 fn items<'a, T>(
     list: &'a [Value],
     name: &str,
@@ -205,7 +205,7 @@ fn items<'a, T>(
             }
         }
     };
-    // All of them first, so that every fault is named.
+    // Reads every item before failing, so that every fault is reported.
     let items: Vec<Option<T>> = list.iter().enumerate().map(read).collect();
     items.into_iter().collect()
 }
@@ -215,5 +215,5 @@ fn finish<T>(faults: &Faults, read: Option<T>) -> Result<T, ApiError> {
     if !faults.is_empty() {
         return Err(ApiError::Validation(faults));
     }
-    read.ok_or_else(|| ApiError::internal("a field was refused and no fault remembered"))
+    read.ok_or_else(|| ApiError::internal("a field was refused without a recorded fault"))
 }

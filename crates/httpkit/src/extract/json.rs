@@ -1,11 +1,11 @@
-//! JSON bodies, strictly: a key twice, a number that would come out as another, or anything after the end, is an error.
+//! Strict JSON bodies: duplicate keys, numbers that would lose precision, and trailing data are errors.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads one JSON value. The error says where, and nothing of what stands there.
+/// Reads one JSON value. The error has the position, but none of the content.
 pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value = Strict.deserialize(&mut reader).map_err(|error| error.to_string())?;
@@ -13,7 +13,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Like `Value`'s own reading, save that it refuses a key that an object has already, and numbers beyond 64 bits.
+/// Deserialises like `Value`, but refuses duplicate keys and integers beyond 64 bits.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -48,10 +48,10 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // An integer that 64 bits do not hold comes as the float beside it: told apart by its size alone, so that a fraction of
-        // that size is refused with it.
+        // serde_json reads an integer beyond 64 bits as a float. Only its magnitude distinguishes it, so fractions of
+        // that magnitude are refused too.
         if value <= -(2_f64.powi(63)) || value >= 2_f64.powi(64) {
-            return Err(E::custom("a number is beyond 64 bits: write it as a string"));
+            return Err(E::custom("a number exceeds 64 bits: write it as a string"));
         }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
@@ -77,7 +77,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(Strict)?;
             if object.insert(key, value).is_some() {
-                return Err(A::Error::custom("an object has the same key twice"));
+                return Err(A::Error::custom("an object has a duplicate key"));
             }
         }
         Ok(Value::Object(object))
@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_read_as_they_are_written() {
+    fn values_are_read_unchanged() {
         let text = r#"{"a": [1, -2, 2.5, "x", true, null, {"b": {}}], "z": 18446744073709551615}"#;
         assert_eq!(
             parse(text.as_bytes()).unwrap(),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_comes_out_as_it_went_in_or_not_at_all() {
+    fn integers_are_exact_or_refused() {
         for held in ["-9223372036854775808", "18446744073709551615", "9007199254740993", "-1", "0"] {
             assert_eq!(parse(held.as_bytes()).unwrap().to_string(), held);
         }
@@ -108,11 +108,11 @@ mod tests {
             let refusal = parse(beyond.as_bytes()).unwrap_err();
             assert!(refusal.contains("write it as a string"), "{beyond}: {refusal}");
         }
-        assert_eq!(parse(b"[1e19, 0.5]").unwrap(), json!([1e19, 0.5]), "fractions are as good as 64 bits make them");
+        assert_eq!(parse(b"[1e19, 0.5]").unwrap(), json!([1e19, 0.5]), "fractions have the precision of a double");
     }
 
     #[test]
-    fn what_is_ambiguous_or_cut_is_refused() {
+    fn ambiguous_or_truncated_json_is_refused() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for bad in [
             "",

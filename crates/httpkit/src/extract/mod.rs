@@ -1,6 +1,6 @@
-//! How requests are read: bodies, fields and queries.
+//! Extractors for bodies, fields and queries.
 //!
-//! Reading never stops at the first fault. Everything that is wrong is named at once.
+//! Reading does not stop at the first fault: the answer names every fault at once.
 
 mod fields;
 mod json;

@@ -1,4 +1,4 @@
-//! Parameters of the path, with a document where axum has a plain text.
+//! Path parameters whose errors are problem documents instead of axum's plain text.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{ApiError, FieldError};
 
-/// As axum's `Path`, for parameters that are texts.
+/// Like axum's `Path`, for text parameters.
 #[derive(Debug, Clone)]
 pub struct Path<T>(pub T);
 
@@ -17,7 +17,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         path.map(|path| Self(path.0)).map_err(|rejection| {
             if rejection.status().is_server_error() {
-                return ApiError::internal("a handler reads other parameters than its path has");
+                return ApiError::internal("a handler's path parameters do not match its route");
             }
             let message = "must be UTF-8, percent-encoded".to_owned();
             ApiError::BadParameters(vec![FieldError { field: "path".to_owned(), code: "not_utf8".into(), message }])

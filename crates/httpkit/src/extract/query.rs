@@ -1,4 +1,4 @@
-//! Query parameters, read as strictly as bodies: a parameter that cannot be read is named, all of them at once.
+//! Query parameters, as strict as bodies: the answer names every invalid parameter at once.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use axum::http::Uri;
 use super::Fault;
 use crate::error::{ApiError, FieldError};
 
-/// Items of a page unless the caller says otherwise.
+/// Default number of items in a page.
 pub const PAGE_LIMIT_DEFAULT: u64 = 50;
-/// Items of a page at most.
+/// Maximum number of items in a page.
 pub const PAGE_LIMIT_MAX: u64 = 200;
-/// How far into a list one may jump; beyond it, cursors are for.
+/// Maximum offset into a list. Clients use cursors beyond it.
 pub const PAGE_OFFSET_MAX: u64 = 1_000_000;
 
-/// The parameters of one request. Unknown ones are ignored, and of one that comes twice the first counts.
+/// The parameters of one request. Unknown ones are ignored, and the first of a repeated one counts.
 pub struct QueryFields {
     given: BTreeMap<String, String>,
     faults: Vec<FieldError>,
 }
 
-/// Which part of a list is asked for.
+/// The requested page of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageQuery {
-    /// Items at most.
+    /// Maximum number of items.
     pub limit: u64,
     /// Items to skip.
     pub offset: u64,
 }
 
 impl QueryFields {
-    /// Of this request.
+    /// The parameters of a request's URI.
     pub fn of(uri: &Uri) -> Self {
         let mut given = BTreeMap::new();
         for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -39,7 +39,7 @@ impl QueryFields {
         Self { given, faults: Vec::new() }
     }
 
-    /// The value of a parameter, if it is given and not empty.
+    /// Reads a parameter that may be missing or empty.
     pub fn optional<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Fault>) -> Option<T> {
         let text = self.given.get(name).filter(|text| !text.is_empty())?;
         match read(text) {
@@ -51,7 +51,7 @@ impl QueryFields {
         }
     }
 
-    /// The value of a parameter that must be given.
+    /// Reads a required parameter.
     pub fn required<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Fault>) -> Option<T> {
         if self.given.get(name).is_none_or(String::is_empty) {
             self.fault(name, Fault::new("required", "is required"));
@@ -60,25 +60,25 @@ impl QueryFields {
         self.optional(name, read)
     }
 
-    /// `limit` and `offset`.
+    /// Reads `limit` and `offset`.
     pub fn page(&mut self) -> PageQuery {
         let limit = self.optional("limit", |text| between(text, 1, PAGE_LIMIT_MAX)).unwrap_or(PAGE_LIMIT_DEFAULT);
         let offset = self.optional("offset", |text| between(text, 0, PAGE_OFFSET_MAX)).unwrap_or(0);
         PageQuery { limit, offset }
     }
 
-    /// Remembers a fault of a parameter.
+    /// Records a fault of a parameter.
     pub fn fault(&mut self, name: &str, fault: Fault) {
         self.faults.push(FieldError { field: name.to_owned(), code: fault.code, message: fault.message.into_owned() });
     }
 
-    /// The error that names every fault, if there is one.
+    /// Returns an error that names every fault, if there is one.
     pub fn finish(self) -> Result<(), ApiError> {
         if self.faults.is_empty() { Ok(()) } else { Err(ApiError::BadParameters(self.faults)) }
     }
 }
 
-/// A whole number within bounds.
+/// Parses a whole number within bounds.
 pub fn between(text: &str, min: u64, max: u64) -> Result<u64, Fault> {
     let out = || Fault::new("out_of_range", format!("must be a whole number between {min} and {max}"));
     text.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(out)
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bad_parameter_is_named() {
+    fn every_invalid_parameter_is_reported() {
         let mut query = QueryFields::of(&"/x?limit=0&offset=-1&other=1&limit=5".parse().unwrap());
         query.page();
         let Err(ApiError::BadParameters(errors)) = query.finish() else { panic!("accepted") };

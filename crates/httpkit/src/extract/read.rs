@@ -1,4 +1,4 @@
-//! Readers of single values: each gives the value or says what is wrong with it.
+//! Readers of single values. Each returns the value or its fault.
 
 use std::str::FromStr;
 
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use super::Fault;
 
-/// Characters of a name, a reference or another short text.
+/// Maximum characters of a name, a reference or another short text.
 pub const TEXT_CHARS_MAX: usize = 255;
-/// Bytes of an email address (RFC 5321).
+/// Maximum bytes of an email address (RFC 5321).
 const EMAIL_BYTES_MAX: usize = 254;
 
-/// A text of 1 to [`TEXT_CHARS_MAX`] characters, not blank, without control characters (one of which PostgreSQL cannot
-/// even store).
+/// Reads a text of 1 to [`TEXT_CHARS_MAX`] characters that is not blank and has no control characters (PostgreSQL
+/// cannot store NUL).
 pub fn text(value: &Value) -> Result<String, Fault> {
     let text = string(value)?;
     if text.trim().is_empty() {
@@ -30,7 +30,7 @@ pub fn text(value: &Value) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// An email address (RFC 5321 and 6531) at a domain: no display name, no host without a dot, no bare IP address.
+/// Reads an email address (RFC 5321 and 6531) at a domain: no display name, no host without a dot, no bare IP address.
 pub fn email(value: &Value) -> Result<String, Fault> {
     let email = text(value)?;
     let options = email_address::Options::default().without_display_text().without_domain_literal().with_required_tld();
@@ -38,17 +38,17 @@ pub fn email(value: &Value) -> Result<String, Fault> {
     if valid { Ok(email) } else { Err(Fault::new("invalid_email", "must be an email address")) }
 }
 
-/// An id of the kind `T`.
+/// Reads an id of the type `T`.
 pub fn id<T: FromStr<Err = payferry_domain::ids::IdError>>(value: &Value) -> Result<T, Fault> {
-    string(value)?.parse().map_err(|_| Fault::new("invalid_id", "is not an id of this kind"))
+    string(value)?.parse().map_err(|_| Fault::new("invalid_id", "is not a valid id"))
 }
 
-/// One of a few names.
+/// Reads one of a few names.
 pub fn name<T: FromStr>(value: &Value, expected: &'static str) -> Result<T, Fault> {
     string(value)?.parse().map_err(|_| Fault::new("unknown_value", format!("must be one of {expected}")))
 }
 
-/// An amount of a payment: a string of digits with at most 6 decimals, 0.01 to 1,000,000.
+/// Reads the amount of a payment: a string of digits with at most 6 decimals, 0.01 to 1,000,000.
 pub fn amount(value: &Value) -> Result<Amount, Fault> {
     let amount = decimal(value, AMOUNT_MAX)?;
     if amount < AMOUNT_MIN {
@@ -57,13 +57,13 @@ pub fn amount(value: &Value) -> Result<Amount, Fault> {
     Ok(amount)
 }
 
-/// A part of some money: as small as can be written, and more than nothing.
+/// Reads a partial amount: any positive amount with at most 6 decimals.
 pub fn part(value: &Value) -> Result<Amount, Fault> {
     let amount = decimal(value, Amount::MAX)?;
     if amount.is_zero() { Err(Fault::new("amount_too_small", "must be more than 0")) } else { Ok(amount) }
 }
 
-/// An amount as it is written, nothing included: a string of digits with at most 6 decimals.
+/// Reads an amount, zero included: a string of digits with at most 6 decimals.
 pub fn decimal(value: &Value, max: Amount) -> Result<Amount, Fault> {
     let text = value.as_str().ok_or_else(|| Fault::new("wrong_type", "must be a string, such as \"10.50\""))?;
     let too_large = || Fault::new("amount_too_large", format!("must be at most {max}"));
@@ -77,8 +77,8 @@ pub fn decimal(value: &Value, max: Amount) -> Result<Amount, Fault> {
     if amount > max { Err(too_large()) } else { Ok(amount) }
 }
 
-/// An account of an Ethereum-compatible chain: `0x` and 40 hexadecimal digits; letters of both cases have to be its
-/// EIP-55 checksum.
+/// Reads an address of an EVM chain: `0x` and 40 hexadecimal digits. An address in mixed case must match its EIP-55
+/// checksum.
 pub fn address(value: &Value) -> Result<Address, Fault> {
     let text = string(value)?;
     let malformed = |_| Fault::new("invalid_address", "must be 0x and 40 hexadecimal digits");
@@ -86,7 +86,7 @@ pub fn address(value: &Value) -> Result<Address, Fault> {
     let digits = text.get(2..).unwrap_or_default();
     let has = |case: fn(&u8) -> bool| digits.as_bytes().iter().any(case);
     if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && checksummed(address) != text {
-        return Err(Fault::new("wrong_checksum", "is mistyped: its letters' case is not that of its EIP-55 checksum"));
+        return Err(Fault::new("wrong_checksum", "does not match its EIP-55 checksum; check its characters and case"));
     }
     Ok(address)
 }
@@ -96,7 +96,7 @@ fn checksummed(address: Address) -> String {
     alloy::primitives::Address::from(address.0).to_checksum(None)
 }
 
-/// A whole number between two bounds.
+/// Reads a whole number within bounds.
 pub fn whole(value: &Value, min: i64, max: i64) -> Result<i64, Fault> {
     let wrong = || Fault::new("wrong_type", "must be a whole number");
     let number = value.as_number().ok_or_else(wrong)?;
@@ -108,7 +108,7 @@ pub fn whole(value: &Value, min: i64, max: i64) -> Result<i64, Fault> {
     }
 }
 
-/// An object whose JSON has at most `bytes_max` bytes and `levels_max` levels, its own counted.
+/// Reads an object whose JSON has at most `bytes_max` bytes and `levels_max` levels, including its own.
 pub fn object(value: &Value, bytes_max: usize, levels_max: usize) -> Result<Map<String, Value>, Fault> {
     let object = value.as_object().ok_or_else(|| Fault::new("wrong_type", "must be an object"))?;
     let bytes = serde_json::to_vec(object).map_or(usize::MAX, |json| json.len());
@@ -116,12 +116,12 @@ pub fn object(value: &Value, bytes_max: usize, levels_max: usize) -> Result<Map<
         return Err(Fault::new("too_large", format!("may have at most {bytes_max} bytes as JSON")));
     }
     if levels(value) > levels_max {
-        return Err(Fault::new("too_deep", format!("may have at most {levels_max} objects and lists in each other")));
+        return Err(Fault::new("too_deep", format!("may be nested at most {levels_max} levels deep")));
     }
     Ok(object.clone())
 }
 
-/// Objects and lists in each other. What was read as a body has a bounded number.
+/// Nesting depth of objects and lists. The body parser limits it, so the recursion is bounded.
 fn levels(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
@@ -130,13 +130,13 @@ fn levels(value: &Value) -> usize {
     }
 }
 
-/// A moment in ISO 8601 with an offset.
+/// Reads a time in ISO 8601 with an offset.
 pub fn moment(value: &Value) -> Result<payferry_domain::Timestamp, Fault> {
     let wrong = |_| Fault::new("invalid_timestamp", "must be an ISO 8601 time, such as 2026-01-31T12:00:00Z");
     chrono::DateTime::parse_from_rfc3339(string(value)?).map(|moment| moment.to_utc().into()).map_err(wrong)
 }
 
-/// A string.
+/// Reads a string.
 pub fn string(value: &Value) -> Result<&str, Fault> {
     value.as_str().ok_or_else(|| Fault::new("wrong_type", "must be a string"))
 }
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn emails() {
+    fn email_addresses_are_validated() {
         for good in ["a@b.co", "first.last+tag@sub.example.com", "ü@bücher.example"] {
             assert_eq!(email(&json!(good)).unwrap(), good);
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_keep_to_their_bounds_and_are_whole() {
+    fn whole_numbers_are_whole_and_within_bounds() {
         assert_eq!(whole(&json!(60), 60, 86_400).unwrap(), 60);
         for (bad, code) in [
             (json!(59), "out_of_range"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_to_their_bytes_and_levels() {
+    fn objects_respect_the_size_and_depth_limits() {
         let three = json!({ "a": [1, { "b": "c" }], "d": {} });
         assert_eq!(object(&three, 100, 3).unwrap(), *three.as_object().unwrap());
         assert_eq!(object(&three, 100, 2).unwrap_err().code, "too_deep");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_not_blank_nor_endless_and_hold_no_control_characters() {
+    fn rejects_texts_that_are_blank_too_long_or_have_control_characters() {
         for (bad, code) in [
             (json!(" \t"), "empty"),
             (json!("a\u{0}b"), "invalid_characters"),

@@ -1,4 +1,4 @@
-//! A POST or PATCH: who sends it, its body within bounds, and its idempotency key.
+//! A POST or PATCH request: its authenticated sender, its body within limits, and its idempotency key.
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -15,29 +15,29 @@ use crate::error::ApiError;
 use crate::idempotency::Idempotency;
 use crate::state::HttpState;
 
-/// Bytes of a JSON body, unless the route says otherwise.
+/// Default limit of a JSON body, in bytes.
 pub const JSON_BODY_BYTES_MAX: usize = 256 * 1024;
-/// Bytes that are read past the limit and thrown away, so that the caller gets to read the refusal.
+/// Bytes beyond the limit that are read and discarded, so that the caller can receive the refusal.
 const DISCARDED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A request that changes something, sent by a key with the scope `S`.
+/// A request that changes something, sent with a key that has the scope `S`.
 pub struct Submission<S: Requires, const BYTES_MAX: usize = JSON_BODY_BYTES_MAX> {
     /// The tenant.
     pub psp_id: PspId,
-    /// The key that it came with.
+    /// The key.
     pub key_id: KeyId,
-    /// What its answer is kept under.
+    /// The request's idempotency key.
     pub idempotency: Idempotency,
     body: Vec<u8>,
     is_json: bool,
     scope: std::marker::PhantomData<S>,
 }
 
-/// Why the handler is not asked.
+/// The reason why the handler does not run.
 pub enum Refusal {
-    /// Something is wrong.
+    /// The request is invalid.
     Error(ApiError),
-    /// It was answered before: the same again.
+    /// The request was answered before; the stored answer.
     Replay(Response),
 }
 
@@ -50,7 +50,8 @@ impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
         json::parse(&self.body).map_err(ApiError::MalformedJson)
     }
 
-    /// Reads the fields of the body with `read`: what it gives if there was no fault, else all faults.
+    /// Reads the fields of the body with `read`. Returns its value if there was no fault, else an error with every
+    /// fault.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
         let body = self.json()?;
         let fields = Fields::of_body(&body)?;
@@ -58,7 +59,7 @@ impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
         fields.finish(read)
     }
 
-    /// As [`Self::read`], of a body that is one object or a list of 1 to `items_max`.
+    /// Like [`Self::read`], for a body that is one object or a list of 1 to `items_max` objects.
     pub fn read_each<T>(
         &self,
         items_max: usize,
@@ -89,16 +90,16 @@ impl<A: HttpState, S: Requires, const BYTES_MAX: usize> FromRequest<A> for Submi
     }
 }
 
-/// A JSON body and nothing else: for routes whose caller is known otherwise, and which need no idempotency key.
+/// A JSON body alone, for routes that authenticate otherwise and need no idempotency key.
 pub struct JsonBody(Value);
 
 impl JsonBody {
-    /// As it came.
+    /// The body as received.
     pub fn value(&self) -> &Value {
         &self.0
     }
 
-    /// Reads the fields with `read`: what it gives if there was no fault, else all faults.
+    /// Reads the fields with `read`. Returns its value if there was no fault, else an error with every fault.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
         let fields = Fields::of_body(&self.0)?;
         let read = read(&fields);
@@ -119,12 +120,12 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     }
 }
 
-/// A body of at most so many bytes.
+/// Reads a body of at most `bytes_max` bytes.
 pub async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
     let mut chunks = body.into_data_stream();
     let (mut kept, mut read) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
-        // The caller went away in the middle; nobody reads this answer.
+        // The client disconnected while sending, so it will not read this answer.
         let chunk = chunk.map_err(|_| ApiError::MalformedJson("it ended early".to_owned()))?;
         read = read.saturating_add(chunk.len());
         if read <= bytes_max {
@@ -136,7 +137,7 @@ pub async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError
     if read > bytes_max { Err(ApiError::TooLarge(bytes_max)) } else { Ok(kept) }
 }
 
-/// `application/json` or `application/...+json`, whatever parameters follow.
+/// Accepts `application/json` and `application/...+json`, with any parameters.
 fn is_json(parts: &Parts) -> bool {
     let Some(kind) = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
     let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

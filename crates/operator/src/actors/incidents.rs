@@ -1,9 +1,9 @@
-//! The supervision log: what failed, why, and what was done about it.
+//! Supervision log: each failure, its reason, and the action that followed.
 
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
+use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
 use payferry_domain::Timestamp;
 
 use crate::Operator;
@@ -12,15 +12,15 @@ use crate::page::path;
 use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::{Tone, ago, badge, grouped, payment_link, plain, sending_link};
 
-/// An incident is marked as new for so long, milliseconds.
+/// Milliseconds for which an incident is marked as new.
 const FRESH_MS: i64 = 4_000;
 
-/// `/ops/view/incidents`: every entry that is kept.
+/// `/ops/view/incidents`: every stored entry.
 pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
     let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
-        p.crumbs { a href="/ops" { "Overview" } span { "log" } }
+        p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }
         div.title { h1 { "Supervision log" } p { "The last " (grouped(LOG_ENTRIES_MAX.try_into().unwrap_or(i128::MAX))) " entries since the service started, newest first." } }
         section.panel aria-label="Entries" {
             @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (list(&all, now)) }
@@ -29,13 +29,13 @@ pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Resp
     asked.answer(&Page::live("Supervision log", Place::Overview, body))
 }
 
-/// Entries as they are given.
+/// Entries in the given order.
 pub(crate) fn list(incidents: &[Incident], now: Timestamp) -> Markup {
     html! {
         ol.log {
             @for incident in incidents {
                 li id={ "incident-" (incident.number) } data-kind=(incident.kind.as_str())
-                    .fresh[now.millis_since(incident.at) < FRESH_MS] {
+                    .fresh[now.millis_since(incident.at.into()) < FRESH_MS] {
                     span.when { (ago(incident.at, now)) }
                     span.what { (who(incident)) }
                     span.why { (cause(incident.cause)) ": " span.reason { (incident.reason) } }
@@ -50,7 +50,7 @@ fn who(incident: &Incident) -> Markup {
     let (name, kind) = (&incident.name, plain(incident.kind.as_str()));
     html! {
         @match incident.kind {
-            // An id says what it is of.
+            // The id includes the kind.
             ActorKind::Payment => (payment_link(name)),
             ActorKind::Sending => (sending_link(name)),
             ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
@@ -69,13 +69,13 @@ fn action(action: Action) -> Markup {
     }
 }
 
-/// The class of a failure, in words.
+/// Class of a failure, in words.
 pub(super) const fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::Panic => "panic",
         Cause::Error => "error",
         Cause::Killed => "killed",
-        Cause::Stopped => "stopped unasked",
-        Cause::Start => "could not be started",
+        Cause::Stopped => "stopped unexpectedly",
+        Cause::Start => "failed to start",
     }
 }

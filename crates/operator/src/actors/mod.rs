@@ -1,4 +1,4 @@
-//! `/ops/actors`: the tree, a shard's payments, and everything of one payment, payout or withdrawal.
+//! `/ops/actors`: the supervision tree, the payments of a shard, and one payment, payout or withdrawal.
 
 pub(crate) mod incidents;
 pub(crate) mod page;
@@ -10,7 +10,8 @@ pub(crate) mod tree;
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::SystemView;
-use payferry_actors::observe::{Ferried, GivenUp, Incident, KindView, LOG_ENTRIES_MAX, PaymentLine, TreeView};
+use payferry_actors::observe::{Ferried, GivenUp, PaymentLine, TreeView};
+use payferry_runtime::observe::{Incident, KindView, LOG_ENTRIES_MAX};
 use payferry_domain::PaymentId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
@@ -21,20 +22,20 @@ use crate::input::{id_of, payment_id_of};
 use crate::payment::record::PaymentRecord;
 use crate::{Operator, outbound as sendings, overview, payment as facts};
 
-/// Payments of a shard, or payouts and withdrawals, that are listed at most.
+/// Maximum number of listed payments of a shard, or payouts and withdrawals.
 pub(super) const LINES_MAX: usize = 500;
-/// Those that are listed unless asked otherwise.
+/// Number of listed items if the request sets no limit.
 pub(super) const LINES_DEFAULT: usize = 100;
 
-/// Quarantined ones that stand beside the tree; `/ops/stuck` has them all.
+/// Maximum number of quarantined actors next to the tree. `/ops/stuck` lists all of them.
 const QUARANTINED_MAX: usize = 100;
 
-/// The supervision tree as it shows itself.
+/// State of the supervision tree.
 #[derive(Serialize)]
 struct Actors {
     #[serde(flatten)]
     system: SystemView,
-    /// The longest given up.
+    /// Quarantined for longest first.
     quarantined: Vec<GivenUp>,
     /// Newest first.
     incidents: Vec<Incident>,
@@ -46,11 +47,11 @@ struct Actors {
 struct ShardPage {
     shard: usize,
     payments: Vec<PaymentLine>,
-    /// Where the next page begins, if there may be one.
+    /// Start of the next page, if there may be one.
     next_after: Option<PaymentId>,
 }
 
-/// The tree: every permanent actor by name, figures by kind, what is quarantined, the supervision log.
+/// Returns the tree: every permanent actor by name, figures by kind, quarantined actors, and the supervision log.
 pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     let system = &operator.system;
     Answer::ok(&Actors {
@@ -62,12 +63,12 @@ pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, Api
     })
 }
 
-/// Everything at a glance, as the page shows it.
+/// Returns the data of the overview page.
 pub(super) async fn overview(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     Answer::ok(&overview::overview(&operator.system).await)
 }
 
-/// The live payments of a shard, in the order of their ids; `?after=` an id, `?limit=` so many.
+/// Returns the live payments of a shard in order of id. `?after=` starts after an id, `?limit=` sets the page size.
 pub(super) async fn shard(
     State(operator): State<Operator>,
     Path(shard): Path<String>,
@@ -75,8 +76,8 @@ pub(super) async fn shard(
 ) -> Result<Answer, ApiError> {
     let index: usize = id_of("shard", &shard)?;
     let mut query = QueryFields::of(&uri);
-    let after =
-        query.optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is no payment's id")));
+    let after = query
+        .optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not the id of a payment")));
     let limit = query.optional("limit", limit);
     query.finish()?;
     if index >= facts::shards(&operator.system) {
@@ -88,18 +89,18 @@ pub(super) async fn shard(
     Answer::ok(&ShardPage { shard: index, payments, next_after })
 }
 
-/// How many lines are asked for.
+/// Reads the number of lines.
 pub(super) fn limit(text: &str) -> Result<usize, Fault> {
     let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {LINES_MAX}"));
     text.parse::<usize>().ok().filter(|limit| (1..=LINES_MAX).contains(limit)).ok_or_else(out)
 }
 
-/// Whose actor a path names: a payout's or withdrawal's, or else a payment's.
+/// Parses the id of a payout or withdrawal, or else of a payment.
 pub(super) fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
     text.parse().map(Ferried::Sending).or_else(|_| payment_id_of(text).map(Ferried::Payment))
 }
 
-/// Everything of one payment, payout or withdrawal.
+/// Returns all data of one payment, payout or withdrawal.
 pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let id = match ferried_of(&id)? {
         Ferried::Payment(id) => id,
@@ -109,13 +110,13 @@ pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>
     Answer::ok(&PaymentRecord::of(facts)?)
 }
 
-/// That nothing is decided about one that is quarantined: its actor would have to carry it out.
+/// Error for a decision about a quarantined actor, which could not carry it out.
 pub(super) fn quarantined(of: impl Into<Ferried>) -> ApiError {
     let of = of.into();
     let (word, code) = match of {
         Ferried::Payment(_) => ("payment", "payment_quarantined"),
         Ferried::Sending(id) => (id.kind().as_str(), "sending_quarantined"),
     };
-    let detail = format!("The {word} {of} is quarantined: it has to be released before anything is decided about it.");
+    let detail = format!("The {word} {of} is quarantined: it has to be released first.");
     ApiError::Conflict(code, detail, Vec::new())
 }

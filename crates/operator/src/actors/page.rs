@@ -1,9 +1,10 @@
-//! Any actor that the tree lists by name: how it gets on, and why it failed, also when the log has long gone on.
+//! Page of one actor that the tree lists by name: its state and its failures. Failures stay visible after they leave
+//! the supervision log.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, Incident, NodeView};
+use payferry_runtime::observe::{ActorKind, Incident, NodeView};
 use payferry_domain::Timestamp;
 
 use crate::Operator;
@@ -15,7 +16,7 @@ use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::plain;
 use crate::payment::incidents_of;
 
-/// Where it is. A name of several words has no blanks there.
+/// Path of an actor's page. Spaces in its name become underscores.
 pub(crate) fn page(kind: ActorKind, name: &str) -> String {
     path(&format!("actors/{}/{}", kind.as_str(), name.replace(' ', "_")))
 }
@@ -41,7 +42,7 @@ fn find<'a>(node: &'a NodeView, is_it: &impl Fn(&NodeView) -> bool) -> Option<&'
     if is_it(node) { Some(node) } else { node.children.iter().find_map(|child| find(child, is_it)) }
 }
 
-/// What it is called: its kind, and which one, where there are several.
+/// Title of an actor: its kind, and its name where there are several of the kind.
 fn title(node: &NodeView) -> String {
     let kind = plain(node.kind.as_str());
     let name = Some(plain(&node.name)).filter(|name| *name != kind);
@@ -65,42 +66,42 @@ fn body(node: &NodeView, failures: &[Incident], journal: Option<&JournalLine>, n
             (actor::figures(node, now))
             @if let Some(journal) = journal { (payments::journal(&journal.stats)) }
             section.panel aria-labelledby="failures" {
-                header { h2 #failures { "Failures" } p { "as far as the log has them" } }
-                @if failures.is_empty() { p.none { "None that the log still has." } } @else { (incidents::list(failures, now)) }
+                header { h2 #failures { "Failures" } p { "from the supervision log" } }
+                @if failures.is_empty() { p.none { "No failures in the log." } } @else { (incidents::list(failures, now)) }
             }
         }
     }
 }
 
-/// What it is there for.
+/// Describes the purpose of an actor of this kind.
 const fn duty(kind: ActorKind) -> &'static str {
     match kind {
-        ActorKind::Root => "Supervises all that is permanent.",
-        ActorKind::Journal => "Writes everything of the payments, many units in one commit.",
-        ActorKind::Shard => "Supervises a part of the live payments.",
-        ActorKind::Payment => "Is one payment.",
-        ActorKind::Watcher => "Reads a chain, and tells payments what came and what is final.",
-        ActorKind::Settler => "Writes to a chain: settlements and everything that is sent.",
-        ActorKind::Screening => "Asks the screening provider where money came from.",
-        ActorKind::ComplianceDesk => "Has customers verified.",
+        ActorKind::Root => "Supervises all permanent actors.",
+        ActorKind::Journal => "Writes payments to the database, many writes in one commit.",
+        ActorKind::Shard => "Supervises one part of the live payments.",
+        ActorKind::Payment => "Runs one payment.",
+        ActorKind::Watcher => "Reads a chain and notifies payments about transfers and finality.",
+        ActorKind::Settler => "Sends transactions to a chain: settlements and outbound transfers.",
+        ActorKind::Screening => "Screens the source of funds with the screening provider.",
+        ActorKind::ComplianceDesk => "Verifies customers with the identity provider.",
         ActorKind::SendingDesk => "Supervises payouts and withdrawals.",
-        ActorKind::Sending => "Is one payout or withdrawal.",
-        ActorKind::WebhookSender => "Supervises the endpoints, one for each PSP that has something to be told.",
+        ActorKind::Sending => "Runs one payout or withdrawal.",
+        ActorKind::WebhookSender => "Supervises the endpoints, one for each PSP with events to deliver.",
         ActorKind::Endpoint => "Delivers the webhooks of one PSP.",
-        ActorKind::Auditor => "Holds the ledger against itself, or vaults against the ledger.",
+        ActorKind::Auditor => "Checks the ledger's consistency and the vault balances against it.",
     }
 }
 
-/// Where that is seen which it works on.
+/// Returns the path and the label of the page that shows the actor's work.
 fn work(node: &NodeView) -> Option<(String, &'static str)> {
     match node.kind {
-        ActorKind::Watcher | ActorKind::Settler => Some((format!("{}/{}", path("chains"), node.name), "Its chain")),
+        ActorKind::Watcher | ActorKind::Settler => Some((format!("{}/{}", path("chains"), node.name), "Chain")),
         ActorKind::WebhookSender => Some((path("webhooks"), "All endpoints")),
-        ActorKind::Endpoint => Some((format!("{}/{}", path("webhooks"), node.name), "Its deliveries")),
-        ActorKind::SendingDesk => Some((path("sendings"), "All that are live")),
-        ActorKind::Shard => Some((format!("{}/{}", path("shards"), node.name), "Its payments")),
+        ActorKind::Endpoint => Some((format!("{}/{}", path("webhooks"), node.name), "Deliveries")),
+        ActorKind::SendingDesk => Some((path("sendings"), "Live payouts and withdrawals")),
+        ActorKind::Shard => Some((format!("{}/{}", path("shards"), node.name), "Payments")),
         ActorKind::ComplianceDesk => Some((path("customers"), "All customers")),
-        ActorKind::Auditor => Some((path("stuck"), "What is stuck")),
+        ActorKind::Auditor => Some((path("stuck"), "Needs attention")),
         _ => None,
     }
 }

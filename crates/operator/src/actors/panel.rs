@@ -1,7 +1,8 @@
-//! One actor as a page shows it: a permanent one as a row of figures, one of very many as a panel.
+//! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel.
 
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView, Quarantine};
+use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView};
+use payferry_actors::observe::Quarantine;
 use payferry_actors::system::{PaymentView, SendingView};
 use payferry_domain::Timestamp;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use crate::actors::{incidents, tree};
 use crate::page::words::{ago, count, millis, plain};
 
-/// Of a permanent actor.
+/// Figures of a permanent actor.
 pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
     html! {
         dl.figures {
@@ -17,7 +18,7 @@ pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
             (of(&node.figures))
             div {
                 dt { "Restarts" }
-                dd { (count(node.restarts)) small { @if let Some(since) = node.since { "runs since " (ago(since, now)) } } }
+                dd { (count(node.restarts)) small { @if let Some(since) = node.since { "running since " (ago(since, now)) } } }
             }
         }
         @if let Some(failure) = &node.last_failure {
@@ -35,20 +36,20 @@ pub(super) fn of(figures: &Figures) -> Markup {
     html! {
         div { dt { "Mailbox" } dd { (count(figures.mailbox)) } }
         div { dt { "Messages" } dd { (count(figures.messages)) } }
-        div { dt { "Wait" } dd { (millis(figures.wait_ms)) small { (millis(figures.wait_ms_max)) " at most" } } }
-        div { dt { "Handling" } dd { (millis(figures.handling_ms)) small { (millis(figures.handling_ms_max)) " at most" } } }
+        div { dt { "Wait" } dd { (millis(figures.wait_ms)) small { (millis(figures.wait_ms_max)) " max" } } }
+        div { dt { "Handling" } dd { (millis(figures.handling_ms)) small { (millis(figures.handling_ms_max)) " max" } } }
     }
 }
 
-/// Times as facts, for where there is no room for figures.
+/// Times as a list of facts, for panels without room for figures.
 fn times(figures: &Figures) -> Markup {
     html! {
-        dt { "Wait" } dd { (millis(figures.wait_ms)) " on average, " (millis(figures.wait_ms_max)) " at most" }
-        dt { "Handling" } dd { (millis(figures.handling_ms)) " on average, " (millis(figures.handling_ms_max)) " at most" }
+        dt { "Wait" } dd { (millis(figures.wait_ms)) " on average, " (millis(figures.wait_ms_max)) " max" }
+        dt { "Handling" } dd { (millis(figures.handling_ms)) " on average, " (millis(figures.handling_ms_max)) " max" }
     }
 }
 
-/// The actor of a payment, or of a payout or withdrawal.
+/// Actor of a payment, payout or withdrawal.
 pub(crate) struct One<'a> {
     state: NodeState,
     since: Option<Timestamp>,
@@ -58,11 +59,11 @@ pub(crate) struct One<'a> {
     memory: Option<Memory>,
 }
 
-/// What it remembers.
+/// State that the actor caches.
 struct Memory {
     version: u32,
     stale: bool,
-    /// In words.
+    /// Pending effects, in words.
     owes: String,
 }
 
@@ -94,7 +95,7 @@ impl<'a> From<&'a SendingView> for One<'a> {
     }
 }
 
-/// What is still to be done, by its name on the wire.
+/// Pending effects by their serialised names.
 fn owed(effects: &[impl Serialize]) -> String {
     let name = |effect| {
         let value = serde_json::to_value(effect).unwrap_or_default();
@@ -103,7 +104,7 @@ fn owed(effects: &[impl Serialize]) -> String {
     effects.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// One of very many, with its failures.
+/// Panel of one actor, with its failures.
 pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="actor" {
@@ -112,10 +113,10 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
                 @if let Some(actor) = actor { (tree::state(actor.state)) }
             }
             @match actor {
-                None => p.none { "None is running: nothing is left to happen by itself. Whatever arrives wakes it." },
+                None => p.none { "Not running: no work is pending. The next event starts it." },
                 Some(actor) => dl.facts {
                     @if let Some(since) = actor.since { dt { "Running since" } dd { (ago(since, now)) } }
-                    dt { "Mailbox" } dd { (count(actor.figures.mailbox)) " waiting, " (count(actor.figures.messages)) " taken" }
+                    dt { "Mailbox" } dd { (count(actor.figures.mailbox)) " queued, " (count(actor.figures.messages)) " handled" }
                     (times(&actor.figures))
                     dt { "Restarts" } dd #restarts { span.warn-ink[actor.restarts > 0] { (count(actor.restarts)) } }
                     @if let Some(failure) = actor.last_failure {
@@ -124,13 +125,13 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
                     }
                     @match &actor.memory {
                         Some(memory) => {
-                            dt { "Remembers" } dd { "version " (memory.version) @if memory.stale { ", and knows that its row may be newer" } }
-                            dt { "Still owes" }
+                            dt { "Cached state" } dd { "version " (memory.version) @if memory.stale { ", its row may be newer" } }
+                            dt { "Pending effects" }
                             dd { @if memory.owes.is_empty() { "nothing" } @else { (memory.owes) } }
                         }
-                        // One that is quarantined does not run, and remembers nothing.
+                        // A quarantined actor is not running and has no cached state.
                         None => @if actor.since.is_some() {
-                            dt { "Remembers" } dd #too-busy { span.warn-ink { "it is too busy to say" } }
+                            dt { "Cached state" } dd #too-busy { span.warn-ink { "unknown, the actor is busy" } }
                         },
                     }
                 },
@@ -140,12 +141,12 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
     }
 }
 
-/// That it is not run any more, with the button that has it run again; `here` is its page.
+/// Notice that the actor is quarantined, with a release button. `here` is the path of its page.
 pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timestamp) -> Markup {
     html! {
         @if let Some(quarantined) = quarantined {
             div.notice.bad role="alert" {
-                p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It failed too often and is not run until it is released: " span.reason { (quarantined.reason) } }
+                p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It failed too often and stays stopped until it is released: " span.reason { (quarantined.reason) } }
                 form method="post" action={ (here) "/release" } { button { "Release" } }
             }
         }
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_actor_that_says_nothing_of_itself_is_said_to_be_too_busy_unless_it_does_not_run() {
+    fn a_running_actor_without_data_is_shown_as_busy() {
         let shown = |since: Option<Timestamp>, memory: Option<Memory>| {
             let (state, figures) = (NodeState::Running, Figures::default());
             let one = One { state, since, figures, restarts: 0, last_failure: None, memory };
@@ -165,8 +166,8 @@ mod tests {
         };
         let memory = Memory { version: 3, stale: false, owes: String::new() };
         let tells = shown(Some(Timestamp(0)), Some(memory));
-        assert!(tells.contains("version 3") && !tells.contains("too busy"), "{tells}");
-        assert!(shown(Some(Timestamp(0)), None).contains("it is too busy to say"));
-        assert!(!shown(None, None).contains("too busy"));
+        assert!(tells.contains("version 3") && !tells.contains("is busy"), "{tells}");
+        assert!(shown(Some(Timestamp(0)), None).contains("unknown, the actor is busy"));
+        assert!(!shown(None, None).contains("is busy"));
     }
 }

@@ -1,11 +1,12 @@
-//! Letting what is quarantined run again: for programs and for the page's buttons alike.
+//! Release from quarantine, for the API and for the page's buttons.
 //!
-//! Who did it is written down before it is done. Deliberately absent: a reason, since nothing is decided by it.
+//! The audit entry is written before the release. Deliberately absent: a reason, because the release decides nothing.
 
 use axum::extract::State;
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::observe::Ferried;
 use payferry_domain::PspId;
 use payferry_entities::{payments, sendings};
@@ -18,7 +19,7 @@ use serde_json::json;
 use crate::Operator;
 use crate::actors::ferried_of;
 
-/// Lets a quarantined payment, payout or withdrawal run again.
+/// Releases a quarantined payment, payout or withdrawal.
 pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let of = ferried_of(&id)?;
     let (word, code) = match of {
@@ -28,17 +29,17 @@ pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<Str
     if !let_run(&operator, of).await? {
         return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
     }
-    let message = format!("The {word} runs again");
+    let message = format!("The {word} is released");
     Answer::ok(&match of {
         Ferried::Payment(id) => json!({ "message": message, "payment_id": id }),
         Ferried::Sending(id) => json!({ "message": message, "sending_id": id }),
     })
 }
 
-/// Lets it run again, whoever asks for the operator; answers whether it was quarantined.
+/// Releases the actor for the operator. Used by the API and the page. Returns whether it was quarantined.
 pub(crate) async fn let_run(operator: &Operator, of: impl Into<Ferried>) -> Result<bool, ApiError> {
     let (system, of) = (&operator.system, of.into());
-    // Of two who ask at once, one releases it, and one entry says so.
+    // Of two concurrent requests, only one releases it and writes an entry.
     let _turn = operator.releasing.lock().await;
     let Some(quarantined) = system.quarantine_of(of) else { return Ok(false) };
     let entry = Entry {
@@ -49,11 +50,12 @@ pub(crate) async fn let_run(operator: &Operator, of: impl Into<Ferried>) -> Resu
     };
     audit::append(system.database().writer(), &Actor::Operator, system.clock().now(), vec![entry]).await?;
     system.release(of);
-    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "the operator released {of} from quarantine");
+    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "operator released {of} from quarantine");
     Ok(true)
 }
 
-/// Whose it is. Nothing else is read of it: what it was quarantined for may be that the rest cannot be read.
+/// Reads the PSP of the actor's row and nothing else, because the actor may be quarantined for a row that cannot be
+/// read.
 async fn psp_of(system: &System, of: Ferried) -> Result<Option<PspId>, DbErr> {
     let reader = system.database().reader();
     let found: Option<String> = match of {

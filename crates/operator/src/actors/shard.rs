@@ -1,11 +1,12 @@
-//! One shard: its actor, and its live payments, a page of them at a time.
+//! Page of one shard: its actor, and one page of its live payments.
 
 use std::str::FromStr;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, NodeView, PaymentLine};
+use payferry_runtime::observe::{ActorKind, NodeView};
+use payferry_actors::observe::PaymentLine;
 use payferry_domain::{PaymentId, Timestamp};
 use serde::Deserialize;
 
@@ -16,18 +17,18 @@ use crate::page::path;
 use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::{ago, count, grouped, payment_link, status};
 
-/// Payments of one page.
+/// Payments on one page.
 pub(super) const PAYMENTS_MAX: usize = 50;
 
-/// Where a page begins.
+/// Start of a page.
 #[derive(Deserialize)]
 pub(crate) struct From {
-    /// The last one of the page before.
+    /// Id of the last item of the previous page.
     after: Option<String>,
 }
 
 impl From {
-    /// After which one, if it is not the first page; `what` it is the id of.
+    /// The id after which the page starts, if it is not the first page. `what` is the type of the object.
     pub(crate) fn after<I: FromStr>(self, what: &'static str) -> Result<Option<I>, Failure> {
         let after = self.after.filter(|after| !after.is_empty());
         after.map(|after| after.parse().map_err(|_| Failure::not_found(what, after))).transpose()
@@ -45,7 +46,7 @@ pub(crate) async fn show(
     let found = tree.root.children.into_iter().find(|node| node.kind == ActorKind::Shard && node.name == name);
     let (Some(node), Ok(index)) = (found, name.parse::<usize>()) else { return Err(Failure::not_found("shard", name)) };
     let after = from.after::<PaymentId>("payment")?;
-    // One more than is shown: whether there is a next page.
+    // Reads one more than it shows, to know if a next page exists.
     let mut lines = system.payments_of_shard(index, after, PAYMENTS_MAX + 1);
     let next = (lines.len() > PAYMENTS_MAX).then(|| lines[PAYMENTS_MAX - 1].id);
     lines.truncate(PAYMENTS_MAX);
@@ -75,7 +76,7 @@ fn body(
                 p { (grouped(node.children_live.try_into().unwrap_or(i128::MAX))) " actors, by id" @if let Some(after) = after { ", after " code { (after) } } }
             }
             @if lines.is_empty() {
-                p.none { @if after.is_some() { "There are no more." } @else { "None at the moment: settled, failed and forgotten payments have no actor." } }
+                p.none { @if after.is_some() { "No more payments." } @else { "None. A payment without pending work has no actor." } }
             } @else {
                 table {
                     thead {
@@ -85,7 +86,7 @@ fn body(
                             th.wide scope="col" { "Chain" }
                             th.n.wide scope="col" { "Version" }
                             th.n.wide scope="col" { "Mailbox" }
-                            th.n.wide scope="col" { "Actor since" }
+                            th.n.wide scope="col" { "Running since" }
                         }
                     }
                     tbody {

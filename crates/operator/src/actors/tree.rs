@@ -1,19 +1,20 @@
-//! The supervision tree as a table: root, what runs once, endpoints, and the shards as tiles. Payments are counted in their
-//! shards and listed there, payouts and withdrawals at their desk.
+//! Supervision tree as a table: the root, single actors, endpoints, and the shards as tiles. Payments are counted in
+//! their shards and listed there; payouts and withdrawals are counted and listed at their supervisor.
 
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, Figures, KindView, NodeState, NodeView, TreeView};
+use payferry_runtime::observe::{ActorKind, Figures, KindView, NodeState, NodeView};
+use payferry_actors::observe::TreeView;
 use payferry_domain::Timestamp;
 
 use crate::actors::{incidents, page as permanent};
 use crate::page::path;
 use crate::page::words::{Tone, ago, badge, count, grouped, millis, plain};
 
-/// Endpoints shown in the tree; the page of webhooks has them all.
+/// Endpoints shown in the tree. The webhooks page lists all of them.
 const ENDPOINTS_MAX: usize = 6;
 
-/// `given_up` counts the payments, and the payouts and withdrawals, that are quarantined at present: what was released is none
-/// of them any more.
+/// `given_up`: numbers of payments, and of payouts and withdrawals, that are quarantined now. Released ones do not
+/// count.
 pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize), now: Timestamp) -> Markup {
     let (payments_given_up, sendings_given_up) = given_up;
     let root = &tree.root;
@@ -23,17 +24,17 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
         section.panel aria-labelledby="tree" {
             header {
                 h2 #tree { "Supervision tree" }
-                @if let Some(since) = root.since { p { "runs since " (ago(since, now)) } }
+                @if let Some(since) = root.since { p { "running since " (ago(since, now)) } }
             }
             table {
                 thead {
                     tr {
                         th scope="col" { "Actor" }
                         th scope="col" { "State" }
-                        th.n scope="col" title="Messages that wait now" { "Mailbox" }
+                        th.n scope="col" title="Messages in the queue now" { "Mailbox" }
                         th.n.wide scope="col" { "Messages" }
-                        th.n scope="col" title="How long a message waited: on average, and at most" { "Wait avg" span.wide { " · max" } }
-                        th.n.wide scope="col" title="How long a message was handled: on average, and at most" { "Handling avg · max" }
+                        th.n scope="col" title="Time that a message waited: average and maximum" { "Wait avg" span.wide { " · max" } }
+                        th.n.wide scope="col" title="Time to handle a message: average and maximum" { "Handling avg · max" }
                         th.n scope="col" { "Restarts" }
                     }
                 }
@@ -42,7 +43,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                     @for node in &others {
                         (row(node, now, 1))
                         @if node.kind == ActorKind::SendingDesk {
-                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, sendings_given_up), "payouts and withdrawals at it", 2)) }
+                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, sendings_given_up), "payouts and withdrawals", 2)) }
                         }
                         @for child in endpoints(node).into_iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }
                         @if node.children.len() > ENDPOINTS_MAX {
@@ -54,7 +55,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                         }
                     }
                     @if let Some(all) = of(ActorKind::Shard) { (total(all, shards.len(), &each(&shards), "shards", 1)) }
-                    @if let Some(all) = of(ActorKind::Payment) { (total(all, all.live, &very_many(all, payments_given_up), "payments in them", 1)) }
+                    @if let Some(all) = of(ActorKind::Payment) { (total(all, all.live, &very_many(all, payments_given_up), "payments", 1)) }
                 }
             }
             (tiles(&shards))
@@ -62,7 +63,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
     }
 }
 
-/// One actor, so many levels under the root.
+/// Row of one actor, `depth` levels below the root.
 fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
     let name = Some(node.name.as_str()).filter(|name| plain(name) != plain(node.kind.as_str()));
     html! {
@@ -78,14 +79,14 @@ fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
     }
 }
 
-/// The endpoints, those that do not run first: of many, only some are shown.
+/// Endpoints, those that are not running first. A long list is cut.
 fn endpoints(sender: &NodeView) -> Vec<&NodeView> {
     let mut endpoints: Vec<&NodeView> = sender.children.iter().collect();
     endpoints.sort_by_key(|endpoint| endpoint.state == NodeState::Running);
     endpoints
 }
 
-/// How all of them are: the states that are not as they should be, each with how many are in it.
+/// States of the actors that differ from the normal state, each with its count.
 fn each(nodes: &[&NodeView]) -> Markup {
     let states = [NodeState::Restarting, NodeState::Quarantined, NodeState::Stopped];
     let troubled = states.map(|state| (state, nodes.iter().filter(|node| node.state == state).count()));
@@ -96,15 +97,15 @@ fn each(nodes: &[&NodeView]) -> Markup {
     }
 }
 
-/// The same of those that are only counted: of payments, and of payouts and withdrawals.
+/// The same for actors that are only counted: payments, payouts and withdrawals.
 fn very_many(all: &KindView, given_up: usize) -> Markup {
     html! {
-        @if given_up > 0 { (badge(&format!("{given_up} given up"), Tone::Bad)) }
+        @if given_up > 0 { (badge(&format!("{given_up} quarantined"), Tone::Bad)) }
         @else if all.live > 0 { (state(NodeState::Running)) }
     }
 }
 
-/// So many actors of a kind, and how they are, so many levels under the root.
+/// Row with the number of actors of a kind and their state, `depth` levels below the root.
 fn total(all: &KindView, number: usize, how: &Markup, word: &str, depth: usize) -> Markup {
     let restarts: u64 = all.restarts.values().sum();
     html! {
@@ -126,7 +127,7 @@ fn figures(figures: &Figures) -> Markup {
     }
 }
 
-/// More waiting messages than this are worth a second look.
+/// Number of queued messages above which a mailbox is highlighted.
 const MAILBOX_HIGH: usize = 1_000;
 
 fn restarts(node: &NodeView, now: Timestamp) -> Markup {
@@ -184,7 +185,7 @@ const fn state_word(state: NodeState) -> &'static str {
     }
 }
 
-/// The page that says most of an actor: of what it works on, if that shows the actor, too.
+/// Path of the page with the most information about an actor: the page of its subject if that shows the actor too.
 fn link(node: &NodeView) -> String {
     match node.kind {
         ActorKind::Watcher | ActorKind::Settler => format!("{}/{}", path("chains"), node.name),
@@ -195,7 +196,7 @@ fn link(node: &NodeView) -> String {
     }
 }
 
-/// A PSP's id is as long as a line on a small screen.
+/// Shortened name: a PSP's id is as long as a line on a small screen.
 fn short_name(name: &str) -> Markup {
     const CHARS_MAX: usize = 14;
     html! {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_said_to_run_only_if_all_of_them_do() {
+    fn a_group_is_running_only_if_every_actor_is_running() {
         let of = |states: &[NodeState]| {
             let nodes: Vec<_> = states.iter().map(|state| node(ActorKind::Shard, "0", *state)).collect();
             each(&nodes.iter().collect::<Vec<_>>()).into_string()
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_endpoints_those_that_do_not_run_are_shown() {
+    fn shows_endpoints_that_are_not_running_first() {
         let mut sender = node(ActorKind::WebhookSender, "webhook sender", NodeState::Running);
         let endpoint = |nth: usize| {
             let state = if nth < 7 { NodeState::Running } else { NodeState::Restarting };

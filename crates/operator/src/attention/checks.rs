@@ -1,4 +1,4 @@
-//! What the compliance desk and its queue tell.
+//! Kinds that are read from the compliance actor and the table of checks.
 
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{ComplianceDesk, count, overdue};
@@ -9,10 +9,10 @@ use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelec
 use crate::attention::part::Part;
 use crate::attention::{Count, Found, StuckItem, StuckKind, service};
 
-/// Where nobody is configured to verify customers.
+/// Item id if no identity provider is configured.
 const NOBODY: &str = "none";
 
-/// What the desk tells of one kind.
+/// Reads one kind.
 pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
     match kind {
         StuckKind::IdentityProvider => provider(system, part).await,
@@ -33,7 +33,7 @@ async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
             if waiting == 0 {
                 return Ok((Count::default(), Vec::new()));
             }
-            StuckItem::new(NOBODY, None, now, format!("no provider is configured, and {waiting} checks wait"))
+            StuckItem::new(NOBODY, None, now, format!("no provider is configured and {waiting} checks are waiting"))
         }
     };
     Ok(service::first(vec![item], part))
@@ -61,7 +61,7 @@ async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr>
 
 fn item(desk: &ComplianceDesk, row: checks::Model, now: Timestamp) -> StuckItem {
     let provider = desk.provider().unwrap_or(NOBODY);
-    let why = row.last_error.unwrap_or_else(|| format!("it is {} (provider: {provider})", row.status));
+    let why = row.last_error.unwrap_or_else(|| format!("status {} (provider: {provider})", row.status));
     let reason = format!("{}, {} attempts: {why}", row.purpose, row.attempts);
     let mut item = StuckItem::new(row.id, Some(Timestamp(row.created_at)), now, reason);
     item.psp_id = Some(row.psp_id);

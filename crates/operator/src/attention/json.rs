@@ -1,4 +1,4 @@
-//! `/ops/stuck`: what needs a person, or has waited too long.
+//! `/ops/stuck`: items that need attention.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -9,7 +9,8 @@ use payferry_httpkit::extract::{Fault, QueryFields};
 use crate::attention::{ITEMS_DEFAULT, ITEMS_MAX, Position, StuckKind};
 use crate::{Operator, attention as stuck};
 
-/// Everything that is stuck, by kind; `?kind=` of one kind, `?limit=` so many of each, `?after=` a page of one kind.
+/// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
+/// `?after=` selects a page of one kind.
 pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let kind = query.optional("kind", |text| {
@@ -21,10 +22,10 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
         let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
         text.parse::<usize>().ok().filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(out)
     });
-    let no_position = |_| Fault::new("invalid_cursor", "is no next_after of a page before");
+    let no_position = |_| Fault::new("invalid_cursor", "is not the next_after of an earlier page");
     let after = query.optional("after", |text| text.parse::<Position>().map_err(no_position));
     if after.is_some() && kind.is_none() {
-        query.fault("after", Fault::new("invalid_cursor", "goes with the kind of which it is"));
+        query.fault("after", Fault::new("invalid_cursor", "requires the kind that it belongs to"));
     }
     query.finish()?;
     let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));

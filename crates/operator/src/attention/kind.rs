@@ -1,64 +1,64 @@
-//! The kinds of things that get stuck, and what to do about each.
+//! Kinds of items that need attention, with the recommended action for each.
 
 use std::str::FromStr;
 
 use payferry_actors::System;
 use serde::Serialize;
 
-/// What sort of thing is stuck. In the order in which they press.
+/// Kind of an item that needs attention, in order of urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StuckKind {
     /// The database does not answer.
     Database,
-    /// The database does not take what is written.
+    /// The database does not accept writes.
     JournalHindered,
-    /// The ledger does not add up.
+    /// The ledger is inconsistent.
     LedgerImbalance,
-    /// What a vault holds on the chain is not what the ledger says.
+    /// The on-chain balance of a vault differs from the ledger.
     VaultDifference,
-    /// A chain cannot be read, or stands still.
+    /// A chain cannot be read or produces no blocks.
     Chain,
-    /// Settling on a chain is held up: no gas, most likely.
+    /// Settlements on a chain are delayed, most likely because the account has no gas.
     Settler,
-    /// The identity provider does not answer, or there is none and checks wait.
+    /// The identity provider does not answer, or none is configured and checks are waiting.
     IdentityProvider,
-    /// A check of a customer waits for the provider for too long.
+    /// A customer check has waited too long for the provider.
     CheckOverdue,
     /// A payment, payout or withdrawal failed too often.
     Quarantined,
-    /// A settlement failed for a lasting reason.
+    /// A settlement failed with a persistent error.
     SettlementFailed,
-    /// A transfer waits for a decision about where it came from.
+    /// A transfer needs a decision about its source.
     InReview,
     /// Blocked money is held.
     FundsBlocked,
-    /// A payout or withdrawal waits for a decision about where it goes.
+    /// A payout or withdrawal needs a decision about its address.
     SendingInReview,
-    /// A payout or withdrawal is pending for long.
+    /// A payout or withdrawal has been pending for too long.
     SendingOverdue,
-    /// A refund is not sent for long, or a settlement that was undone is not done again.
+    /// A refund was not sent for too long, or a settlement that was undone was not repeated.
     OperationOverdue,
-    /// Confirmed and not settled for long.
+    /// Confirmed and not settled for too long.
     Unsettled,
-    /// Pending long after its deadline.
+    /// Pending for too long after its deadline.
     Overdue,
-    /// A recorded transfer that its payment has not taken in.
+    /// A recorded transfer that its payment has not applied.
     TransferUnapplied,
-    /// Money that came to a payment and that it does not list, for it has too many transfers.
+    /// Transfers that a payment does not list because it has too many.
     TransferSetAside,
-    /// A PSP's receiver is left alone for failing.
+    /// Deliveries to a PSP's receiver are paused because it fails.
     BreakerOpen,
-    /// A PSP's events wait for long.
+    /// Events of a PSP have waited too long.
     WebhooksDelayed,
-    /// A PSP's events were given up.
+    /// Events of a PSP are exhausted.
     WebhooksExhausted,
-    /// The operator holds something back.
+    /// A pause set by the operator.
     Paused,
 }
 
 impl StuckKind {
-    /// Every kind, the most pressing first.
+    /// All kinds, most urgent first.
     pub const ALL: [Self; 23] = [
         Self::Database,
         Self::JournalHindered,
@@ -85,7 +85,7 @@ impl StuckKind {
         Self::Paused,
     ];
 
-    /// The name in answers and queries.
+    /// Name in responses and queries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Database => "database",
@@ -114,107 +114,123 @@ impl StuckKind {
         }
     }
 
-    /// What is the matter.
+    /// Description of the problem.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Database => "The database does not answer, or not in time.",
-            Self::JournalHindered => "The database does not take what is written.",
+            Self::Database => "The database does not answer or is too slow.",
+            Self::JournalHindered => "The database does not accept writes.",
             Self::LedgerImbalance => {
-                "The ledger does not add up: a balance, an account or a payment differs from its postings."
+                "The ledger is inconsistent: a balance, an account or a payment differs from its postings."
             }
-            Self::VaultDifference => "What a vault holds on the chain is not what the ledger says.",
-            Self::Chain => "The chain cannot be read, or stands still.",
-            Self::Settler => "Settling on the chain is held up.",
-            Self::IdentityProvider => "The identity provider does not answer, or none is configured and checks wait.",
-            Self::CheckOverdue => "A check of a customer waits for the identity provider for too long.",
-            Self::Quarantined => "It failed too often in a short time and is not run.",
-            Self::SettlementFailed => "The settlement failed for a lasting reason; it is tried again by itself.",
-            Self::InReview => "Screening is undecided about a transfer; it is asked again by itself.",
-            Self::FundsBlocked => "Money that screening blocked is held in the payment's wallet.",
-            Self::SendingInReview => "Screening is undecided about where a payout or withdrawal goes.",
-            Self::SendingOverdue => "The payout or withdrawal is pending for long.",
+            Self::VaultDifference => "The on-chain balance of a vault differs from the ledger.",
+            Self::Chain => "The chain cannot be read or produces no blocks.",
+            Self::Settler => "Settlements on the chain are delayed.",
+            Self::IdentityProvider => {
+                "The identity provider does not answer, or none is configured and checks are waiting."
+            }
+            Self::CheckOverdue => "A customer check has waited too long for the identity provider.",
+            Self::Quarantined => "It failed too often in a short time and is stopped.",
+            Self::SettlementFailed => "The settlement failed with a persistent error; it is retried automatically.",
+            Self::InReview => "Screening flagged a transfer for review; it is screened again automatically.",
+            Self::FundsBlocked => "The payment's wallet holds money that screening blocked.",
+            Self::SendingInReview => "Screening flagged the address of a payout or withdrawal for review.",
+            Self::SendingOverdue => "The payout or withdrawal has been pending for too long.",
             Self::OperationOverdue => {
-                "A refund was not sent for long, or a settlement was not carried out and nothing else is listed for it."
+                "A refund was not sent for too long, or a settlement was not carried out and no other kind lists it."
             }
-            Self::Unsettled => "The payment is confirmed and was not settled for long.",
-            Self::Overdue => "The payment is pending long after its deadline.",
-            Self::TransferUnapplied => "A recorded transfer was not taken in by its payment.",
+            Self::Unsettled => "The payment is confirmed and has not been settled for too long.",
+            Self::Overdue => "The payment is still pending long after its deadline.",
+            Self::TransferUnapplied => "A payment has not applied a recorded transfer.",
             Self::TransferSetAside => {
-                "The payment had so many transfers that these are not listed and do not count; the money is in its wallet."
+                "The payment's list of transfers is full: these are not listed or counted. The money is in its wallet."
             }
-            Self::BreakerOpen => "The PSP's receiver failed many times in a row and is left alone for a while.",
-            Self::WebhooksDelayed => "Events of the PSP wait for delivery for long.",
-            Self::WebhooksExhausted => "Events of the PSP were given up after all their attempts.",
-            Self::Paused => "The operator holds it back.",
+            Self::BreakerOpen => "The PSP's receiver failed many times in a row; deliveries are paused for a while.",
+            Self::WebhooksDelayed => "Events of the PSP have waited too long for delivery.",
+            Self::WebhooksExhausted => "Events of the PSP are exhausted: all delivery attempts failed.",
+            Self::Paused => "Paused by the operator.",
         }
     }
 
-    /// What to do about it.
+    /// Recommended action.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Database => {
-                "Look at the database: is it up, can it be reached, has it more to do than it can? What only it knows is not listed \
-                 until it answers."
+                "Check that the database is up, reachable and not overloaded. Items that only the database knows are \
+                not listed until it answers."
             }
             Self::JournalHindered => {
-                "Look at the database: is it up, is its disk full, does something hold a lock? Work goes on by itself."
+                "Check that the database is up, its disk is not full, and no lock is held. Writes continue \
+                automatically."
             }
             Self::LedgerImbalance => {
-                "Pause the PSP's sending (`payferry pause set`) and read its `/ledger/entries`: the postings are append-only and tell what \
-                 should be there. Nothing mends it by itself; tell us."
+                "Pause the PSP's sending (`payferry pause set`) and read its `/ledger/entries`: the postings are \
+                append-only and show the correct state. It is not repaired automatically; contact us."
             }
             Self::VaultDifference => {
-                "Look at the vault's transfers on the chain. More than the ledger says: read the blocks again (`payferry reconcile \
-                 --from-block`). Less: pause sending, and look for a transaction that is not ours."
+                "Check the vault's transfers on the chain. If the balance is higher than the ledger, read the blocks \
+                again (`payferry reconcile --from-block`). If it is lower, pause sending and look for a transaction \
+                that the service did not sign."
             }
-            Self::Chain => "Check the chain's endpoints, or wait: no payment expires on a chain that stands still.",
+            Self::Chain => {
+                "Check the chain's endpoints, or wait. No payment expires while the chain produces no blocks."
+            }
             Self::Settler => {
-                "Read the reason. If the account cannot pay, send it gas money. If fees are above the ceiling, wait until they fall, or \
-                 raise the chain's `max_fee_gwei`. What waits goes on by itself then."
+                "Read the reason. If the account cannot pay for gas, fund it. If fees are above the ceiling, wait \
+                until they fall, or raise the chain's `max_fee_gwei`. Operations then continue automatically."
             }
             Self::IdentityProvider => {
-                "Read the reason; look at the provider's status page and at the section [identity]. Checks go on by themselves."
+                "Read the reason. Check the provider's status page and the section [identity]. Checks continue \
+                automatically."
             }
-            Self::CheckOverdue => "Look at the identity provider and at the reason; it is tried again by itself.",
-            Self::Quarantined => "Read the reason, mend it, then release it.",
+            Self::CheckOverdue => {
+                "Read the reason and check the identity provider. The check is retried automatically."
+            }
+            Self::Quarantined => "Read the reason, fix the cause, then release it.",
             Self::SettlementFailed => {
-                "Read the reason: the contract refuses what it is asked to do. Once that is mended, settle again."
+                "Read the reason: the contract refuses the settlement. Fix the cause, then settle again."
             }
-            Self::InReview => "Look at where the money came from, and at the screening provider; allow or block it.",
+            Self::InReview => "Check the source of the money and the screening provider, then allow or block it.",
             Self::FundsBlocked => {
-                "Decide with compliance what becomes of the money, and send it back; nothing moves it by itself."
+                "Decide with compliance where the money goes, and send it back. It is never moved automatically."
             }
-            Self::SendingInReview => "Look at the address and at the screening provider; allow or block it.",
+            Self::SendingInReview => "Check the address and the screening provider, then allow or block it.",
             Self::SendingOverdue => {
-                "Look at the chain's settler, at pauses of sending, and at the screening provider; its amount stays reserved."
+                "Check the chain's settler, the pauses of sending and the screening provider. The amount stays \
+                reserved."
             }
             Self::OperationOverdue => {
-                "Read the reason; look at the chain's settler, its finality and the pauses. A chain that is configured no more has to \
-                 be configured again: its operations go on by themselves then, each once."
+                "Read the reason. Check the chain's settler, its finality and the pauses. If the chain was removed \
+                from the configuration, add it again: its operations then continue automatically, each once."
             }
-            Self::Unsettled => "Look at the chain's settler and at the payment's operation.",
-            Self::Overdue => {
-                "Look at the payment's chain and at its transfers; one may wait for finality or screening."
-            }
-            Self::TransferUnapplied => "It is told again every few seconds; look at the payment's actor.",
+            Self::Unsettled => "Check the chain's settler and the payment's operation.",
+            Self::Overdue => "Check the payment's chain and its transfers; one may wait for finality or screening.",
+            Self::TransferUnapplied => "The payment is notified every few seconds. Check the payment's actor.",
             Self::TransferSetAside => {
-                "Look at who sent so many; take in what is money and no flood (`take_in`), and it is screened and counted."
+                "Check who sent so many transfers. Apply the genuine ones (`take_in`); they are then screened and \
+                counted."
             }
-            Self::BreakerOpen => "Tell the PSP; it is probed and goes on by itself, and nothing is lost meanwhile.",
+            Self::BreakerOpen => {
+                "Tell the PSP. The receiver is probed, and deliveries continue automatically; no event is lost."
+            }
             Self::WebhooksDelayed => {
-                "Read the reason. Where no webhook URL is set, have the PSP set one (`set_webhook`), and what waits goes out; until then it has the \
-                 feed of events. Where the signing secret does not open, find the master key that sealed it. Else look at the PSP's \
-                 receiver; tell the PSP if it is slow or failing."
+                "Read the reason. If no webhook URL is set, ask the PSP to set one (`set_webhook`): the events are \
+                then delivered. Until then it has the feed of events. If the signing secret cannot be decrypted, \
+                find the master key that sealed it. Otherwise check the PSP's receiver, and tell the PSP if it is \
+                slow or failing."
             }
-            Self::Paused => "Lift the pause once its reason is gone: `payferry pause lift`, or the page of pauses.",
-            Self::WebhooksExhausted => "Once the receiver works, have the PSP redeliver, or read the feed of events.",
+            Self::Paused => {
+                "Lift the pause when its reason no longer applies: `payferry pause lift`, or the Pauses page."
+            }
+            Self::WebhooksExhausted => {
+                "When the receiver works, ask the PSP to redeliver the events or to read the feed of events."
+            }
         }
     }
 
-    /// Whether it takes the database to know of it.
+    /// Returns true if the kind is read from the database.
     pub(super) fn is_asked_of_the_database(self, system: &System) -> bool {
         match self {
-            // How a provider gets on is known by itself; who waits for one that is missing is not.
+            // The state of a provider is in memory. The checks that wait for a missing provider are in the database.
             Self::IdentityProvider => system.desk().provider().is_none(),
             _ => {
                 self.is_of_payments()
@@ -226,7 +242,7 @@ impl StuckKind {
         }
     }
 
-    /// Whether rows of payments tell of it.
+    /// Returns true if the kind is read from payments.
     pub(super) const fn is_of_payments(self) -> bool {
         matches!(
             self,
@@ -240,22 +256,22 @@ impl StuckKind {
         )
     }
 
-    /// Whether rows of payouts and withdrawals tell of it.
+    /// Returns true if the kind is read from payouts and withdrawals.
     pub(super) const fn is_of_sendings(self) -> bool {
         matches!(self, Self::SendingInReview | Self::SendingOverdue)
     }
 
-    /// Whether rows of operations tell of it.
+    /// Returns true if the kind is read from operations.
     pub(super) const fn is_of_operations(self) -> bool {
         matches!(self, Self::OperationOverdue)
     }
 
-    /// Whether the compliance desk and its queue tell of it.
+    /// Returns true if the kind is read from the compliance actor and the table of checks.
     pub(super) const fn is_of_checks(self) -> bool {
         matches!(self, Self::IdentityProvider | Self::CheckOverdue)
     }
 
-    /// Whether the webhooks tell of it.
+    /// Returns true if the kind is read from the webhooks.
     pub(super) const fn is_of_webhooks(self) -> bool {
         matches!(self, Self::BreakerOpen | Self::WebhooksDelayed | Self::WebhooksExhausted)
     }
@@ -265,7 +281,7 @@ impl FromStr for StuckKind {
     type Err = payferry_domain::money::UnknownName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = "a kind of what is stuck";
+        let expected = "a kind of item that needs attention";
         Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or(Self::Err { expected })
     }
 }

@@ -1,4 +1,4 @@
-//! A look at every kind, during which the database may be away: what it does not tell in time is remembered, not waited for.
+//! Reads every kind, even if the database fails: kinds that it does not return in time are recorded as unread.
 
 use payferry_actors::System;
 use sea_orm::DbErr;
@@ -9,20 +9,20 @@ use crate::attention::{Found, StuckKind, find, service};
 use crate::query::{answers, by, soon};
 use crate::webhooks::{self, Webhooks};
 
-/// What was seen so far.
+/// State of the read.
 pub(super) struct Look<'a> {
     system: &'a System,
     deadline: Instant,
-    /// Why the database was not asked any more, or did not tell something.
+    /// Error after which the database was not asked any more, or that it returned.
     failure: Option<DbErr>,
     is_away: bool,
     webhooks: Option<Webhooks>,
-    /// What it did not tell.
+    /// Kinds that the database did not return.
     pub(super) unread: Vec<StuckKind>,
 }
 
 impl<'a> Look<'a> {
-    /// Asks the database whether it is there, and what all kinds of webhooks are found in.
+    /// Checks that the database answers, and reads the data of all webhook kinds.
     pub(super) async fn begin(system: &'a System) -> Self {
         let failure = answers(system).await.err();
         let deadline = soon();
@@ -35,7 +35,7 @@ impl<'a> Look<'a> {
         look
     }
 
-    /// A part of a kind; nothing if the database does not tell.
+    /// Reads a page of a kind. `None` if the database does not return it.
     pub(super) async fn find(&mut self, kind: StuckKind, part: Part<'_>) -> Option<Found> {
         let webhooks = self.webhooks.as_ref().filter(|_| kind.is_of_webhooks());
         let is_untold = kind.is_of_webhooks() && webhooks.is_none();
@@ -52,10 +52,10 @@ impl<'a> Look<'a> {
             .ok()
     }
 
-    /// That the database is away, if it is.
+    /// Item for a database that does not answer, if any.
     pub(super) fn away(&mut self) -> Option<Found> {
         let failure = self.failure.take()?;
-        tracing::warn!(error = %failure, "not all that is stuck could be read for the operator: {failure}");
+        tracing::warn!(error = %failure, "reading the items that need attention failed: {failure}");
         Some(service::database(self.system, Some(failure), &self.unread))
     }
 }

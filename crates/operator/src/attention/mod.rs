@@ -1,7 +1,7 @@
-//! What needs a person, or has waited too long: each with since when, why, and what to do.
+//! Items that need attention: each with its age, reason and possible actions.
 //!
-//! Every query goes by an index that holds only what is looked for, or little more; what is counted is counted in bounds.
-//! A database that is away is itself the first thing that is stuck, and hides nothing that is known without it.
+//! Every query uses an index that holds only the matching rows, or little more, and every count has a limit. If the
+//! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
 mod checks;
 pub(crate) mod json;
@@ -29,71 +29,72 @@ pub use kind::StuckKind;
 pub(super) use part::Part as StuckPart;
 pub use part::Position;
 
-/// Seconds that a payment may be confirmed and not settled. Settlements wait for the chain's finality.
+/// Seconds for which a payment may be confirmed and not settled. Settlements wait for the chain's finality.
 pub const UNSETTLED_AFTER_SECS: i64 = 15 * 60;
-/// Seconds that a payment may be pending after its deadline: money that came in time may still have to become final.
+/// Seconds for which a payment may be pending after its deadline: transfers that arrived in time may not be final yet.
 pub const OVERDUE_AFTER_SECS: i64 = 30 * 60;
-/// Seconds that a recorded transfer may not be taken in by its payment.
+/// Seconds for which a payment may not have applied a recorded transfer.
 pub const UNAPPLIED_AFTER_SECS: i64 = 60;
-/// Seconds that an event may not be delivered; the schedule of retries is over before.
+/// Seconds for which an event may be undelivered. The retry schedule ends earlier.
 pub const UNDELIVERED_AFTER_SECS: i64 = 15 * 60;
-/// Seconds that a payout or withdrawal may be pending: the settler sends it within a block, finality takes minutes.
+/// Seconds for which a payout or withdrawal may be pending: the settler sends it within a block, finality takes
+/// minutes.
 pub const SENDING_OVERDUE_AFTER_SECS: i64 = 30 * 60;
-/// Seconds that a refund, or a settlement that is done again, may stand where it is: finality takes minutes.
+/// Seconds for which a refund, or a repeated settlement, may make no progress: finality takes minutes.
 pub const OPERATION_OVERDUE_AFTER_SECS: i64 = 30 * 60;
-/// Transactions that an operation may have been put into without being looked at: one that came to nothing is tried again.
+/// Normal maximum number of transactions of an operation. An operation is retried after a transaction without effect.
 pub const OPERATION_ATTEMPTS_USUAL_MAX: i64 = 3;
-/// Things of each kind that are listed unless asked otherwise.
+/// Items of each kind if the request sets no limit.
 pub const ITEMS_DEFAULT: usize = 20;
-/// Things of each kind that are listed at most.
+/// Maximum number of items of each kind.
 pub const ITEMS_MAX: usize = 200;
 
-/// What needs a person, or has waited too long.
+/// Items that need attention.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stuck {
-    /// All kinds together.
+    /// Total of all kinds.
     pub total: Count,
-    /// Each kind of which there is something, the most pressing first.
+    /// Kinds with at least one item, most urgent first.
     pub kinds: Vec<StuckGroup>,
-    /// Kinds of which nobody knows whether there is something, as the database does not say.
+    /// Kinds that could not be read because the database did not answer.
     pub unread: Vec<StuckKind>,
 }
 
-/// Everything of one kind.
+/// Items of one kind.
 #[derive(Debug, Clone, Serialize)]
 pub struct StuckGroup {
-    /// Which.
+    /// Kind.
     pub kind: StuckKind,
-    /// How many there are.
+    /// Number of items.
     pub total: Count,
-    /// What is the matter, in words.
+    /// Description of the problem.
     pub meaning: &'static str,
-    /// What to do about it.
+    /// Recommended action.
     pub advice: &'static str,
-    /// The longest waiting of them.
+    /// Items, oldest first.
     pub items: Vec<StuckItem>,
-    /// Where the next page of them begins, if there is one.
+    /// Start of the next page, if there is one.
     pub next_after: Option<Position>,
 }
 
-/// One thing that is stuck.
+/// One item.
 #[derive(Debug, Clone, Serialize)]
 pub struct StuckItem {
-    /// A payment's, payout's, withdrawal's, PSP's, transfer's or operation's id, or the name of a chain or of a part of the service.
+    /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
     pub id: String,
-    /// The payment that it is about, if it is about one.
+    /// Payment that the item is about, if any.
     pub payment_id: Option<String>,
-    /// The PSP that it is about, if it is about one.
+    /// PSP that the item is about, if any.
     pub psp_id: Option<String>,
-    /// Since when.
+    /// Start of the problem.
     pub since: Option<Moment>,
-    /// How long that is.
+    /// Age of the problem, milliseconds.
     pub age_ms: Option<i64>,
-    /// Why, as far as it is known.
+    /// Reason, as far as it is known.
     pub reason: String,
-    /// What an operator can do about it here.
+    /// Possible actions of the operator.
     pub can: Vec<Possible>,
-    /// Where it stands among those of its kind.
+    /// Position among the items of its kind.
     #[serde(skip)]
     pub(super) position: Position,
 }
@@ -128,16 +129,16 @@ impl StuckItem {
         Self { can, ..self }
     }
 
-    /// Where it stands, if not since when it is stuck.
+    /// Sets the position of an item whose position is not its start time.
     pub(super) fn standing(self, at: i64, id: impl Into<String>) -> Self {
         Self { position: Position::new(Timestamp(at), id), ..self }
     }
 }
 
-/// What was found of one kind: how many there are, and a part of them with the first one behind it.
+/// Items of one kind: their number, and one page with the first item after it.
 pub(super) type Found = (Count, Vec<StuckItem>);
 
-/// What is stuck, `limit` of each kind.
+/// Reads the items that need attention, `limit` of each kind.
 pub async fn stuck(system: &System, limit: usize) -> Stuck {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
     let mut look = Look::begin(system).await;
@@ -146,14 +147,14 @@ pub async fn stuck(system: &System, limit: usize) -> Stuck {
         let found = look.find(kind, part).await;
         kinds.extend(found.and_then(|found| group(kind, found, part)));
     }
-    // Whether it answered to everything is known only now, and presses most.
+    // The database kind comes first but is checked last: only now is it known if every query was answered.
     let away = look.away().and_then(|found| group(StuckKind::Database, found, part));
     kinds.splice(0..0, away);
     let total = kinds.iter().fold(Count::default(), |sum, group| sum.and(group.total));
     Stuck { total, kinds, unread: look.unread }
 }
 
-/// What is stuck of one kind, behind a position if one is given.
+/// Reads the items of one kind, after a position if one is given.
 pub async fn stuck_of(
     system: &System,
     kind: StuckKind,
@@ -171,7 +172,7 @@ pub async fn stuck_of(
     Ok(Stuck { total, kinds, unread: Vec::new() })
 }
 
-/// A part of one kind; of the webhooks' kinds, out of what is given.
+/// Reads a page of one kind. Webhook kinds are read from the given data.
 async fn find(
     system: &System,
     kind: StuckKind,
@@ -193,7 +194,7 @@ async fn find(
     }
 }
 
-/// The kind with its part; nothing if there is nothing of it.
+/// Group of one kind, or `None` if it has no items.
 fn group(kind: StuckKind, (total, mut items): Found, part: Part<'_>) -> Option<StuckGroup> {
     if total == Count::default() {
         return None;

@@ -1,4 +1,4 @@
-//! What waits for somebody: what was given up, and everything that has not moved for too long.
+//! Page of items that need attention: quarantined actors, and everything that has made no progress for too long.
 
 use std::collections::HashMap;
 
@@ -18,18 +18,18 @@ use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::{Tone, ago, badge, counted, grouped, payment_link, plain, sending_link};
 use crate::{Operator, attention as stuck};
 
-/// Things of one page of one kind.
+/// Items on one page of a kind.
 const ITEMS_MAX: usize = 50;
 
-/// What is asked for: everything, or a page of one kind.
+/// Query: everything, or one page of one kind.
 #[derive(Deserialize)]
 pub(crate) struct Part {
     kind: Option<String>,
-    /// Where the page before ended.
+    /// Position of the last item of the previous page.
     after: Option<String>,
 }
 
-/// `/ops/view/stuck`: everything that waits for somebody; of one kind, a page at a time.
+/// `/ops/view/stuck`: every item that needs attention, or one kind of them, page by page.
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Query(part): Query<Part>,
@@ -39,7 +39,7 @@ pub(crate) async fn show(
     let now = system.clock().real_now();
     let Some(name) = part.kind else {
         let stuck = stuck::stuck(system, ITEMS_DEFAULT).await;
-        return Ok(asked.answer(&Page::live("Stuck", Place::Stuck, body(&stuck, now))));
+        return Ok(asked.answer(&Page::live("Needs attention", Place::Stuck, body(&stuck, now))));
     };
     let kind: StuckKind = name.parse().map_err(|_| Failure::not_found("kind", name.clone()))?;
     let after = part.after.map(|after| after.parse::<Position>().map_err(|_| Failure::not_found("page", after)));
@@ -50,43 +50,43 @@ pub(crate) async fn show(
     Ok(asked.answer(&Page::live(title, Place::Stuck, body)))
 }
 
-/// Every kind, with the first of each.
+/// Body with every kind and the first items of each.
 fn body(stuck: &Stuck, now: Timestamp) -> Markup {
     html! {
         div.title {
-            h1 { "Stuck" }
+            h1 { "Needs attention" }
             @if stuck.kinds.is_empty() { (badge("nothing", Tone::Good)) } @else { (badge(&stuck.total.to_string(), Tone::Bad)) }
-            p { "What needs a person or has waited too long, the most pressing first." }
+            p { "Items that need a decision or have waited too long, most urgent first." }
         }
         div.col {
             @for group in &stuck.kinds { (section(group, false, now)) }
-            @if stuck.kinds.is_empty() { section.panel aria-label="Nothing" { p.none { "Nothing is stuck." } } }
+            @if stuck.kinds.is_empty() { section.panel aria-label="Empty" { p.none { "Nothing needs attention." } } }
         }
     }
 }
 
-/// A page of one kind.
+/// Body with one page of one kind.
 fn body_of(title: &str, kind: StuckKind, group: Option<&StuckGroup>, is_behind: bool, now: Timestamp) -> Markup {
     html! {
-        p.crumbs { a href=(path("stuck")) { "Stuck" } span { (plain(kind.as_str())) } }
+        p.crumbs { a href=(path("stuck")) { "Needs attention" } span { (plain(kind.as_str())) } }
         div.title {
             h1 { (title) }
             @match group { Some(group) => (badge(&group.total.to_string(), Tone::Bad)), None => (badge("nothing", Tone::Good)) }
         }
         @match group {
             Some(group) => (section(group, is_behind, now)),
-            None => section.panel aria-label="Nothing" { p.none { "Nothing of this kind is stuck." } },
+            None => section.panel aria-label="Empty" { p.none { "Nothing of this kind needs attention." } },
         }
     }
 }
 
-/// What was read of one kind; `is_behind` others that are not here.
+/// Section of one kind. `is_behind`: earlier items exist that are not shown here.
 fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
     let name = group.kind.as_str();
     html! {
         section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
             header { h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (bounded(group.total)) } } p { (group.meaning) " " (group.advice) } }
-            @if group.items.is_empty() { p.none { "There are no more." } }
+            @if group.items.is_empty() { p.none { "No more items." } }
             ol.log {
                 @for (id, item) in rows(name, &group.items) {
                     li id=(id) {
@@ -106,7 +106,7 @@ fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
     }
 }
 
-/// How much of a kind is here, and the way to the rest.
+/// Number of items shown, with links to the other pages.
 fn pages(group: &StuckGroup, is_behind: bool) -> Markup {
     let of_kind = |after: Option<&Position>| {
         let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
@@ -124,7 +124,7 @@ fn pages(group: &StuckGroup, is_behind: bool) -> Markup {
     }
 }
 
-/// The items of a kind, each with an id of its own for its row: one payment may be there with several tokens.
+/// Rows of a kind's items, each with a unique id: one payment may occur with several tokens.
 fn rows<'a>(kind: &str, items: &'a [StuckItem]) -> Vec<(String, &'a StuckItem)> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let row = |item: &'a StuckItem| {
@@ -136,7 +136,7 @@ fn rows<'a>(kind: &str, items: &'a [StuckItem]) -> Vec<(String, &'a StuckItem)> 
     items.iter().map(row).collect()
 }
 
-/// What it is, with a way to its page.
+/// Description of an item, with a link to its page.
 fn what(kind: StuckKind, item: &StuckItem) -> Markup {
     html! {
         @match (kind, &item.payment_id, &item.psp_id) {
@@ -152,21 +152,21 @@ fn what(kind: StuckKind, item: &StuckItem) -> Markup {
     }
 }
 
-/// A kind's name as a heading.
+/// Name of a kind as a heading.
 fn heading(name: &str) -> String {
     let words = plain(name);
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What was given up, the first of it with a button for each; nothing if nothing was.
+/// The first quarantined actors, each with a release button. Empty if none is quarantined.
 pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
     let headline = match (view.payments_quarantined, view.sendings_quarantined) {
         (payments, 0) => counted(payments, "payment is", "payments are"),
         (0, sendings) => counted(sendings, "payout or withdrawal is", "payouts and withdrawals are"),
         (payments, sendings) => {
             let sendings = grouped(i128::try_from(sendings).unwrap_or(i128::MAX));
-            format!("{}, and of payouts and withdrawals {sendings} are", counted(payments, "payment", "payments"))
+            format!("{} and {sendings} payouts or withdrawals are", counted(payments, "payment", "payments"))
         }
     };
     html! {
@@ -174,8 +174,8 @@ pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
             section.panel.alarm aria-labelledby="quarantined" {
                 header {
                     h2 #quarantined { (headline) " quarantined" }
-                    p { "each failed too often and is not run until it is released" }
-                    a.more href={ (path("stuck")) "?kind=" (StuckKind::Quarantined.as_str()) } { "all of them" }
+                    p { "Each failed too often and stays stopped until it is released." }
+                    a.more href={ (path("stuck")) "?kind=" (StuckKind::Quarantined.as_str()) } { "show all" }
                 }
                 ol.log {
                     @for GivenUp { id, quarantine } in &view.quarantined {
@@ -199,7 +199,7 @@ fn link(of: Ferried) -> Markup {
     }
 }
 
-/// The button that lets it run again.
+/// Button that releases an actor from quarantine.
 fn release(of: Ferried) -> Markup {
     let pages = path(if matches!(of, Ferried::Payment(_)) { "payments" } else { "sendings" });
     html! {

@@ -1,4 +1,4 @@
-//! Which part of a kind is read. What is stuck may be very much, and each of it is to be reached before any of it moves.
+//! Page of one kind. A kind may have very many items, and pages must reach each of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,23 @@ use payferry_domain::Timestamp;
 use sea_orm::Value;
 use serde::{Serialize, Serializer};
 
-/// Where a thing stands among those of its kind, the longest waiting first; those of one moment stand in the order of ids.
+/// Position of an item among those of its kind: oldest first, items with the same time in order of id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub(crate) at: Timestamp,
     pub(crate) id: String,
 }
 
-/// A text that is no position.
+/// Error: the text is not a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPosition;
 
-/// A page of one kind.
+/// Page of one kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
-    /// Behind this one.
+    /// Position after which the page starts.
     pub(crate) after: Option<&'a Position>,
-    /// Things of a page. One more is read, to know whether there is a next one.
+    /// Items of the page. One more is read, to know if a next page exists.
     pub(super) limit: usize,
 }
 
@@ -32,7 +32,7 @@ impl Position {
         Self { at, id: id.into() }
     }
 
-    /// Its id in so many parts; what a made-up one lacks is empty.
+    /// Splits the id into parts. Parts that a made-up id lacks are empty.
     pub(crate) fn parts<const N: usize>(&self) -> [&str; N] {
         let mut parts = self.id.splitn(N, ':');
         std::array::from_fn(|_| parts.next().unwrap_or_default())
@@ -61,13 +61,13 @@ impl Serialize for Position {
 }
 
 impl Part<'_> {
-    /// How many are read.
+    /// Number of items to read.
     pub(crate) const fn read_max(&self) -> usize {
         self.limit + 1
     }
 
-    /// What a query reads that begins with `from`, has one value, and is ordered by these columns: `$1` is its value, the
-    /// next ones are the position's.
+    /// Query of a page. `from` is its start with one value, and `order` has the columns of the order. `$1` is the
+    /// value, the next parameters are the position.
     pub(crate) fn sql(&self, from: &str, order: &[&str]) -> String {
         let columns = order.join(", ");
         let behind = match self.after {
@@ -80,12 +80,12 @@ impl Part<'_> {
         format!("SELECT * {from}{behind} ORDER BY {columns} LIMIT {}", self.read_max())
     }
 
-    /// The values of such a query, where the last column is the id.
+    /// Values of such a query if the last column is the id.
     pub(crate) fn values(&self, value: Value) -> Vec<Value> {
         self.values_with(value, |position| vec![position.id.as_str().into()])
     }
 
-    /// The same where several columns are the id.
+    /// The same if several columns are the id.
     pub(super) fn values_with(&self, value: Value, id: impl Fn(&Position) -> Vec<Value>) -> Vec<Value> {
         let mut values = vec![value];
         if let Some(after) = self.after {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_read_as_it_is_written_and_nothing_else_is_one() {
+    fn a_position_round_trips_and_other_text_is_refused() {
         for id in ["pay_1", "base:0xab.cd:7", ""] {
             let position = Position::new(Timestamp(1_732_175_655_007), id);
             assert_eq!(position.to_string().parse(), Ok(position));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_page_begins_behind_the_last_one_of_the_page_before() {
+    fn the_next_page_starts_after_the_last_item() {
         let position = Position::new(Timestamp(5), "pay_1");
         let (first, next) = (Part { after: None, limit: 2 }, Part { after: Some(&position), limit: 2 });
         let (from, order) = ("FROM things WHERE a = $1", ["b", "id"]);

@@ -1,7 +1,7 @@
-//! What the parts of the service tell of themselves: database, journal, chains, settlers, quarantine, webhooks.
+//! Kinds that are known in memory: database, journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
-use payferry_actors::journal::Hindrance;
+use payferry_journal::Hindrance;
 use payferry_actors::ledger::check::Imbalance;
 use payferry_actors::observe::{Ferried, GivenUp};
 use payferry_actors::pauses::{Pause, Scope};
@@ -17,7 +17,7 @@ use crate::chains::{self, ChainState};
 use crate::decisions::query::Possible;
 use crate::webhooks::{Backlog, EndpointLine, Webhooks};
 
-/// What is known without the database.
+/// Returns one kind that is known without the database.
 pub(super) fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Found {
     let now = system.clock().real_now();
     if kind == StuckKind::Quarantined {
@@ -40,16 +40,16 @@ fn hindered(system: &System, now: Timestamp) -> Option<StuckItem> {
     Some(StuckItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
-/// That the database does not answer, and what is not known for that; nothing if it does.
+/// Item for a database that does not answer, with the kinds that are unknown because of it. Empty if it answers.
 pub(super) fn database(system: &System, failure: Option<DbErr>, unread: &[StuckKind]) -> Found {
     let Some(failure) = failure else { return (Count::default(), Vec::new()) };
     let kinds: Vec<_> = unread.iter().map(|kind| kind.as_str()).collect();
-    let unknown = if kinds.is_empty() { String::new() } else { format!("; not known: {}", kinds.join(", ")) };
+    let unknown = if kinds.is_empty() { String::new() } else { format!("; unknown: {}", kinds.join(", ")) };
     let now = system.clock().real_now();
     (Count::of(1), vec![StuckItem::new("database", None, now, format!("{failure}{unknown}"))])
 }
 
-/// There may be as many as there are payments.
+/// Up to the number of payments.
 fn quarantined(system: &System, now: Timestamp, part: Part<'_>) -> Found {
     let view = system.observe();
     let counted = (view.payments_quarantined + view.sendings_quarantined) as u64;
@@ -64,7 +64,7 @@ fn quarantined(system: &System, now: Timestamp, part: Part<'_>) -> Found {
     (Count { counted, more: false }, items.collect())
 }
 
-/// What the webhooks tell.
+/// Reads a kind from the webhooks.
 pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, part: Part<'_>) -> Found {
     let now = system.clock().real_now();
     let items = webhooks.endpoints.iter().filter_map(|line| {
@@ -81,7 +81,7 @@ pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, pa
     (Count { more: webhooks.more && total != Count::default(), ..total }, items)
 }
 
-/// The part of what is all there.
+/// Cuts a page out of the complete list.
 pub(super) fn first(mut items: Vec<StuckItem>, part: Part<'_>) -> Found {
     let total = Count { counted: items.len() as u64, more: false };
     items.retain(|item| part.after.is_none_or(|after| item.position > *after));
@@ -96,13 +96,13 @@ fn ledger(system: &System, now: Timestamp) -> Vec<StuckItem> {
         let reason = imbalance.words(system.chains().spec(chain).and_then(|spec| spec.token_at(address)));
         let Imbalance { kind, account, psp_id, subject, since, .. } = imbalance;
         let payment_id = subject.as_deref().and_then(payment_of);
-        // A payment is named beside it; a payout or withdrawal is not.
+        // The payment id is in a field of its own. Payouts and withdrawals have none.
         let reason = match &subject {
             Some(subject) if payment_id.is_none() => format!("{subject}: {reason}"),
             _ => reason,
         };
         let id = subject.unwrap_or_else(|| psp_id.clone());
-        // One subject may be wrong in several tokens, on several accounts, in several ways.
+        // One subject may have problems with several tokens, accounts and kinds of difference.
         let standing = format!("{id}:{chain}:{address}:{account:?}:{kind:?}");
         let item = StuckItem::new(id, Some(since), now, reason).standing(since.as_millis(), standing);
         StuckItem { payment_id, psp_id: Some(psp_id), ..item }
@@ -127,7 +127,7 @@ fn vaults(system: &System, now: Timestamp) -> Vec<StuckItem> {
     system.vaults().differences.into_iter().map(item).collect()
 }
 
-/// The payment that the ledger calls so, if it is one: a transfer to a customer has another prefix there.
+/// Payment with this subject in the ledger, if any. A transfer to a customer has another prefix there.
 fn payment_of(subject: &str) -> Option<String> {
     let (prefix, rest) = subject.split_once('_')?;
     matches!(prefix, "pay" | "tr").then(|| format!("pay_{rest}"))
@@ -135,15 +135,15 @@ fn payment_of(subject: &str) -> Option<String> {
 
 fn chains_in_trouble(system: &System) -> Vec<StuckItem> {
     // Heads have the time of their chain, which the service's clock follows.
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let lines = chains::health(system).into_iter().filter(|chain| chain.state != ChainState::Ok);
     let item = |chain: chains::ChainHealth| {
         let since = chain.head_age_ms.map(|age| now.plus_millis(-age));
         let reason = match (chain.state, chain.trouble) {
-            (ChainState::NeverRead, None) => "it was not read since the service started".to_owned(),
-            (ChainState::NeverRead, Some(trouble)) => format!("it was never read: {trouble}"),
-            (ChainState::Stale, Some(trouble)) => format!("it shows no new block: {trouble}"),
-            (ChainState::Stale, None) => "it shows no new block".to_owned(),
+            (ChainState::NeverRead, None) => "not read since the service started".to_owned(),
+            (ChainState::NeverRead, Some(trouble)) => format!("never read: {trouble}"),
+            (ChainState::Stale, Some(trouble)) => format!("no new block: {trouble}"),
+            (ChainState::Stale, None) => "no new block".to_owned(),
             (_, trouble) => trouble.unwrap_or_default(),
         };
         StuckItem::new(chain.chain.as_str(), since, now, reason)
@@ -175,7 +175,7 @@ fn tripped(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
     let actor = line.actor.as_ref().filter(|_| line.is_tripped())?;
     let reason = match &actor.last_failure {
         Some(failure) => format!("the last failure was {failure}"),
-        None => "it failed".to_owned(),
+        None => "the receiver failed".to_owned(),
     };
     Some(StuckItem::new(&line.psp_id, line.backlog.waiting_since.map(|since| since.0), now, reason))
 }
@@ -187,16 +187,16 @@ fn delayed(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
         return None;
     }
     let waits = if waiting_since.is_some() {
-        format!("{queued} are queued and {retrying} wait for a retry")
+        format!("{queued} queued, {retrying} waiting for a retry")
     } else {
-        format!("{unaddressed} wait for it")
+        format!("{unaddressed} waiting")
     };
-    // What keeps them from being sent at all is no fault of the receiver's.
+    // A reason that is not the receiver's.
     let reason = line.held_by.map_or_else(|| waits.clone(), |held_by| format!("{held_by}: {waits}"));
     Some(StuckItem::new(&line.psp_id, Some(since), now, reason))
 }
 
 fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
     let since = line.backlog.exhausted_since?.0;
-    Some(StuckItem::new(&line.psp_id, Some(since), now, format!("{} were given up", line.backlog.exhausted)))
+    Some(StuckItem::new(&line.psp_id, Some(since), now, format!("{} exhausted", line.backlog.exhausted)))
 }

@@ -1,9 +1,9 @@
-//! What the rows of payments and transfers tell.
+//! Kinds that are read from payments and transfers.
 
 use std::collections::HashMap;
 
 use payferry_actors::System;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
 use payferry_entities::{payments, transfers};
@@ -17,7 +17,7 @@ use crate::decisions::aside::{self, AsideLine};
 use crate::decisions::query::{possible, take_in};
 use crate::query::COUNTED_MAX;
 
-// States are spelled out, not bound: a partial index serves only a query that shows its condition.
+// Literal states, not bound values: a partial index is used only for a query that contains its condition.
 const ATTENTION: &str = "FROM payments WHERE attention = $1";
 const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at < $1 AND attention IS NULL";
 const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
@@ -26,12 +26,12 @@ const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND cr
 const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
 const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
 pub(super) const BY_CREATION: [&str; 2] = ["created_at", "id"];
-/// Of transfers, which have no id of one column.
+/// Order of transfers, whose key has several columns.
 const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
 
-/// What the rows tell of one kind.
+/// Reads one kind.
 pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
     let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), BY_CHANGE);
     let (sql, value, order) = match kind {
@@ -64,7 +64,7 @@ pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Resu
     Ok((total, rows.iter().map(item).collect()))
 }
 
-/// Since when, and why.
+/// Start and reason of the problem.
 fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
     let updated = payment.updated_at;
     let chain = payment.terms.chain;
@@ -88,7 +88,7 @@ fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
     }
 }
 
-/// The blocked money, by token and chain.
+/// Blocked money, by token and chain.
 fn held(payment: &Payment) -> String {
     let due = Some(payment.blocked_held()).filter(|held| !held.is_zero());
     let due = due.map(|held| format!("{held} {}", payment.terms.token));
@@ -120,7 +120,7 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_
     let rows: Vec<transfers::Model> = rows(system, part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
     let item = |row: &transfers::Model| {
         let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
-        let reason = format!("revision {} of it is known, {} was taken in", row.revision, row.applied_revision);
+        let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
         StuckItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
     };
     Ok((total, rows.iter().map(item).collect()))
@@ -147,7 +147,7 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
         StuckItem::new(id, Some(line.since.0), now, reason)
             .of_payment(id, row.map(|row| row.psp_id.as_str()))
             .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
-            // They stand in the order in which the index is walked along.
+            // Items are in the order of the index.
             .standing(0, format!("{id}:{}:{}", line.chain, line.token_address))
     };
     Ok((total, lines.iter().map(item).collect()))
@@ -174,14 +174,13 @@ pub(super) async fn rows<M: FromQueryResult>(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::operations::OVERDUE;
     use super::*;
     use payferry_entities::Database;
     use payferry_migration::{Migrator, MigratorTrait};
 
-    /// However many payments there are, only what is stuck is looked at.
+    /// Every query reads only matching rows, for any number of payments.
     #[tokio::test]
-    async fn every_query_goes_by_an_index_of_its_own() {
+    async fn every_query_uses_its_own_index() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();

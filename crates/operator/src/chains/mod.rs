@@ -1,4 +1,4 @@
-//! The chains: how far each was read, how old its head is, and how its settler gets on.
+//! State of the chains: read position, age of the head, and settler.
 
 pub(crate) mod page;
 
@@ -6,88 +6,88 @@ use std::collections::HashMap;
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
+use payferry_journal::chain::Role;
 use payferry_actors::chain::SettlerHandle;
-use payferry_actors::chain::operations::Role;
 use payferry_domain::Chain;
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;
 
 use crate::query::{COUNTED_MAX, Count};
 
-/// How a chain stands.
+/// State of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChainState {
-    /// It is read.
+    /// The chain is read.
     Ok,
-    /// It cannot be read at the moment, and its last head is not old yet.
+    /// The chain cannot be read at present, but its last head is not stale yet.
     Troubled,
-    /// No new block for the length of an outage: it is offered to nobody, and no deadline passes on it.
+    /// No new block for longer than the outage limit: the chain is not offered, and no deadline passes on it.
     Stale,
-    /// It was not read since the service started.
+    /// The chain has not been read since the service started.
     NeverRead,
 }
 
-/// Whether a chain can take payments.
+/// Health of a chain for payments.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChainHealth {
-    /// Which.
+    /// Chain.
     pub chain: Chain,
-    /// How it stands.
+    /// State.
     pub state: ChainState,
-    /// Since its newest block, milliseconds.
+    /// Age of the newest block, milliseconds.
     pub head_age_ms: Option<i64>,
-    /// Why it cannot be read, if it cannot.
+    /// Reason why it cannot be read, if any.
     pub trouble: Option<String>,
 }
 
-/// All of one chain.
+/// All data of one chain.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChainLine {
-    /// Whether it can take payments.
+    /// Health for payments.
     #[serde(flatten)]
     pub health: ChainHealth,
-    /// As the chain itself says it.
+    /// Id that the chain reports.
     pub chain_id: u64,
-    /// The newest block that an endpoint showed.
+    /// Newest block that an endpoint reported.
     pub head_number: Option<u64>,
-    /// Its time.
+    /// Time of the newest block.
     pub head_at: Option<Moment>,
-    /// The last block that was read whole.
+    /// Last block that was completely read.
     pub read_number: Option<u64>,
-    /// Blocks between the two.
+    /// Blocks between the head and the last block read.
     pub lag_blocks: Option<u64>,
-    /// The newest block that the chain calls safe.
+    /// Newest block that the chain calls safe.
     pub safe_number: Option<u64>,
-    /// The newest block that the chain calls finalized.
+    /// Newest block that the chain calls finalized.
     pub finalized_number: Option<u64>,
     /// Base fee of the head, wei per gas.
     pub base_fee_wei: Option<String>,
-    /// Whether `best` leaves it out because the operator said so.
+    /// True if the operator has paused it, so that `best` skips it.
     pub paused: bool,
-    /// Who moves money on it.
+    /// Settler.
     pub settler: SettlerLine,
 }
 
-/// How a settler gets on.
+/// State of a settler.
 #[derive(Debug, Clone, Serialize)]
 pub struct SettlerLine {
-    /// Why settling is held up, if it is.
+    /// Reason why settlements are delayed, if any.
     pub trouble: Option<String>,
-    /// Whether new settlements are held back by the operator.
+    /// True if the operator has paused new settlements.
     pub settling_paused: bool,
-    /// Whether new sendings are held back by the operator.
+    /// True if the operator has paused new outbound transfers.
     pub sending_paused: bool,
-    /// What it has to do; nothing if the database does not answer in time.
+    /// Pending operations. Empty if the database does not answer in time.
     #[serde(flatten)]
     pub work: Work,
     /// Transactions signed since the service started.
     pub transactions_signed: u64,
-    /// What the account that pays for gas held of the chain's own coin when that was last read, wei.
+    /// Last known balance of the gas account in the chain's native coin, wei.
     pub gas_balance_wei: Option<String>,
 }
 
-/// What a settler has to do, as far as it is known.
+/// Pending operations of a settler, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Work {
     /// Operations that wait for a transaction.
@@ -99,16 +99,16 @@ pub struct Work {
 }
 
 impl Work {
-    /// Operations in a transaction.
+    /// Number of operations in a transaction.
     pub fn under_way(self) -> Option<Count> {
         Some(self.submitted?.and(self.mined?))
     }
 }
 
-/// What the settler of each chain has to do.
+/// Pending operations by chain.
 pub type Works = HashMap<Chain, Work>;
 
-/// Whether each chain that runs here can take payments.
+/// Returns the health of each running chain.
 pub fn health(system: &System) -> Vec<ChainHealth> {
     let now = system.clock().now();
     let health = |chain: Chain| {
@@ -125,7 +125,7 @@ pub fn health(system: &System) -> Vec<ChainHealth> {
     system.chains().running().map(|spec| health(spec.chain)).collect()
 }
 
-/// All of each chain, with what is known of the settlers' work.
+/// Returns all data of each running chain, with the given counts of operations.
 pub fn chains(system: &System, works: Option<&Works>) -> Vec<ChainLine> {
     let line = |health: ChainHealth| {
         let chain = health.chain;
@@ -162,7 +162,7 @@ fn settler(system: &System, chain: Chain, work: Work) -> SettlerLine {
     }
 }
 
-/// Counts what each settler has to do.
+/// Counts the pending operations of each settler.
 pub async fn works(system: &System) -> Result<Works, DbErr> {
     let mut works = Works::new();
     for spec in system.chains().running() {

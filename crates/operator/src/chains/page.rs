@@ -1,11 +1,11 @@
-//! The chains: how far each was read, and how its settler gets on.
+//! The chains: read position and settler of each.
 
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, NodeView};
+use payferry_runtime::observe::{ActorKind, NodeView};
 use payferry_domain::Timestamp;
 
 use crate::Operator;
@@ -24,7 +24,7 @@ pub(crate) async fn show(
     asked: Asked,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
-    let works = if_by(soon(), "what settlers have to do", chains::works(system)).await;
+    let works = if_by(soon(), "settler work", chains::works(system)).await;
     let chains = chains::chains(system, works.as_ref());
     let line = chains.iter().find(|line| line.health.chain.as_str() == name);
     let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
@@ -40,23 +40,24 @@ pub(crate) async fn show(
     Ok(asked.answer(&Page::live(format!("Chain {name}"), Place::Overview, site.body())))
 }
 
-/// Everything that the page of a chain shows.
+/// Data of a chain's page.
 struct Site<'a> {
     line: &'a ChainLine,
     watcher: Option<&'a NodeView>,
     settler: Option<&'a NodeView>,
-    /// Heads have the time of their chain, which the service's clock follows; actors go by the wall clock.
+    /// The service's time. Heads carry the time of their chain, which the service's clock follows; actors use the wall
+    /// clock.
     now: Timestamp,
     real_now: Timestamp,
 }
 
-/// One row a chain.
+/// Table with a row for each chain.
 pub(crate) fn panel(chains: &[ChainLine]) -> Markup {
     html! {
         section.panel aria-labelledby="chains" {
             header { h2 #chains { "Chains" } }
             @if chains.is_empty() {
-                p.none { "No chain runs here." }
+                p.none { "No chain is running." }
             } @else {
                 table {
                     thead {
@@ -65,8 +66,8 @@ pub(crate) fn panel(chains: &[ChainLine]) -> Markup {
                             th scope="col" { "State" }
                             th.n.wide scope="col" { "Head" }
                             th.n scope="col" { "Age" }
-                            th.n scope="col" title="Blocks between the head and the last one read" { "Lag" }
-                            th.n scope="col" title="Operations that wait for a transaction, or for one to be final" { "To settle" }
+                            th.n scope="col" title="Blocks between the head and the last block read" { "Lag" }
+                            th.n scope="col" title="Operations without a final transaction" { "To settle" }
                         }
                     }
                     tbody {
@@ -95,7 +96,7 @@ fn row(line: &ChainLine) -> Markup {
     }
 }
 
-/// Everything that keeps a chain from its work, in words.
+/// Problems that delay the chain's work.
 fn troubles(line: &ChainLine) -> impl Iterator<Item = String> {
     let reading = line.health.trouble.clone();
     let settling = line.settler.trouble.as_ref().map(|trouble| format!("settling: {trouble}"));
@@ -105,8 +106,8 @@ fn troubles(line: &ChainLine) -> impl Iterator<Item = String> {
 fn state(line: &ChainLine) -> Markup {
     html! {
         @match line.health.state {
-            ChainState::Ok => (badge("read", Tone::Good)),
-            ChainState::Troubled => (badge("troubled", Tone::Warn)),
+            ChainState::Ok => (badge("ok", Tone::Good)),
+            ChainState::Troubled => (badge("degraded", Tone::Warn)),
             ChainState::Stale => (badge("stale", Tone::Bad)),
             ChainState::NeverRead => (badge("never read", Tone::Bad)),
         }
@@ -120,15 +121,15 @@ fn age(ms: Option<i64>) -> String {
     ms.map_or_else(|| "–".to_owned(), |ms| span(Duration::from_millis(ms.unsigned_abs())))
 }
 
-/// What waits on all chains together, and what is under way there.
+/// Operations of all chains that are queued or in progress.
 pub(crate) fn to_settle(chains: &[ChainLine]) -> Markup {
     let all = |of: fn(&ChainLine) -> Option<Count>| {
         chains.iter().map(of).try_fold(Count::default(), |sum, count| Some(sum.and(count?)))
     };
     html! {
         @match (all(|line| line.settler.work.queued), all(|line| line.settler.work.under_way())) {
-            (Some(queued), Some(under_way)) => { (bounded(queued)) small { (bounded(under_way)) " under way" } },
-            _ => { "–" small { "not known" } },
+            (Some(queued), Some(under_way)) => { (bounded(queued)) small { (bounded(under_way)) " in progress" } },
+            _ => { "–" small { "unknown" } },
         }
     }
 }
@@ -136,15 +137,15 @@ pub(crate) fn to_settle(chains: &[ChainLine]) -> Markup {
 fn in_work(line: &ChainLine) -> Markup {
     let work = line.settler.work;
     let under_way = work.under_way().filter(|under_way| under_way.counted > 0);
-    html! { (known(work.queued)) @if let Some(under_way) = under_way { small.wide { " + " (bounded(under_way)) " under way" } } }
+    html! { (known(work.queued)) @if let Some(under_way) = under_way { small.wide { " + " (bounded(under_way)) " in progress" } } }
 }
 
-/// A count, if the database told it.
+/// A count, or a dash if the database did not return it.
 fn known(number: Option<Count>) -> Markup {
     html! { @match number { Some(number) => (bounded(number)), None => "–" } }
 }
 
-/// A count that ended at its bound says so.
+/// A count. One that stopped at its limit is shown as "more than".
 pub(crate) fn bounded(number: Count) -> Markup {
     html! {
         @if number.more {
@@ -175,7 +176,7 @@ impl Site<'_> {
         let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), |number| grouped(number.into()));
         html! {
             section.panel aria-labelledby="watcher" {
-                header { h2 #watcher { "Watcher" } (running(self.watcher)) p { "reads the chain" } (its_actor(self.watcher)) }
+                header { h2 #watcher { "Watcher" } (running(self.watcher)) p { "reads blocks" } (its_actor(self.watcher)) }
                 dl.facts {
                     dt { "Chain id" } dd { (line.chain_id) }
                     dt { "Head" } dd { (number(line.head_number)) @if let Some(at) = line.head_at { small { ", " (ago(at.0, self.now)) } } }
@@ -191,28 +192,28 @@ impl Site<'_> {
 
     fn settling(&self) -> Markup {
         let settler = &self.line.settler;
-        let held: Vec<_> = [(settler.settling_paused, "settlements"), (settler.sending_paused, "sendings")]
+        let held: Vec<_> = [(settler.settling_paused, "settlements"), (settler.sending_paused, "outbound transfers")]
             .into_iter()
             .filter_map(|(is_held, what)| is_held.then_some(what))
             .collect();
         html! {
             section.panel aria-labelledby="settler" {
-                header { h2 #settler { "Settler" } (running(self.settler)) p { "moves the money" } (its_actor(self.settler)) }
+                header { h2 #settler { "Settler" } (running(self.settler)) p { "sends transactions" } (its_actor(self.settler)) }
                 dl.facts {
                     @if !held.is_empty() {
-                        dt { "Held back" } dd { span.warn-ink { "new " (held.join(" and ")) } ", by a " a href=(path("pauses")) { "pause" } }
+                        dt { "Paused" } dd { span.warn-ink { "new " (held.join(" and ")) } ", see " a href=(path("pauses")) { "pauses" } }
                     }
-                    dt { "Waiting" } dd { (known(settler.work.queued)) " operations" }
-                    dt { "Sent" } dd { (known(settler.work.submitted)) " in a transaction that is not mined" }
-                    dt { "Mined" } dd { (known(settler.work.mined)) " in a transaction that is not final" }
+                    dt { "Queued" } dd { (known(settler.work.queued)) " operations" }
+                    dt { "Submitted" } dd { (known(settler.work.submitted)) " operations in a transaction that is not mined" }
+                    dt { "Mined" } dd { (known(settler.work.mined)) " operations in a transaction that is not final" }
                     dt { "Signed" } dd { (count(settler.transactions_signed)) " transactions since the start" }
-                    dt { "Gas money" } dd #gas-money { @if let Some(held) = &settler.gas_balance_wei { (coins(held)) } @else { "–" } }
+                    dt { "Gas balance" } dd #gas-money { @if let Some(held) = &settler.gas_balance_wei { (coins(held)) } @else { "–" } }
                 }
             }
         }
     }
 
-    /// How its actor gets on.
+    /// Figures of the actor.
     fn books(&self, node: Option<&NodeView>) -> Markup {
         html! { @if let Some(node) = node { (actor::figures(node, self.real_now)) } }
     }
@@ -222,18 +223,18 @@ fn running(node: Option<&NodeView>) -> Markup {
     html! { @if let Some(node) = node { (tree::state(node.state)) } }
 }
 
-/// The way to an actor's failures.
+/// Link to the actor's page.
 fn its_actor(node: Option<&NodeView>) -> Markup {
-    html! { @if let Some(node) = node { a.more href=(permanent::page(node.kind, &node.name)) { "its actor" } } }
+    html! { @if let Some(node) = node { a.more href=(permanent::page(node.kind, &node.name)) { "actor" } } }
 }
 
-/// Wei per gas as Gwei.
+/// Wei per gas in Gwei.
 fn gwei(wei: &str) -> String {
     const WEI: f64 = 1e9;
     wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} Gwei", three_digits(wei / WEI)))
 }
 
-/// Wei as coins of the chain's own.
+/// Wei in the chain's native coin.
 fn coins(wei: &str) -> String {
     const WEI: f64 = 1e18;
     wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} coins", three_digits(wei / WEI)))
@@ -283,18 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_to_its_end_is_more_than_that_also_in_sum() {
+    fn a_sum_with_a_truncated_count_shows_more_than() {
         let (many, few) = (Count { counted: 10_000, more: true }, Count { counted: 12, more: false });
         let sum = to_settle(&[with_queued(few), with_queued(many)]).into_string();
         assert_eq!(sum.matches("more than 10,012").count(), 2, "{sum}");
         assert_eq!(sum.matches("&gt; 10,012").count(), 2, "{sum}");
         let exact = to_settle(&[with_queued(few), with_queued(few)]).into_string();
         assert!(exact.contains("24") && !exact.contains("more than"), "{exact}");
-        // Of one chain it is not known: then the sum is not known either.
+        // If the count of one chain is unknown, the sum is unknown.
         let some = to_settle(&[with_queued(few), with(Work::default())]).into_string();
-        assert!(some.contains("not known") && !some.contains("12"), "{some}");
+        assert!(some.contains("unknown") && !some.contains("12"), "{some}");
         assert_eq!(in_work(&with(Work::default())).into_string(), "–");
-        // A row of the table of chains, and its small print.
+        // A row of the table of chains, with its details.
         assert_eq!(in_work(&with_queued(many)).into_string().matches("more than 10,000").count(), 2);
     }
 }

@@ -6,7 +6,8 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CON
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use payferry_accounts::documents::{DocumentError, DocumentStore, MediaType, Place};
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::customer::DocumentKind;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customer_documents::{Column, Entity, Model};

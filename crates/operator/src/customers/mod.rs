@@ -1,4 +1,4 @@
-//! `/ops/customers`: where customers stand, and deciding about them by hand.
+//! `/ops/customers`: state of customers, and manual decisions.
 
 pub mod documents;
 pub(crate) mod page;
@@ -6,8 +6,9 @@ pub(crate) mod query;
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::customers::Opened;
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::CustomerId;
 use payferry_domain::customer::{Command, KycStatus, Verdict};
 use payferry_httpkit::Answer;
@@ -20,9 +21,9 @@ use crate::customers::query as customers;
 use crate::customers::query::{CustomerView, Filter, ReadError};
 use crate::input::{id_of, only};
 
-/// Characters of an email that is looked for.
+/// Characters of an email search.
 pub(super) const SEARCH_CHARS_MAX: usize = 254;
-/// The fields of a decision.
+/// Fields of a decision.
 const FIELDS: [&str; 2] = ["outcome", "reason"];
 
 impl From<ReadError> for ApiError {
@@ -35,7 +36,8 @@ impl From<ReadError> for ApiError {
     }
 }
 
-/// Customers, the newest first: `?psp_id=`, `?kyc_status=`, `?status=active|inactive`, `?search=`, `?limit=`, `?offset=`.
+/// Returns customers, newest first: `?psp_id=`, `?kyc_status=`, `?status=active|inactive`, `?search=`, `?limit=`,
+/// `?offset=`.
 pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let page = query.page();
@@ -44,7 +46,7 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     Answer::ok(&customers::list(operator.system.database(), &filter, page.limit, page.offset).await?)
 }
 
-/// The filter of a query; what cannot be read is remembered there.
+/// Filter of a query. Malformed values are recorded in the query.
 pub(super) fn filter(query: &mut QueryFields) -> Filter {
     let statuses =
         || Fault::new("unknown_value", "must be one of pending, pending_update, approved, success, rejected");
@@ -66,12 +68,12 @@ pub(super) fn filter(query: &mut QueryFields) -> Filter {
     }
 }
 
-/// One customer: where it stands, its checks and documents, and who did what.
+/// Returns one customer: its state, checks, documents and audit log.
 pub(super) async fn get(State(operator): State<Operator>, Path(customer_id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&view(&operator, id_of("customer_id", &customer_id)?).await?)
 }
 
-/// Decides by hand: `{"outcome": "approved" | "rejected", "reason": "..."}`. Never before the terms are accepted.
+/// Decides manually: `{"outcome": "approved" | "rejected", "reason": "..."}`. Refused before the terms are accepted.
 pub(super) async fn decide(
     State(operator): State<Operator>,
     Path(customer_id): Path<String>,
@@ -83,13 +85,13 @@ pub(super) async fn decide(
     Answer::ok(&view(&operator, id).await?)
 }
 
-/// What the operator has decided, and why.
+/// Decision of the operator, with its reason.
 pub(super) struct Decision {
     verdict: Verdict,
     reason: String,
 }
 
-/// The fields of a decision.
+/// Reads the fields of a decision.
 pub(super) fn read_decision(fields: &Fields<'_>) -> Option<Decision> {
     only(fields, &FIELDS);
     let outcome = fields.required("outcome", |value: &Value| match read::string(value)? {
@@ -102,7 +104,7 @@ pub(super) fn read_decision(fields: &Fields<'_>) -> Option<Decision> {
     Some(Decision { verdict, reason })
 }
 
-/// Carries a decision out, whoever asks for the operator.
+/// Carries out a decision for the operator. Used by the API and the page.
 pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Decision) -> Result<(), ApiError> {
     let system = &operator.system;
     let Decision { verdict, reason } = decision;
@@ -121,11 +123,11 @@ pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Dec
     };
     audit::append(opened.transaction(), &Actor::Operator, now, vec![entry]).await?;
     opened.commit().await?;
-    tracing::info!(customer.id = %id, outcome, "the operator decided about customer {id}: {outcome}");
+    tracing::info!(customer.id = %id, outcome, "operator decided about customer {id}: {outcome}");
     Ok(())
 }
 
-/// One customer.
+/// Reads one customer.
 pub(super) async fn view(operator: &Operator, id: CustomerId) -> Result<CustomerView, ApiError> {
     Ok(customers::one(operator.system.database(), id).await?)
 }

@@ -1,4 +1,4 @@
-//! Customers: where each stands, what was checked, who did what, and a form to decide by hand.
+//! Pages of the customers: their state, checks and audit log, and a form for a manual decision.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -20,13 +20,13 @@ use crate::page::path;
 use crate::page::shell::{Page, Place};
 use crate::page::words::{Tone, ago, badge, clock, grouped, plain};
 
-/// Customers of one page.
+/// Customers on one page.
 const CUSTOMERS_MAX: u64 = 50;
-/// The fields of a decision, as programs name them.
+/// Fields of a decision, named as in the API.
 const FIELDS: [(&str, Sort); 2] = [("outcome", Sort::Text), ("reason", Sort::Text)];
 const OUTCOMES: [(&str, &str); 2] = [("approved", "approve"), ("rejected", "reject")];
 
-/// `/ops/view/customers`: those that are looked for, the newest first.
+/// `/ops/view/customers`: the customers that match the search, newest first.
 pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Response, Failure> {
     let mut query = QueryFields::of(&uri);
     let asked = Asked::of(&mut query);
@@ -40,7 +40,7 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<R
     Ok(list_page(&operator, &asked, Some(&found)).into_response())
 }
 
-/// `/ops/view/customers/{customer_id}`: one of them.
+/// `/ops/view/customers/{customer_id}`: one customer.
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(customer_id): Path<String>,
@@ -49,13 +49,13 @@ pub(crate) async fn show(
     let view = find(&operator, &customer_id).await?;
     let is_decided = QueryFields::of(&uri).optional("done", |word| Ok(word == "decided")) == Some(true);
     let said = html! {
-        @if is_decided { p.notice.good role="status" { "The decision is written down and holds from now on." } }
+        @if is_decided { p.notice.good role="status" { "The decision is recorded and in effect." } }
     };
     let now = operator.system.clock().now();
     Ok(page(&view, &said, &Filled::default(), now).into_response())
 }
 
-/// Decides by hand.
+/// Records a manual decision.
 pub(crate) async fn decide(
     State(operator): State<Operator>,
     Path(customer_id): Path<String>,
@@ -75,7 +75,7 @@ pub(crate) async fn decide(
     let now = operator.system.clock().now();
     match outcome {
         Ok(()) => Ok(Redirect::to(&format!("{}/{customer_id}?done=decided", path("customers"))).into_response()),
-        // What does not fit is said where it was asked for.
+        // A conflict is shown on the page of the form.
         Err(ApiError::Conflict(_, detail, _)) => {
             let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
             let page = page(&before, &said, &filled, now);
@@ -98,7 +98,7 @@ async fn find(operator: &Operator, customer_id: &str) -> Result<CustomerView, Fa
     }
 }
 
-/// What the list was asked for, as it was spelled.
+/// Query of the list, as it was sent.
 struct Asked {
     search: String,
     kyc_status: String,
@@ -113,7 +113,7 @@ impl Asked {
         Self { search, kyc_status, psp_id, offset: query.page().offset }
     }
 
-    /// The same from another place on.
+    /// The same query at another offset.
     fn at(&self, offset: u64) -> String {
         let offset = offset.to_string();
         let pairs =
@@ -127,13 +127,13 @@ impl Asked {
 fn list_page(operator: &Operator, asked: &Asked, found: Option<&CustomerList>) -> Page {
     let now = operator.system.clock().now();
     let body = html! {
-        div.title { h1 { "Customers" } p { "Who pays and is paid, and whether they are cleared." } }
+        div.title { h1 { "Customers" } p { "Payers and payees, and their verification status." } }
         section.panel aria-labelledby="find" {
             header { h2 #find { "Find" } }
             div.body {
                 form.stack #find-customers method="get" action=(path("customers")) {
                     div.pair {
-                        label { "Email, or a part of it"
+                        label { "Email or part of it"
                             input type="search" name="search" value=(asked.search) autocomplete="off" spellcheck="false"; }
                         label { "Verification"
                             select name="kyc_status" {
@@ -149,7 +149,7 @@ fn list_page(operator: &Operator, asked: &Asked, found: Option<&CustomerList>) -
             }
         }
         @match found {
-            None => p.notice.bad role="alert" { "That cannot be looked for: check the PSP's id." },
+            None => p.notice.bad role="alert" { "Invalid search: check the PSP id." },
             Some(found) => (listed(asked, found, now)),
         }
     };
@@ -159,7 +159,7 @@ fn list_page(operator: &Operator, asked: &Asked, found: Option<&CustomerList>) -
 fn listed(asked: &Asked, found: &CustomerList, now: Timestamp) -> Markup {
     let next = asked.offset + CUSTOMERS_MAX;
     let is_full = u64::try_from(found.customers.len()) == Ok(CUSTOMERS_MAX);
-    // Where not all are counted, a full page has another behind it, as far as is known.
+    // If the count is truncated, a full page may have a next page.
     let has_next = is_full && (found.total.more || next < found.total.counted);
     html! {
         section.panel aria-labelledby="found" {
@@ -167,7 +167,7 @@ fn listed(asked: &Asked, found: &CustomerList, now: Timestamp) -> Markup {
             @if found.customers.is_empty() { p.none { "None." } } @else { (table(&found.customers, now)) }
             @if asked.offset > 0 || has_next {
                 nav.pages aria-label="Pages of customers" {
-                    @if asked.offset > 0 { a rel="prev" href=(asked.at(asked.offset.saturating_sub(CUSTOMERS_MAX))) { "Before" } }
+                    @if asked.offset > 0 { a rel="prev" href=(asked.at(asked.offset.saturating_sub(CUSTOMERS_MAX))) { "Previous" } }
                     @if has_next { a rel="next" href=(asked.at(next)) { "Next " (CUSTOMERS_MAX) } }
                 }
             }
@@ -240,15 +240,15 @@ fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> 
             }
             div.col {
                 section.panel aria-labelledby="decide" {
-                    header { h2 #decide { "Decide by hand" } p { "never before the terms are accepted" } }
+                    header { h2 #decide { "Manual decision" } p { "possible after the terms are accepted" } }
                     div.body {
                         @if customer.is_active {
                             form.stack #decision method="post" action={ (here) "/decide" } {
                                 (filled.choice("outcome", "Decision", &OUTCOMES))
-                                (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
+                                (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
                                 div { button { "Decide" } }
                             }
-                        } @else { p { "The customer is deactivated: nothing of it changes any more." } }
+                        } @else { p { "The customer is deactivated and cannot be changed." } }
                     }
                 }
                 (history(view, now))
@@ -261,7 +261,7 @@ fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> 
 fn facts(customer: &CustomerLine, now: Timestamp) -> Markup {
     html! {
         section.panel #standing aria-labelledby="where" {
-            header { h2 #where { "Where it stands" } p { @if customer.is_cleared { "may transact" } @else { "may not transact" } } }
+            header { h2 #where { "Status" } p { @if customer.is_cleared { "may transact" } @else { "may not transact" } } }
             div.body {
                 dl.facts {
                     dt { "Kind" } dd { (customer.kind) ", " (customer.country) }
@@ -269,7 +269,7 @@ fn facts(customer: &CustomerLine, now: Timestamp) -> Markup {
                     dt { "Terms" } dd { @match customer.tos_accepted_at { Some(at) => { "accepted " (ago(at.0, now)) }, None => "not accepted" } }
                     dt { "Missing" } dd { (missing(customer)) }
                     @if let Some(before) = customer.before_update {
-                        dt { "Before the update" } dd { (plain(before.as_str())) }
+                        dt { "Status before the update" } dd { (plain(before.as_str())) }
                     }
                     @if !customer.rejection_reasons.is_empty() {
                         dt { "Rejected for" } dd { (customer.rejection_reasons.join("; ")) }
@@ -287,16 +287,16 @@ fn checks(checks: &[CheckLine], now: Timestamp) -> Markup {
             header { h2 #its-checks { "Checks" } p { "with the identity provider" } }
             @if checks.is_empty() { p.none { "None yet." } } @else {
                 table {
-                    thead { tr { th scope="col" { "Check" } th scope="col" { "State" } th.wide scope="col" { "Provider" } th.n.wide scope="col" { "Asked" } } }
+                    thead { tr { th scope="col" { "Check" } th scope="col" { "State" } th.wide scope="col" { "Provider" } th.n.wide scope="col" { "Requested" } } }
                     tbody {
                         @for check in checks {
                             tr id=(check.verification_id) {
                                 th scope="row" { (check.purpose) br; small.mono { (check.verification_id) } }
                                 td {
                                     (badge(&check.status, tone(&check.status)))
-                                    @if let Some(error) = &check.last_error { br; small { (check.attempts) " in vain: " (error) } }
+                                    @if let Some(error) = &check.last_error { br; small { (check.attempts) " failed attempts: " (error) } }
                                 }
-                                td.wide { (check.provider.as_deref().unwrap_or("not asked yet")) }
+                                td.wide { (check.provider.as_deref().unwrap_or("not requested yet")) }
                                 td.n.wide { (ago(check.created_at.0, now)) }
                             }
                         }
@@ -319,10 +319,10 @@ fn tone(check: &str) -> Tone {
 fn documents(customer: &CustomerLine, documents: &[DocumentLine], now: Timestamp) -> Markup {
     html! {
         section.panel #documents aria-labelledby="its-documents" {
-            header { h2 #its-documents { "Documents" } p { "reading one is written down" } }
+            header { h2 #its-documents { "Documents" } p { "each access is recorded in the audit log" } }
             @if documents.is_empty() { p.none { "None yet." } } @else {
                 table {
-                    thead { tr { th scope="col" { "Document" } th.n scope="col" { "Size" } th.n.wide scope="col" { "Came" } } }
+                    thead { tr { th scope="col" { "Document" } th.n scope="col" { "Size" } th.n.wide scope="col" { "Uploaded" } } }
                     tbody {
                         @for document in documents {
                             tr id=(document.document_id) {
@@ -346,7 +346,7 @@ fn documents(customer: &CustomerLine, documents: &[DocumentLine], now: Timestamp
 fn history(view: &CustomerView, now: Timestamp) -> Markup {
     html! {
         section.panel #history aria-labelledby="who" {
-            header { h2 #who { "Who did what" } p { (grouped(view.history.len().try_into().unwrap_or(i128::MAX))) } }
+            header { h2 #who { "Audit log" } p { (grouped(view.history.len().try_into().unwrap_or(i128::MAX))) } }
             ol.log {
                 @for entry in &view.history {
                     li id={ "entry-" (entry.number) } {

@@ -1,10 +1,10 @@
-//! Customers as compliance sees them: where each stands, what is missing, what was checked, and who did what.
+//! Customers for compliance: their state, missing data, checks, and audit log.
 //!
-//! Deliberately absent: names, addresses, ids and account numbers, which stay sealed. The email tells people apart.
+//! Deliberately absent: names, addresses, ids and account numbers, which stay sealed. The email identifies a customer.
 
 use payferry_accounts::search::contains;
 use payferry_accounts::{Moment, audit};
-use payferry_actors::customers::customer_of;
+use payferry_journal::customers::customer_of;
 use payferry_domain::customer::{Documents, KycStatus, Missing, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, StoreError, checks, customer_documents, customers};
@@ -17,68 +17,68 @@ use serde::Serialize;
 
 use crate::query::{COUNTED_MAX, Count};
 
-/// Checks and documents of one customer that are shown, the latest.
+/// Maximum number of checks and documents of one customer, the latest.
 const HISTORY_MAX: u64 = 50;
 
-/// Which customers; what is not named does not matter.
+/// Filter of customers. An unset field matches all.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Whose.
+    /// PSP.
     pub psp_id: Option<PspId>,
-    /// How far verification has come.
+    /// Verification status.
     pub kyc_status: Option<KycStatus>,
-    /// Whether deactivated or not.
+    /// True if the customer is active.
     pub is_active: Option<bool>,
-    /// A part of the email, in any case.
+    /// Part of the email, case-insensitive.
     pub search: Option<String>,
 }
 
-/// Where a customer stands.
+/// State of a customer.
 #[derive(Debug, Serialize)]
 pub struct CustomerLine {
-    /// Which.
+    /// Its id.
     pub customer_id: CustomerId,
-    /// Whose.
+    /// Its PSP.
     pub psp_id: PspId,
     /// `individual` or `business`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// As submitted.
+    /// Email, as submitted.
     pub email: String,
     /// ISO 3166-1 alpha-3.
     pub country: String,
-    /// How far verification has come.
+    /// Verification status.
     pub kyc_status: KycStatus,
-    /// While an update is screened: the status that it returns to.
+    /// Status to which it returns after the screening of an update. `None` if no update is screened.
     pub before_update: Option<KycStatus>,
-    /// Whether it can be linked to anything new.
+    /// True if it can be linked to new objects.
     pub is_active: bool,
-    /// Whether it may transact.
+    /// True if it may transact.
     pub is_cleared: bool,
-    /// When the terms were accepted.
+    /// Time at which the terms were accepted.
     pub tos_accepted_at: Option<Moment>,
-    /// What was handed in.
+    /// Submitted documents.
     pub documents: Documents,
-    /// What keeps verification from being started.
+    /// Missing data that prevents the start of verification.
     pub missing: Vec<Missing>,
-    /// Why it was rejected, if it was.
+    /// Reasons of a rejection.
     pub rejection_reasons: Vec<String>,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: Moment,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Moment,
 }
 
-/// A part of the customers, the newest first.
+/// Page of customers, newest first.
 #[derive(Debug, Serialize)]
 pub struct CustomerList {
-    /// How many there are.
+    /// Number of matching customers.
     pub total: Count,
-    /// Those of the page.
+    /// Customers of the page.
     pub customers: Vec<CustomerLine>,
 }
 
-/// A check with an identity provider.
+/// Check with an identity provider.
 #[derive(Debug, Serialize)]
 pub struct CheckLine {
     /// `ver_` id.
@@ -87,68 +87,68 @@ pub struct CheckLine {
     pub purpose: String,
     /// `queued`, `open`, `passed`, `failed`, `lapsed` or `superseded`.
     pub status: String,
-    /// Who was asked.
+    /// Identity provider.
     pub provider: Option<String>,
-    /// What the provider calls it.
+    /// The provider's id of the check.
     pub provider_ref: Option<String>,
-    /// How often the provider was asked in vain since it last answered.
+    /// Failed requests to the provider since its last answer.
     pub attempts: i64,
-    /// When it is due.
+    /// Time of the next attempt.
     pub next_attempt_at: Option<Moment>,
-    /// Why the provider did not answer.
+    /// Error of the last failed request.
     pub last_error: Option<String>,
-    /// When it was asked for.
+    /// Time of the request for the check.
     pub created_at: Moment,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Moment,
 }
 
-/// A stored document.
+/// Stored document.
 #[derive(Debug, Serialize)]
 pub struct DocumentLine {
     /// `doc_` id.
     pub document_id: String,
-    /// Which of the documents.
+    /// Kind of document.
     pub kind: String,
-    /// As its content shows.
+    /// Media type detected from the content.
     pub media_type: String,
     /// Bytes.
     pub size: i64,
-    /// When it came.
+    /// Time of the upload.
     pub uploaded_at: Moment,
-    /// Since when another stands in its place.
+    /// Time at which another document replaced it.
     pub replaced_at: Option<Moment>,
 }
 
-/// Everything about one customer that compliance decides on.
+/// All data about one customer for a compliance decision.
 #[derive(Debug, Serialize)]
 pub struct CustomerView {
-    /// Where it stands.
+    /// State of the customer.
     #[serde(flatten)]
     pub customer: CustomerLine,
     /// Checks, the latest first.
     pub checks: Vec<CheckLine>,
     /// Documents, the latest first.
     pub stored_documents: Vec<DocumentLine>,
-    /// Who did what, the oldest first.
+    /// Audit log, oldest first.
     pub history: Vec<audit::Entry>,
 }
 
-/// Why customers cannot be shown.
+/// Error of a read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is none with this id.
+    /// No customer has this id.
     #[error("no such customer")]
     NotFound,
-    /// The database is away.
+    /// The database failed.
     #[error(transparent)]
     Database(#[from] DbErr),
-    /// A row is damaged.
+    /// A row cannot be read.
     #[error(transparent)]
     Unreadable(#[from] StoreError),
 }
 
-/// A part of the customers, the newest first.
+/// Reads a page of customers, newest first.
 pub async fn list(database: &Database, filter: &Filter, limit: u64, offset: u64) -> Result<CustomerList, ReadError> {
     let backend = database.backend();
     let wanted = wanted(backend, filter);
@@ -175,13 +175,13 @@ fn wanted(backend: DbBackend, filter: &Filter) -> Select<customers::Entity> {
     query
 }
 
-/// Counts them, as far as they are counted.
+/// Counts customers up to the limit.
 fn count(backend: DbBackend, wanted: Select<customers::Entity>) -> Statement {
     let counted = wanted.select_only().column(customers::Column::Id).limit(COUNTED_MAX + 1).build(backend);
     Statement { sql: format!("SELECT COUNT(*) FROM ({}) counted", counted.sql), ..counted }
 }
 
-/// So many of them, the newest first.
+/// Selects one page, newest first.
 fn page(wanted: Select<customers::Entity>, limit: u64, offset: u64) -> Select<customers::Entity> {
     columns(wanted)
         .order_by_desc(customers::Column::CreatedAt)
@@ -190,7 +190,7 @@ fn page(wanted: Select<customers::Entity>, limit: u64, offset: u64) -> Select<cu
         .offset(offset)
 }
 
-/// One customer.
+/// Reads one customer.
 pub async fn one(database: &Database, id: CustomerId) -> Result<CustomerView, ReadError> {
     let id = id.to_string();
     let query = columns(customers::Entity::find_by_id(id.clone()));
@@ -219,7 +219,7 @@ pub async fn one(database: &Database, id: CustomerId) -> Result<CustomerView, Re
     })
 }
 
-/// All columns, with nothing in the one that is sealed: it is long, and not shown.
+/// Selects all columns, with an empty value for the sealed one, which is long and not shown.
 fn columns(query: Select<customers::Entity>) -> Select<customers::Entity> {
     let open = customers::Column::iter().filter(|column| !matches!(column, customers::Column::Particulars));
     query.select_only().columns(open).column_as(Expr::value(""), customers::Column::Particulars)
@@ -282,9 +282,9 @@ mod tests {
     use super::*;
     use payferry_migration::{Migrator, MigratorTrait};
 
-    /// However many customers there are, only those of the page are read, and nothing is sorted.
+    /// A list reads only the rows of its page and sorts nothing, for any number of customers.
     #[tokio::test]
-    async fn every_list_goes_by_an_index_in_its_order() {
+    async fn every_list_uses_an_index_in_its_order() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
@@ -305,7 +305,7 @@ mod tests {
             let plan = plan_of(&database, rows).await;
             assert!(plan.iter().any(|step| step.contains(index)), "{filter:?}: {plan:?}");
             assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?} sorts: {plan:?}");
-            // What is counted needs no order: any index will do that spares the rows themselves.
+            // A count needs no order. Any index serves that avoids reading the rows.
             let plan = plan_of(&database, count(backend, wanted(backend, &filter))).await;
             assert!(plan.iter().any(|step| step.contains("COVERING INDEX")), "{filter:?}: {plan:?}");
         }
@@ -317,9 +317,9 @@ mod tests {
         plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
     }
 
-    /// A table of any length is counted no further than what is shown of it.
+    /// A count stops just above the number that is shown.
     #[test]
-    fn a_count_ends_at_its_bound() {
+    fn a_count_stops_at_its_limit() {
         let counted = count(DbBackend::Sqlite, wanted(DbBackend::Sqlite, &Filter::default())).to_string();
         assert!(counted.ends_with(&format!("LIMIT {}) counted", COUNTED_MAX + 1)), "{counted}");
     }

@@ -1,8 +1,9 @@
-//! Money that payments list no more: recorded, in their wallets, and counted for nothing until a person takes it in.
+//! Transfers that a payment does not list because its list is full: recorded, in its wallet, and not counted until an
+//! operator applies them.
 //!
-//! Anybody can send any number of transfers to a wallet. So nothing here reads all of them: the index is asked for the next
-//! payment, chain and token after the one before, and of each at most [`SUMMED_MAX`] transfers are summed. However many one
-//! payment has, they hide those of no other.
+//! Anyone can send any number of transfers to a wallet, so no query reads all of them. The queries look up the next
+//! payment, chain and token in the index, and sum at most [`SUMMED_MAX`] transfers of each. The transfers of one
+//! payment cannot hide those of another.
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
@@ -14,41 +15,41 @@ use serde::Serialize;
 
 use crate::query::{COUNTED_MAX, Count};
 
-/// Transfers of one token on one chain that are summed: no payment may ever list more.
+/// Maximum number of transfers of one token on one chain that are summed. A payment can never list more.
 pub const SUMMED_MAX: usize = LISTED_MAX;
-/// Chains and tokens of one payment that are listed.
+/// Maximum number of chains and tokens of one payment that are listed.
 const LINES_MAX: usize = 100;
 
-/// Amounts are summed in two parts, by how often this is in them and by what is left over: neither sum leaves 64 bits,
-/// whatever is claimed to have been sent.
+/// An amount is summed in two parts, its quotient and its remainder by this number, so that no sum exceeds 64 bits for
+/// any claimed amounts.
 const PART: i128 = 1 << 32;
 
-// Spelled out, not bound: a partial index serves only a query that shows its condition.
+// A literal condition, not a bound value: a partial index is used only for a query that contains its condition.
 const IS_ASIDE: &str = "applied_version = 0 AND applied_revision > 0 AND presence = 'present'";
 
-/// What is set aside of one token on one chain.
+/// Transfers of one token on one chain that are set aside.
 #[derive(Debug, Clone, Serialize)]
 pub struct AsideLine {
     #[serde(skip)]
     pub(crate) payment_id: String,
-    /// On this chain.
+    /// Chain.
     pub chain: String,
-    /// In this token, if it is one of those that are due there.
+    /// Token, if it is one that payments expect on this chain.
     pub currency: Option<&'static str>,
-    /// Its contract.
+    /// Token contract.
     pub token_address: String,
-    /// How many transfers; at most [`SUMMED_MAX`].
+    /// Number of transfers, at most [`SUMMED_MAX`].
     pub transfers: i64,
-    /// What they bring in all.
+    /// Sum of these transfers.
     pub amount: String,
-    /// Whether there are more than those, which bring more.
+    /// True if there are more transfers than these.
     pub at_least: bool,
-    /// Since when the first of them is recorded.
+    /// Time at which the first of them was recorded.
     pub since: Moment,
 }
 
 impl AsideLine {
-    /// How much of what it is.
+    /// Description of the line.
     pub(crate) fn words(&self) -> String {
         let token = self.currency.unwrap_or(&self.token_address);
         let at_least = if self.at_least { "at least " } else { "" };
@@ -58,7 +59,7 @@ impl AsideLine {
     }
 }
 
-/// Whether some of it can be listed now: its chain runs here, and the list has an end.
+/// Returns true if some of the transfers can be applied now: their chain is running and the payment's list has room.
 pub(crate) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[AsideLine]) -> bool {
     let runs = |line: &AsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
     payment.transfers.len() < LISTED_MAX && lines.iter().any(runs)
@@ -70,17 +71,17 @@ struct Row {
     chain: String,
     token_address: String,
     transfers: i64,
-    /// As [`total_units`] reads it.
+    /// In the format of [`total_units`].
     amount: String,
     since: i64,
 }
 
-/// Of one payment.
+/// Lines of one payment.
 pub(crate) async fn of_payment(system: &System, id: PaymentId) -> Result<Vec<AsideLine>, DbErr> {
     lines(system, Whose::One, vec![id.to_string().into()], LINES_MAX).await
 }
 
-/// By payment, chain and token, of all payments; behind these three, if they are given.
+/// Lines of all payments in order of payment, chain and token, after the given three values.
 pub(crate) async fn of_all(system: &System, after: Option<[&str; 3]>, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
     match after {
         None => lines(system, Whose::All, Vec::new(), limit).await,
@@ -88,7 +89,7 @@ pub(crate) async fn of_all(system: &System, after: Option<[&str; 3]>, limit: usi
     }
 }
 
-/// How many payments, chains and tokens there are.
+/// Number of combinations of payment, chain and token.
 pub(crate) async fn count(system: &System) -> Result<Count, DbErr> {
     let database = system.database();
     let statement = Statement::from_string(database.backend(), counting(COUNTED_MAX + 1));
@@ -96,20 +97,21 @@ pub(crate) async fn count(system: &System) -> Result<Count, DbErr> {
     Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
 }
 
-/// Whose money is looked at.
+/// Payments to read.
 #[derive(Clone, Copy)]
 enum Whose {
-    /// One payment's, whose id is `$1`.
+    /// One payment, with id `$1`.
     One,
     All,
-    /// All behind the payment, chain and token that are `$1`, `$2` and `$3`.
+    /// Everything after the payment, chain and token in `$1`, `$2` and `$3`.
     Behind,
 }
 
-/// `heads`: each payment, chain and token once, so many at most. The one after another is the next entry of the index that
-/// differs from it: as many look-ups as there are of them, however many transfers each has.
+/// `heads`: each combination of payment, chain and token once, up to the limit. Each step looks up the next different
+/// entry of the index, so the number of look-ups does not depend on the number of transfers.
 fn heads(whose: Whose, limit: u64) -> String {
-    // `|| ''` takes SQLite's text affinity away: with it on both sides, only the first column of the index would be sought by.
+    // `|| ''` removes SQLite's text affinity. With affinity on both sides, SQLite would use only the first column of
+    // the index.
     let all = "(payment_id, chain, token_address) > (h.payment_id || '', h.chain || '', h.token_address || '')";
     let (of, after) = match whose {
         Whose::One => (
@@ -135,13 +137,13 @@ fn counting(limit: u64) -> String {
     format!("{} SELECT COUNT(*) FROM heads WHERE payment_id IS NOT NULL", heads(Whose::All, limit))
 }
 
-/// What the two parts of a sum come to.
+/// Adds the two parts of a sum.
 fn total_units(parts: &str) -> Option<i128> {
     let (wholes, rest) = parts.split_once(' ')?;
     Some(i128::from(wholes.parse::<i64>().ok()?) * PART + i128::from(rest.parse::<i64>().ok()?))
 }
 
-/// As an [`Amount`] is written; it may be more than one holds.
+/// Formats like an [`Amount`], but accepts values that are too large for one.
 fn written(units: i128) -> String {
     let one = i128::from(UNITS_PER_TOKEN);
     let fraction = Amount(i64::try_from(units % one).unwrap_or_default()).to_string();
@@ -160,7 +162,7 @@ fn listing(whose: Whose, limit: usize) -> String {
          FROM heads h WHERE h.payment_id IS NOT NULL ORDER BY h.nth",
         heads(whose, limit as u64),
         summed("COUNT(*)", "1", SUMMED_MAX + 1),
-        // Both of the same rows, so in one.
+        // Both sums are in one column, because they must cover the same rows.
         summed(
             &format!("CAST(SUM(amount / {PART}) AS TEXT) || ' ' || CAST(SUM(amount % {PART}) AS TEXT)"),
             "amount",
@@ -176,7 +178,7 @@ async fn lines(system: &System, whose: Whose, values: Vec<Value>, limit: usize) 
     let rows = Row::find_by_statement(statement).all(database.reader()).await?;
     let summed_max = i64::try_from(SUMMED_MAX).unwrap_or(i64::MAX);
     let line = |row: Row| -> Result<AsideLine, DbErr> {
-        let units = total_units(&row.amount).ok_or_else(|| DbErr::Type(format!("{} is no sum", row.amount)))?;
+        let units = total_units(&row.amount).ok_or_else(|| DbErr::Type(format!("{} is not a sum", row.amount)))?;
         let spec = row.chain.parse().ok().and_then(|chain| system.chains().spec(chain));
         let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
         Ok(AsideLine {
@@ -201,7 +203,7 @@ mod tests {
     use payferry_migration::{Migrator, MigratorTrait};
 
     #[test]
-    fn a_sum_is_put_together_and_written_whatever_its_size() {
+    fn formats_sums_of_any_size() {
         assert_eq!(total_units("0 1"), Some(1));
         assert_eq!(total_units("2 3"), Some(8_589_934_595));
         assert_eq!(total_units("2"), None);
@@ -213,9 +215,9 @@ mod tests {
         assert_eq!(written(i128::from(i64::MAX) * 3), "27670116110564.327421");
     }
 
-    /// Each step seeks in the index, by every column that it knows: none walks over what one payment has.
+    /// Each step uses the index with every known column: no query walks over all transfers of a payment.
     #[tokio::test]
-    async fn every_look_up_is_a_seek_in_the_index() {
+    async fn every_query_seeks_in_the_index() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
@@ -233,7 +235,7 @@ mod tests {
             let of_transfers: Vec<_> = plan.iter().filter(|step| step.contains("transfers_set_aside")).collect();
             let others = plan.iter().filter(|step| step.contains("transfers") && !step.contains("transfers_set_aside"));
             assert_eq!(others.count(), 0, "{sql}: {plan:#?}");
-            // Where the list begins, the first entry is taken; what follows is sought.
+            // The first entry of the list needs no seek; the following entries are sought.
             let scans = of_transfers.iter().filter(|step| step.starts_with("SCAN")).count();
             assert_eq!(scans, if sql.contains("$1") { 0 } else { 3 }, "{sql}: {plan:#?}");
             let sought = "(payment_id=? AND (chain,token_address)>(?,?))";

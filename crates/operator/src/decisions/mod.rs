@@ -1,8 +1,8 @@
-//! `/ops/payments`: what an operator decides about a payment's money: about a transfer that screening is undecided about,
-//! about money that it blocked, about money that was set aside, and about a settlement that failed.
+//! `/ops/payments`: operator decisions about a payment's money: transfers that screening flagged for review, blocked
+//! money, transfers that were set aside, and failed settlements.
 //!
-//! Every decision has a reason and is written down in its own commit. Deliberately absent: what the PSP decides (accept,
-//! cancel, refund what was received).
+//! Every decision has a reason and is recorded in the same commit. Deliberately absent: decisions of the PSP (accept,
+//! cancel, refund of received money).
 
 pub(crate) mod aside;
 pub(crate) mod page;
@@ -10,7 +10,7 @@ pub(crate) mod query;
 
 use axum::extract::State;
 use payferry_actors::CommandError;
-use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::Beside;
 use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
@@ -29,12 +29,12 @@ use crate::decisions::query as decisions;
 use crate::decisions::query::Decisions;
 use crate::input::{only, payment_id_of};
 
-/// Transfers that one decision has listed: all of them are written in one commit.
+/// Maximum number of transfers that one decision applies, because all of them are written in one commit.
 const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
-/// The field that says where money goes.
+/// Field with the destination address.
 const ADDRESS: &str = "address";
 
-/// What can be decided about a payment, and what was.
+/// Returns the possible decisions about a payment, and the earlier ones.
 pub(super) async fn get(State(operator): State<Operator>, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?)
 }
@@ -50,7 +50,7 @@ pub(super) async fn screen(
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
-/// Lets a refund go where it is to go, or not: `{"refund_id", "decision": "allow" | "block", "reason"}`.
+/// Allows or blocks the address of a refund: `{"refund_id", "decision": "allow" | "block", "reason"}`.
 pub(super) async fn screen_refund(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -61,9 +61,9 @@ pub(super) async fn screen_refund(
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
-/// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`; all of it, if no amount is given. Of
-/// another token than the due one, or on another chain, `"chain"` and `"token_address"` say which. Asked again under one key, it is
-/// the same refund.
+/// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`. Without an amount, sends
+/// everything. For a token or chain other than the expected one, `"chain"` and `"token_address"` select the money. A
+/// repeated request with the same key is the same refund.
 pub(super) async fn refund_blocked(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -75,7 +75,7 @@ pub(super) async fn refund_blocked(
     Answer::accepted(&carry_out(&operator, id, asked).await?)
 }
 
-/// Tries a failed settlement again at once: `{"reason"}`.
+/// Retries a failed settlement now: `{"reason"}`.
 pub(super) async fn retry_settlement(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -86,7 +86,7 @@ pub(super) async fn retry_settlement(
     Answer::accepted(&carry_out(&operator, id, asked).await?)
 }
 
-/// Has money listed that was set aside, what is worth most first: `{"reason"}`.
+/// Applies transfers that were set aside, the largest first: `{"reason"}`.
 pub(super) async fn take_in(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -97,12 +97,12 @@ pub(super) async fn take_in(
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
-/// What can be decided about a payment, and what was.
+/// Reads the possible decisions about a payment, and the earlier ones.
 pub(super) async fn find(operator: &Operator, id: PaymentId) -> Result<Decisions, ApiError> {
     decisions::decisions(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))
 }
 
-/// What an operator has decided, and why.
+/// Decision of an operator, with its reason.
 pub(super) struct Asked {
     action: Action,
     reason: String,
@@ -117,7 +117,7 @@ enum Action {
 }
 
 impl Asked {
-    /// The fields of a decision about a transfer.
+    /// Reads the fields of a decision about a transfer.
     pub(super) fn read_screening(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["chain", "tx_hash", "log_index", "decision", "reason"]);
         let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
@@ -133,7 +133,7 @@ impl Asked {
         Some(Self { action: Action::Screen { key, decision: decision? }, reason: reason? })
     }
 
-    /// The fields of a decision about where a refund goes.
+    /// Reads the fields of a decision about the address of a refund.
     pub(super) fn read_refund_screening(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["refund_id", "decision", "reason"]);
         let refund_id = fields.required("refund_id", read::id);
@@ -142,14 +142,14 @@ impl Asked {
         Some(Self { action: Action::ScreenRefund { refund_id: refund_id?, decision: decision? }, reason: reason? })
     }
 
-    /// The fields of a sending of blocked money; `unsuitable` is what was found of the address.
+    /// Reads the fields of a refund of blocked money. `unsuitable` is the result of the address check.
     pub(super) fn read_refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
         only(fields, &["chain", "token_address", ADDRESS, "amount", "idempotency_key", "reason"]);
         let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
         let token_address = fields.optional("token_address", read::address);
         for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
             if !fields.has(name) && fields.has(other) {
-                fields.fault(name, Fault::new("required", format!("belongs to {other}")));
+                fields.fault(name, Fault::new("required", format!("is required together with {other}")));
             }
         }
         let to = fields.required(ADDRESS, read::address);
@@ -163,20 +163,20 @@ impl Asked {
         Some(Self { action: Action::RefundBlocked { to: to?, amount, asset, key }, reason: reason? })
     }
 
-    /// The field of a wish to settle again.
+    /// Reads the field of a settlement retry.
     pub(super) fn read_retry(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["reason"]);
         Some(Self { action: Action::RetrySettlement, reason: fields.required("reason", read::text)? })
     }
 
-    /// The field of a wish to have listed what was set aside.
+    /// Reads the field of a decision to apply transfers that were set aside.
     pub(super) fn read_taking_in(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["reason"]);
         Some(Self { action: Action::TakeIn, reason: fields.required("reason", read::text)? })
     }
 }
 
-/// allow or block.
+/// Reads `allow` or `block`.
 pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
     match read::string(value)? {
         "allow" => Ok(Decision::Allow),
@@ -185,33 +185,33 @@ pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
     }
 }
 
-/// As in the header of that name.
+/// Reads an idempotency key with the same format as the header.
 fn idempotency_key(value: &Value) -> Result<String, Fault> {
     let key = read::string(value)?;
     let malformed = || Fault::new("invalid_key", format!("must be 1 to {KEY_CHARS_MAX} visible ASCII characters"));
     if is_key(key) { Ok(key.to_owned()) } else { Err(malformed()) }
 }
 
-/// The key of whoever names none: of the refund after those that are listed. Until it is listed itself, whoever asks again asks
-/// for the same.
+/// Key of a refund without an idempotency key: derived from the next refund after those that are listed. Until that
+/// refund is listed, a repeated request means the same one.
 pub(super) fn next_refund(decisions: &Decisions) -> String {
     format!("after-{}", decisions.payment.refunds.len())
 }
 
-/// The refund that is asked for of a payment under a key: always the same, and nobody else's, since nothing but chance
-/// gives two keys of two payments one id.
+/// Id of the refund of a payment under a key. The same payment and key always give the same id; other payments or keys
+/// give another id, except with negligible probability.
 fn refund_under(payment: PaymentId, key: &str) -> RefundId {
     let digest = Sha256::new().chain_update(b"payferry refund v1").chain_update(payment.to_bytes()).chain_update(key);
     let random = digest.finalize().iter().take(10).fold(0, |number: u128, byte| number << 8 | u128::from(*byte));
     RefundId::from_ulid(Ulid::from_parts(payment.ulid().timestamp_ms(), random))
 }
 
-/// The address that a body names, if it is one.
+/// Destination address in a body, if it is valid.
 pub(super) fn destination(body: &Value) -> Option<Address> {
     read::address(body.get(ADDRESS)?).ok()
 }
 
-/// Whether money must not be sent there.
+/// Reason why money must not be sent to the address.
 pub(super) async fn unsuitable_at(operator: &Operator, to: Option<Address>) -> Result<Option<Unsuitable>, ApiError> {
     match to {
         Some(to) => Ok(operator.system.unsuitable(to).await?),
@@ -219,7 +219,7 @@ pub(super) async fn unsuitable_at(operator: &Operator, to: Option<Address>) -> R
     }
 }
 
-/// Carries a decision out, whoever asks for the operator; answers how the payment stands then.
+/// Carries out a decision for the operator. Used by the API and the page. Returns the state of the payment afterwards.
 pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) -> Result<Decisions, ApiError> {
     let system = &operator.system;
     let now = system.clock().now();
@@ -266,7 +266,7 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
         }
         other => other.into(),
     })?;
-    tracing::info!(payment.id = %id, decision = name, "the operator decided about payment {id}: {name}");
+    tracing::info!(payment.id = %id, decision = name, "operator decided about payment {id}: {name}");
     find(operator, id).await
 }
 
@@ -276,13 +276,13 @@ mod tests {
     use payferry_domain::OperationId;
 
     #[test]
-    fn a_key_names_one_refund_of_one_payment_and_nothing_else() {
+    fn a_key_identifies_one_refund_of_one_payment() {
         let (payment, other) = (PaymentId::generate(), PaymentId::generate());
         let refund = refund_under(payment, "case-17");
         assert_eq!(refund, refund_under(payment, "case-17"));
         assert_ne!(refund, refund_under(payment, "case-18"));
         assert_ne!(refund, refund_under(other, "case-17"));
-        // What a caller chooses is no id: it cannot be made to be that of another movement of money.
+        // A client cannot choose a key so that the refund gets the id of another movement of money.
         for key in [payment.ulid().to_string(), other.ulid().to_string(), refund.to_string()] {
             let sending = OperationId::refund_of(refund_under(payment, &key));
             let others = [payment, other].map(OperationId::settlement_of);

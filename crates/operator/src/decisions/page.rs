@@ -1,6 +1,6 @@
-//! Deciding about a payment's money: a form for each thing that can be decided now, and what was decided before.
+//! Page for decisions about a payment's money: a form for each possible decision, and the earlier decisions.
 //!
-//! A page that keeps still: what is typed is not taken away by what happens meanwhile, and what no longer fits is refused.
+//! The page is not live, so that a refresh cannot remove typed input. A decision that is no longer possible is refused.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -22,7 +22,7 @@ use crate::page::path;
 use crate::page::shell::{Page, Place};
 use crate::page::words::{Tone, ago, badge, clock, count, grouped, plain, short, status};
 
-/// The fields of a decision about a transfer, as programs name them.
+/// Fields of a decision about a transfer, named as in the API.
 const SCREEN_FIELDS: [(&str, Sort); 5] = [
     ("chain", Sort::Text),
     ("tx_hash", Sort::Text),
@@ -30,10 +30,10 @@ const SCREEN_FIELDS: [(&str, Sort); 5] = [
     ("decision", Sort::Text),
     ("reason", Sort::Text),
 ];
-/// The fields of a decision about where a refund goes.
+/// Fields of a decision about the address of a refund.
 const SCREEN_REFUND_FIELDS: [(&str, Sort); 3] =
     [("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)];
-/// The fields of a sending of blocked money.
+/// Fields of a refund of blocked money.
 const REFUND_FIELDS: [(&str, Sort); 6] = [
     ("chain", Sort::Text),
     ("token_address", Sort::Text),
@@ -42,9 +42,9 @@ const REFUND_FIELDS: [(&str, Sort); 6] = [
     ("idempotency_key", Sort::Text),
     ("reason", Sort::Text),
 ];
-/// The field of a wish to settle again, and of one to have listed what was set aside.
+/// Field of a settlement retry, and of applying transfers that were set aside.
 const REASON_FIELDS: [(&str, Sort); 1] = [("reason", Sort::Text)];
-/// The box that has to be ticked: money does not come back.
+/// Check box that must be ticked, because a transfer cannot be reversed.
 const CONFIRM: &str = "confirm";
 
 pub(crate) type Pairs = Form<Vec<(String, String)>>;
@@ -58,7 +58,7 @@ pub(crate) async fn show(
     let (_, decisions) = read(&operator, &payment_id).await?;
     let is_decided = uri.query() == Some("done=decided");
     let said = html! {
-        @if is_decided { p.notice.good role="status" { "The decision is written down and carried out." } }
+        @if is_decided { p.notice.good role="status" { "The decision is recorded and carried out." } }
     };
     let now = operator.system.clock().now();
     Ok(page(&decisions, &said, "", &Filled::default(), now).into_response())
@@ -75,7 +75,7 @@ pub(crate) async fn screen(
     decide(&operator, &payment_id, "screen", filled, asked).await
 }
 
-/// Lets a refund go where it is to go, or not.
+/// Allows or blocks the address of a refund.
 pub(crate) async fn screen_refund(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -98,7 +98,7 @@ pub(crate) async fn refund_blocked(
     decide(&operator, &payment_id, "refund_blocked", filled, asked).await
 }
 
-/// Tries a failed settlement again at once.
+/// Retries a failed settlement now.
 pub(crate) async fn retry_settlement(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -109,7 +109,7 @@ pub(crate) async fn retry_settlement(
     decide(&operator, &payment_id, "retry_settlement", filled, asked).await
 }
 
-/// Has money listed that was set aside.
+/// Applies transfers that were set aside.
 pub(crate) async fn take_in(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -120,7 +120,7 @@ pub(crate) async fn take_in(
     decide(&operator, &payment_id, "take_in", filled, asked).await
 }
 
-/// Reads a form whose box is ticked, as programs' bodies are read.
+/// Reads a confirmed form in the same way as the body of an API request.
 pub(crate) fn read_form<T>(
     filled: &Filled,
     names: &[(&str, Sort)],
@@ -136,7 +136,7 @@ pub(crate) fn read_form<T>(
         return asked;
     }
     let unticked =
-        FieldError { field: CONFIRM.to_owned(), code: "required".into(), message: "has to be ticked".to_owned() };
+        FieldError { field: CONFIRM.to_owned(), code: "required".into(), message: "must be ticked".to_owned() };
     match asked {
         Err(ApiError::Validation(mut errors)) => {
             errors.push(unticked);
@@ -163,13 +163,13 @@ async fn decide(
     match outcome {
         Ok(_) => Ok(Redirect::to(&format!("{}/{id}/decide?done=decided", path("payments"))).into_response()),
         Err(ApiError::TimedOut) => Err(Failure::unknown("payment", format!("{}/{id}", path("payments"))).into()),
-        // What does not fit is said where it was asked for.
+        // A conflict is shown on the page of the form.
         Err(ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _)) => {
             let page = page(&before, &refused(&detail), form, &filled, now);
             Ok(Page { status: StatusCode::CONFLICT, ..page }.into_response())
         }
         Err(ApiError::NotFound(what @ ("transfer" | "refund"))) => {
-            let page = page(&before, &refused(&format!("there is no such {what}.")), form, &filled, now);
+            let page = page(&before, &refused(&format!("{what} not found.")), form, &filled, now);
             Ok(Page { status: StatusCode::NOT_FOUND, ..page }.into_response())
         }
         Err(error) => {
@@ -190,7 +190,7 @@ async fn read(operator: &Operator, payment_id: &str) -> Result<(PaymentId, Decis
     }
 }
 
-/// A way here from the payment's own page, if there is something to decide.
+/// Link from the payment's page, if a decision is possible.
 pub(crate) fn hint(can: &[Possible], id: PaymentId) -> Markup {
     html! {
         @if !can.is_empty() {
@@ -202,7 +202,7 @@ pub(crate) fn hint(can: &[Possible], id: PaymentId) -> Markup {
     }
 }
 
-/// The page; `sent` is the form that came back with something wrong, `filled` what was in it.
+/// The page. `sent` names the form that was refused, and `filled` has its values.
 fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: Timestamp) -> Page {
     let id = decisions.payment_id;
     let here = format!("{}/{id}", path("payments"));
@@ -216,7 +216,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
             h1.mono { (id) }
             (status(decisions.status.as_str()))
             @for label in &decisions.labels { (badge(label.as_str(), Tone::Warn)) }
-            p { "Every decision is written down with its reason." }
+            p { "Every decision is recorded with its reason." }
         }
         (said)
         div.grid.two {
@@ -229,7 +229,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
                 @if can("retry_settlement") { (retry(&here, decisions, filled_of("retry_settlement"), now)) }
                 @if can("take_in") { (taking_in(&here, decisions, filled_of("take_in"))) }
                 @if decisions.can.is_empty() {
-                    section.panel aria-label="Nothing" { p.none { "There is nothing to decide about this payment now." } }
+                    section.panel aria-label="Empty" { p.none { "No decision is possible for this payment now." } }
                 }
             }
             div.col { (history(decisions, now)) }
@@ -247,8 +247,8 @@ fn screening(here: &str, line: &TransferLine, filled: &Filled, now: Timestamp) -
         .may
         .iter()
         .map(|decision| match decision {
-            Decision::Allow => ("allow", "allow: the money counts"),
-            _ => ("block", "block: the money is held"),
+            Decision::Allow => ("allow", "allow: count the money"),
+            _ => ("block", "block: hold the money"),
         })
         .collect();
     html! {
@@ -272,8 +272,8 @@ fn screening(here: &str, line: &TransferLine, filled: &Filled, now: Timestamp) -
                     input type="hidden" name="tx_hash" value=(line.tx_hash);
                     input type="hidden" name="log_index" value=(line.log_index);
                     (filled.choice("decision", "Decision", &choices))
-                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
-                    (confirm(filled, "I have looked at where this money came from"))
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (confirm(filled, "I have checked the source of the money"))
                     div { button { "Decide" } }
                 }
             }
@@ -298,9 +298,9 @@ fn refund_screening(here: &str, line: &RefundLine, filled: &Filled, now: Timesta
             div.body {
                 form.stack id={ "screen-" (line.refund_id) } method="post" action={ (here) "/screen_refund" } {
                     input type="hidden" name="refund_id" value=(line.refund_id);
-                    (filled.choice("decision", "Decision", &[("allow", "allow: it is sent"), ("block", "block: it fails, and can go elsewhere")]))
-                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
-                    (confirm(filled, "I have looked at where this money goes"))
+                    (filled.choice("decision", "Decision", &[("allow", "allow: send it"), ("block", "block: fail it; another address can be used")]))
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (confirm(filled, "I have checked the destination address"))
                     div { button { "Decide" } }
                 }
             }
@@ -308,7 +308,7 @@ fn refund_screening(here: &str, line: &RefundLine, filled: &Filled, now: Timesta
     }
 }
 
-/// `key` is that of the refund which comes after those that this page knows, whatever was sent before.
+/// `key` is the idempotency key of the next refund after those on this page, also if the form was sent before.
 fn refund(here: &str, held: &BlockedLine, key: &str, filled: &Filled) -> Markup {
     let place = held.misdirected.as_deref().map(|token| format!("-{}-{token}", held.chain)).unwrap_or_default();
     html! {
@@ -324,10 +324,10 @@ fn refund(here: &str, held: &BlockedLine, key: &str, filled: &Filled) -> Markup 
                         input type="hidden" name="token_address" value=(token);
                     }
                     input type="hidden" name="idempotency_key" value=(key);
-                    (filled.line("address", "Send it to", "0x…", true))
-                    (filled.line("amount", "Amount; all of it, if empty", &held.amount, false))
-                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
-                    (confirm(filled, "This money may go to this address, and will not come back"))
+                    (filled.line("address", "Destination address", "0x…", true))
+                    (filled.line("amount", "Amount (empty: the whole amount)", &held.amount, false))
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (confirm(filled, "The money may go to this address. The transfer cannot be reversed."))
                     div { button { "Send" } }
                 }
             }
@@ -338,19 +338,19 @@ fn refund(here: &str, held: &BlockedLine, key: &str, filled: &Filled) -> Markup 
 fn retry(here: &str, decisions: &Decisions, filled: &Filled, now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="settlement" {
-            header { h2 #settlement { "Settlement" } p { "failed for a lasting reason" } }
+            header { h2 #settlement { "Settlement" } p { "failed with a persistent error" } }
             @if let Some(settlement) = &decisions.settlement {
                 dl.facts {
                     dt { "Amount" } dd { (settlement.amount) " " (decisions.currency) }
                     dt { "Failures" } dd { (count(settlement.failures)) }
-                    @if let Some(failure) = &settlement.failure { dt { "The last" } dd { span.bad-ink.reason { (failure) } } }
-                    @if let Some(at) = settlement.retry_at { dt { "Tried again" } dd { (ago(at.0, now)) } }
+                    @if let Some(failure) = &settlement.failure { dt { "Last failure" } dd { span.bad-ink.reason { (failure) } } }
+                    @if let Some(at) = settlement.retry_at { dt { "Next attempt" } dd { (ago(at.0, now)) } }
                 }
             }
             div.body {
                 form.stack #retry-settlement method="post" action={ (here) "/retry_settlement" } {
-                    (filled.line("reason", "Reason", "what has been mended", true))
-                    (confirm(filled, "What made it fail is mended"))
+                    (filled.line("reason", "Reason", "what was fixed", true))
+                    (confirm(filled, "The cause of the failure is fixed"))
                     div { button { "Settle again" } }
                 }
             }
@@ -361,7 +361,7 @@ fn retry(here: &str, decisions: &Decisions, filled: &Filled, now: Timestamp) -> 
 fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
     html! {
         section.panel aria-labelledby="aside" {
-            header { h2 #aside { "Money set aside" } p { "recorded, and counts for nothing: the list of transfers is full" } }
+            header { h2 #aside { "Money set aside" } p { "recorded but not counted: the payment's list of transfers is full" } }
             dl.facts {
                 @for line in &decisions.set_aside {
                     dt { @if line.at_least { "at least " } (count(line.transfers)) " on " (line.chain) }
@@ -370,9 +370,9 @@ fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
             }
             div.body {
                 form.stack #take-in method="post" action={ (here) "/take_in" } {
-                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
-                    (confirm(filled, "This is money, and no flood that somebody makes"))
-                    div { button { "Take in" } }
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (confirm(filled, "These transfers are genuine, not spam"))
+                    div { button { "Apply transfers" } }
                 }
             }
         }
@@ -382,8 +382,8 @@ fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
 fn history(decisions: &Decisions, now: Timestamp) -> Markup {
     html! {
         section.panel #history aria-labelledby="who" {
-            header { h2 #who { "Who did what" } p { (grouped(decisions.history.len().try_into().unwrap_or(i128::MAX))) } }
-            @if decisions.history.is_empty() { p.none { "Nobody has decided anything yet." } }
+            header { h2 #who { "Audit log" } p { (grouped(decisions.history.len().try_into().unwrap_or(i128::MAX))) } }
+            @if decisions.history.is_empty() { p.none { "No decisions yet." } }
             ol.log {
                 @for entry in &decisions.history {
                     li id={ "entry-" (entry.number) } {

@@ -1,11 +1,11 @@
-//! What an operator can decide about a payment. The domain is asked what it would take, so that nothing is offered here
-//! that would be refused, and nothing refused that is offered.
+//! Possible operator decisions about a payment. The domain decides which commands it would accept, so that this list
+//! and the domain always agree.
 
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
 use payferry_actors::System;
-use payferry_actors::payment::store;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::payments;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{
     Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, TransferToken, Verdict,
     decide,
@@ -16,48 +16,48 @@ use serde::Serialize;
 
 use crate::decisions::aside::{self, AsideLine};
 
-/// Who says so, in an operator's verdict.
+/// Provider name in an operator's verdict.
 const OPERATOR: &str = "operator";
 
-/// Something that an operator can do about a payment now.
+/// Action that an operator can take on a payment now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Possible {
-    /// screen, `screen_refund`, `refund_blocked`, `retry_settlement`, `take_in` or release.
+    /// `screen`, `screen_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
     pub action: &'static str,
-    /// Where to, by POST.
+    /// Path of the POST request.
     pub path: String,
 }
 
-/// A payment, as far as an operator decides about it.
+/// State of a payment for operator decisions.
 #[derive(Debug, Clone, Serialize)]
 pub struct Decisions {
-    /// Which.
+    /// Payment.
     pub payment_id: PaymentId,
-    /// Whose.
+    /// PSP.
     pub psp_id: String,
-    /// Where it stands.
+    /// Status.
     pub status: Status,
-    /// The finer facts.
+    /// Labels.
     pub labels: Vec<Label>,
-    /// On this chain.
+    /// Chain.
     pub chain: &'static str,
-    /// In this token.
+    /// Token.
     pub currency: &'static str,
     /// Blocked money in its wallet that was not sent back.
     pub blocked_held: String,
-    /// The same by token and chain, with what is held of other tokens and on other chains.
+    /// The same by token and chain, with blocked money of other tokens and on other chains.
     pub blocked: Vec<BlockedLine>,
-    /// Money that it does not list for want of room: it counts for nothing until it is taken in.
+    /// Transfers that are not listed because the list is full. They are not counted until they are applied.
     pub set_aside: Vec<AsideLine>,
-    /// Every transfer, and what can be decided about it.
+    /// Every transfer, with its possible decisions.
     pub transfers: Vec<TransferLine>,
-    /// Refunds that wait for screening of where they go, and what can be decided about each.
+    /// Refunds whose address is in screening, each with its possible decisions.
     pub refunds: Vec<RefundLine>,
-    /// How often the settlement has failed, and why, if it has.
+    /// Settlement with its failures, if it has failed.
     pub settlement: Option<SettlementLine>,
-    /// What can be done.
+    /// Possible actions.
     pub can: Vec<Possible>,
-    /// Who did what, the oldest first.
+    /// Audit log, oldest first.
     pub history: Vec<audit::Entry>,
     #[serde(skip)]
     pub(crate) payment: Payment,
@@ -66,80 +66,80 @@ pub struct Decisions {
 /// Blocked money of one token on one chain.
 #[derive(Debug, Clone, Serialize)]
 pub struct BlockedLine {
-    /// On this chain.
+    /// Chain.
     pub chain: &'static str,
-    /// In this token, if it is one of those that are due anywhere.
+    /// Token, if it is one that payments expect on any chain.
     pub currency: Option<&'static str>,
-    /// How much.
+    /// Amount.
     pub amount: String,
-    /// Its contract, if it is not what is due: the decision has to name it and the chain.
+    /// Token contract, if the token is not the expected one. The decision must then name the contract and the chain.
     pub misdirected: Option<String>,
 }
 
-/// A transfer, and what screening says about it.
+/// Transfer with its screening result.
 #[derive(Debug, Clone, Serialize)]
 pub struct TransferLine {
-    /// On this chain.
+    /// Chain.
     pub chain: &'static str,
-    /// In this transaction.
+    /// Transaction.
     pub tx_hash: String,
-    /// Its place in the block.
+    /// Log index in the block.
     pub log_index: u32,
-    /// Who sent it.
+    /// Sender.
     pub from: String,
-    /// How much.
+    /// Amount.
     pub amount: String,
-    /// seen, final, orphaned or ignored.
+    /// `seen`, `final`, `orphaned` or `ignored`.
     pub status: &'static str,
-    /// What screening says; nothing while it has not spoken.
+    /// Screening verdict. `None` while screening has not answered.
     pub verdict: Option<Decision>,
-    /// Who said so.
+    /// Provider of the verdict.
     pub provider: Option<String>,
-    /// What it found.
+    /// Findings of the provider.
     pub flags: Vec<String>,
-    /// Since when.
+    /// Time of the verdict.
     pub checked_at: Option<Moment>,
-    /// What an operator can decide about it.
+    /// Possible decisions of the operator.
     pub may: Vec<Decision>,
 }
 
-/// A refund that is held, and what screening says about where it goes.
+/// Held refund with the screening result of its address.
 #[derive(Debug, Clone, Serialize)]
 pub struct RefundLine {
-    /// Which.
+    /// Refund.
     pub refund_id: RefundId,
-    /// How much.
+    /// Amount.
     pub amount: String,
-    /// Where it goes.
+    /// Destination address.
     pub address: String,
-    /// What screening says; nothing while it has not spoken.
+    /// Screening verdict. `None` while screening has not answered.
     pub verdict: Option<Decision>,
-    /// Who said so.
+    /// Provider of the verdict.
     pub provider: Option<String>,
-    /// What it found.
+    /// Findings of the provider.
     pub flags: Vec<String>,
-    /// Since when.
+    /// Time of the verdict.
     pub checked_at: Option<Moment>,
-    /// What an operator can decide about it.
+    /// Possible decisions of the operator.
     pub may: Vec<Decision>,
 }
 
-/// A settlement that does not come to an end by itself.
+/// Settlement that has failed.
 #[derive(Debug, Clone, Serialize)]
 pub struct SettlementLine {
-    /// queued, settled, failed or withdrawn.
+    /// `queued`, `settled`, `failed` or `withdrawn`.
     pub status: &'static str,
-    /// How much.
+    /// Amount.
     pub amount: String,
-    /// Lasting failures so far.
+    /// Number of persistent failures.
     pub failures: u32,
-    /// The last of them.
+    /// Last failure.
     pub failure: Option<String>,
-    /// When it is tried again by itself.
+    /// Time of the next automatic attempt.
     pub retry_at: Option<Moment>,
 }
 
-/// Reads it; `None` if there is no such payment.
+/// Reads the decisions about a payment. `None` if the id is unknown.
 pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decisions>, StoreError> {
     let database = system.database();
     let Some(payment) = store::load(database, id).await? else { return Ok(None) };
@@ -175,12 +175,12 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
     }))
 }
 
-/// Taking in what is set aside.
+/// Action that applies transfers that were set aside.
 pub(crate) fn take_in(id: PaymentId) -> Possible {
     Possible { action: "take_in", path: format!("/ops/payments/{id}/take_in") }
 }
 
-/// What an operator can do about a payment, and about what it does not list.
+/// Possible actions on a payment, including its transfers that were set aside.
 pub(crate) fn possible_of_all(
     system: &System,
     payment: &Payment,
@@ -192,7 +192,7 @@ pub(crate) fn possible_of_all(
     can
 }
 
-/// What an operator can do about what it lists.
+/// Possible actions on the listed transfers, refunds and settlement.
 pub(crate) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
     let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
     let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());
@@ -209,10 +209,10 @@ pub(crate) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
         .collect()
 }
 
-/// An address that is as good as any, to see whether there is anything to send.
+/// Arbitrary address, to test if there is anything to send.
 const SOMEWHERE: Address = Address([0x5e; 20]);
 
-/// The command that sends blocked money back.
+/// Command that sends blocked money back.
 pub(crate) fn refund_blocked(
     refund_id: RefundId,
     amount: Option<payferry_domain::Amount>,
@@ -249,7 +249,7 @@ fn blocked(payment: &Payment) -> Vec<BlockedLine> {
     due.into_iter().chain(elsewhere).collect()
 }
 
-/// What can be decided about a transfer: what the domain would take, and what changes something.
+/// Possible decisions about a transfer: those that the domain would accept and that change something.
 fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> {
     let takes = |decision: &Decision| {
         let changes = decide(payment, &screen(transfer, *decision, now), now).is_ok_and(|events| !events.is_empty());
@@ -258,13 +258,13 @@ fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> 
     [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
 }
 
-/// The command that decides about a transfer. What the provider found stays to be read.
+/// Command that decides about a transfer. The findings of the provider are kept.
 pub(crate) fn screen(transfer: &Transfer, decision: Decision, now: Timestamp) -> Command {
     let verdict = by_hand(transfer.verdict.as_deref(), decision, now);
     Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
 }
 
-/// The command that decides about where a refund goes.
+/// Command that decides about the address of a refund.
 pub(crate) fn screen_refund(refund: &Refund, decision: Decision, now: Timestamp) -> Command {
     let verdict = by_hand(refund.verdict.as_deref(), decision, now);
     Command::ScreenRefund { refund_id: refund.id, verdict }
@@ -285,13 +285,13 @@ pub(crate) fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp
     }
 }
 
-/// Refunds that wait for screening.
+/// Refunds whose address is in screening.
 fn held(payment: &Payment) -> impl Iterator<Item = &Refund> {
     let waits = |refund: &&Refund| refund.state == RefundState::Pending && refund.awaits_screening();
     payment.refunds.iter().filter(waits)
 }
 
-/// What can be decided about where a refund goes.
+/// Possible decisions about the address of a refund.
 fn may_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Vec<Decision> {
     let takes = |decision: &Decision| {
         decide(payment, &screen_refund(refund, *decision, now), now).is_ok_and(|events| !events.is_empty())

@@ -1,4 +1,4 @@
-//! `/ops/sendings`: the live payouts and withdrawals, one of them, and what an operator decides about where it goes.
+//! `/ops/sendings`: live payouts and withdrawals, one of them, and the operator's decision about its address.
 
 pub(crate) mod page;
 pub(crate) mod query;
@@ -7,7 +7,8 @@ pub(crate) mod queue;
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::SendingCommandError;
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::observe::SendingLine;
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
@@ -27,14 +28,14 @@ use crate::outbound::query::SendingFacts;
 #[derive(Serialize)]
 struct SendingsPage {
     sendings: Vec<SendingLine>,
-    /// Where the next page begins, if there may be one.
+    /// Start of the next page, if there may be one.
     next_after: Option<SendingId>,
 }
 
-/// The live ones, in the order of their ids; `?after=` an id, `?limit=` so many.
+/// Returns the live payouts and withdrawals in order of id. `?after=` starts after an id, `?limit=` sets the page size.
 pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
-    let malformed = |_| Fault::new("invalid_id", "is no payout's or withdrawal's id");
+    let malformed = |_| Fault::new("invalid_id", "is not the id of a payout or withdrawal");
     let after = query.optional("after", |text| text.parse().map_err(malformed));
     let limit = query.optional("limit", limit);
     query.finish()?;
@@ -44,12 +45,12 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     Answer::ok(&SendingsPage { sendings, next_after })
 }
 
-/// A payout or withdrawal, its actor, and what can be decided about it.
+/// Returns a payout or withdrawal, its actor, and the possible decisions.
 pub(super) async fn get(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&find(&operator, id_of("sending_id", &id)?).await?)
 }
 
-/// Lets it go where it is to go, or not: `{"decision": "allow" | "block", "reason"}`.
+/// Allows or blocks the address: `{"decision": "allow" | "block", "reason"}`.
 pub(super) async fn screen(
     State(operator): State<Operator>,
     Path(id): Path<String>,
@@ -60,19 +61,19 @@ pub(super) async fn screen(
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
-/// One of them.
+/// Reads one of them.
 pub(super) async fn find(operator: &Operator, id: SendingId) -> Result<SendingFacts, ApiError> {
     sendings::sending(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
 }
 
-/// What an operator has decided about the address, and why.
+/// Decision of an operator about the address, with its reason.
 pub(super) struct Asked {
     decision: Decision,
     reason: String,
 }
 
 impl Asked {
-    /// Its fields.
+    /// Reads the fields of a decision.
     pub(super) fn read(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["decision", "reason"]);
         let decision = fields.required("decision", decision);
@@ -81,7 +82,7 @@ impl Asked {
     }
 }
 
-/// Carries a decision out; answers how it stands then.
+/// Carries out a decision. Returns the state afterwards.
 pub(super) async fn carry_out(operator: &Operator, id: SendingId, asked: Asked) -> Result<SendingFacts, ApiError> {
     let now = operator.system.clock().now();
     let before = find(operator, id).await?;
@@ -98,6 +99,6 @@ pub(super) async fn carry_out(operator: &Operator, id: SendingId, asked: Asked) 
         SendingCommandError::Quarantined => quarantined(id),
         other => other.into(),
     })?;
-    tracing::info!(sending.id = %id, "the operator decided about where {id} goes");
+    tracing::info!(sending.id = %id, "operator decided about the address of {id}");
     find(operator, id).await
 }

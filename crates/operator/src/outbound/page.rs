@@ -1,4 +1,5 @@
-//! One payout or withdrawal: where it stands, what carries it, its actor, and a form if its address waits for a decision.
+//! Page of one payout or withdrawal: its state, its on-chain operations, its actor, and a form if its address needs a
+//! decision.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -23,7 +24,7 @@ use crate::page::shell::{self, Page, Place};
 use crate::page::words::{ago, clock, plain, short, status};
 use crate::payment::{deliveries, on_chain};
 
-/// The fields of a decision about the address, as programs name them.
+/// Fields of a decision about the address, named as in the API.
 const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Text)];
 
 /// `/ops/view/sendings/{sending_id}`.
@@ -36,15 +37,15 @@ pub(crate) async fn show(
     Ok(asked.answer(&page(&operator, &facts, &html! {}, &Filled::default())))
 }
 
-/// Lets a quarantined one run again.
+/// Releases a quarantined payout or withdrawal.
 pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: SendingId = id.parse().map_err(|_| Failure::not_found("sending", id.clone()))?;
-    // Whether it was quarantined: the page says how it is now.
+    // The result is not needed: the page shows the current state.
     let_run(&operator, id).await?;
     Ok(Redirect::to(&format!("{}/{id}", path("sendings"))).into_response())
 }
 
-/// Lets it go where it is to go, or not.
+/// Allows or blocks the address of a payout or withdrawal.
 pub(crate) async fn screen(
     State(operator): State<Operator>,
     Path(id): Path<String>,
@@ -73,7 +74,7 @@ pub(crate) async fn screen(
     }
 }
 
-/// The page as the answer to its form: it stands still even if there is no form on it any more.
+/// Page as the response to its form. It is not live, even if it has no form any more.
 fn answer(status: StatusCode, page: Page) -> Response {
     Page { status, is_live: false, ..page }.into_response()
 }
@@ -92,11 +93,11 @@ fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Fille
     let (now, real_now) = (operator.system.clock().now(), operator.system.clock().real_now());
     let here = format!("{}/{}", path("sendings"), facts.id);
     let body = html! {
-        p.crumbs { a href="/ops" { "Overview" } a href=(path("sendings")) { "sending desk" } span { (facts.kind) } }
+        p.crumbs { a href="/ops" { "Overview" } a href=(path("sendings")) { "payouts and withdrawals" } span { (facts.kind) } }
         div.title {
             h1.mono { (facts.id) }
             (status(facts.status))
-            p { strong { (facts.amount) " " (facts.currency) } " on " (facts.chain) ", ordered " (ago(facts.created_at.0, now)) }
+            p { strong { (facts.amount) " " (facts.currency) } " on " (facts.chain) ", created " (ago(facts.created_at.0, now)) }
         }
         (said)
         (actor::given_up(facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), &here, real_now))
@@ -114,19 +115,19 @@ fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Fille
         }
     };
     let title = format!("{} {}", if facts.kind == "payout" { "Payout" } else { "Withdrawal" }, facts.id);
-    // With a form on it, it keeps still.
+    // A page with a form is not live.
     Page { is_live: facts.may.is_empty(), ..Page::live(title, Place::Overview, body) }
 }
 
 fn decision(facts: &SendingFacts, filled: &Filled) -> Markup {
     html! {
         section.panel aria-labelledby="decide" {
-            header { h2 #decide { "Where it goes" } p { "screening is undecided" } }
+            header { h2 #decide { "Destination" } p { "screening needs a decision" } }
             div.body {
                 form.stack #screen method="post" action={ (path("sendings")) "/" (facts.id) "/screen" } {
-                    (filled.choice("decision", "Decision", &[("allow", "allow: it is sent"), ("block", "block: it fails, and its amount is on the balance again")]))
-                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
-                    (confirm(filled, "I have looked at where this money goes"))
+                    (filled.choice("decision", "Decision", &[("allow", "allow: send it"), ("block", "block: fail it and return the amount to the balance")]))
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (confirm(filled, "I have checked the destination address"))
                     div { button { "Decide" } }
                 }
             }
@@ -137,7 +138,7 @@ fn decision(facts: &SendingFacts, filled: &Filled) -> Markup {
 fn money(facts: &SendingFacts, now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="money" {
-            header { h2 #money { "Money" } p { "off the PSP's balance" } }
+            header { h2 #money { "Money" } p { "debited from the PSP's balance" } }
             dl.facts {
                 dt { "PSP" } dd { a.mono href={ (path("psps")) "/" (facts.psp_id) } { (facts.psp_id) } }
                 @if let Some(customer) = &facts.customer_id {
@@ -153,7 +154,7 @@ fn money(facts: &SendingFacts, now: Timestamp) -> Markup {
                 }
                 @if let Some(hash) = &facts.tx_hash { dt { "Transaction" } dd { (short(hash)) } }
                 @if let Some(failure) = &facts.failure { dt { "Failed" } dd { span.bad-ink.reason { (failure) } } }
-                @if let Some(at) = facts.finished_at { dt { "Ended" } dd { (ago(at.0, now)) } }
+                @if let Some(at) = facts.finished_at { dt { "Finished" } dd { (ago(at.0, now)) } }
             }
         }
     }
@@ -163,7 +164,7 @@ fn history(facts: &SendingFacts, now: Timestamp) -> Markup {
     html! {
         @if !facts.history.is_empty() {
             section.panel #history aria-labelledby="who" {
-                header { h2 #who { "Who did what" } }
+                header { h2 #who { "Audit log" } }
                 ol.log {
                     @for entry in &facts.history {
                         li id={ "entry-" (entry.number) } {

@@ -1,11 +1,12 @@
-//! A payout or withdrawal as an operator sees it, and what can be decided about it.
+//! A payout or withdrawal with its actor, operations and possible decisions.
 
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
-use payferry_actors::observe::{ActorKind, Incident};
-use payferry_actors::sending::store;
-use payferry_actors::wallet::checksummed;
-use payferry_actors::webhook::log::{self, LogEntry};
+use payferry_runtime::observe::{ActorKind, Incident};
+use payferry_journal::outbound;
+use payferry_evm::wallet::checksummed;
+use payferry_journal::webhooks::log;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_actors::{SendingView, System};
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
@@ -19,70 +20,70 @@ use crate::decisions::query::{Possible, by_hand};
 use crate::payment::{Operation, incidents_of, operations_of};
 use crate::query::{COUNTED_MAX, Count};
 
-// `live` stands there for its partial index: few are.
+// `live` is in the condition so that the query uses the partial index, which holds few rows.
 const IN_REVIEW: &str = "FROM sendings WHERE live AND in_review AND created_at < $1";
 const OVERDUE: &str = "FROM sendings WHERE live AND NOT in_review AND created_at < $1";
 
-/// Everything of one.
+/// All data of one payout or withdrawal.
 #[derive(Debug, Clone, Serialize)]
 pub struct SendingFacts {
-    /// Which.
+    /// Its id.
     pub id: SendingId,
-    /// payout or withdrawal.
+    /// `payout` or `withdrawal`.
     pub kind: &'static str,
-    /// Whose money.
+    /// PSP whose money it sends.
     pub psp_id: String,
-    /// Who is paid, of a payout.
+    /// Customer who is paid, for a payout.
     pub customer_id: Option<String>,
     /// The PSP's own reference.
     pub reference: Option<String>,
-    /// pending, sent or failed.
+    /// `pending`, `sent` or `failed`.
     pub status: &'static str,
-    /// How much.
+    /// Amount.
     pub amount: String,
-    /// In this token.
+    /// Token.
     pub currency: &'static str,
-    /// On this chain.
+    /// Chain.
     pub chain: &'static str,
-    /// Where it goes.
+    /// Destination address.
     pub address: String,
-    /// What screening says about the address; nothing while it has not spoken.
+    /// Screening verdict about the address. `None` while screening has not answered.
     pub verdict: Option<Decision>,
-    /// Who said so.
+    /// Provider of the verdict.
     pub provider: Option<String>,
-    /// What it found.
+    /// Findings of the provider.
     pub flags: Vec<String>,
-    /// Since when.
+    /// Time of the verdict.
     pub checked_at: Option<Moment>,
-    /// The transaction, once sent.
+    /// Transaction, once sent.
     pub tx_hash: Option<String>,
-    /// Why it failed, in words.
+    /// Reason of the failure.
     pub failure: Option<String>,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub created_at: Moment,
-    /// When it was sent or failed.
+    /// Time at which it was sent or failed.
     pub finished_at: Option<Moment>,
-    /// Its actor, if it has one or was quarantined; null when it is over: whatever arrives wakes it.
+    /// Its actor, if it is running or quarantined. Null once it is finished; the next event starts the actor.
     pub actor: Option<SendingView>,
     /// Failures of its actor, newest first.
     pub incidents: Vec<Incident>,
-    /// What an operator can decide about its address.
+    /// Possible decisions of the operator about its address.
     pub may: Vec<Decision>,
-    /// What can be done.
+    /// Possible actions.
     pub can: Vec<Possible>,
-    /// Who did what, the oldest first.
+    /// Audit log, oldest first.
     pub history: Vec<audit::Entry>,
-    /// What carries it.
+    /// On-chain operations that carry it.
     #[serde(skip)]
     pub operations: Vec<Operation>,
-    /// What was told about it.
+    /// Webhooks about it.
     #[serde(skip)]
     pub deliveries: Vec<LogEntry>,
     #[serde(skip)]
     pub(crate) sending: Sending,
 }
 
-/// Reads it; `None` if there is none with this id.
+/// Reads a payout or withdrawal. `None` if the id is unknown.
 pub async fn sending(system: &System, id: SendingId) -> Result<Option<SendingFacts>, StoreError> {
     let database = system.database();
     let Some(sending) = store::load(database, id).await? else { return Ok(None) };
@@ -120,13 +121,13 @@ pub async fn sending(system: &System, id: SendingId) -> Result<Option<SendingFac
     }))
 }
 
-/// The command that decides about the address. What the provider found stays to be read.
+/// Command that decides about the address. The findings of the provider are kept.
 pub(crate) fn screen(sending: &Sending, decision: Decision, now: Timestamp) -> Command {
     let verdict: Verdict = by_hand(sending.verdict.as_deref(), decision, now);
     Command::Screen(verdict)
 }
 
-/// What can be decided about the address: what the domain would take.
+/// Possible decisions about the address: those that the domain would accept.
 fn may(sending: &Sending, now: Timestamp) -> Vec<Decision> {
     let takes = |decision: &Decision| decide(sending, &screen(sending, *decision, now), now).is_ok();
     [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
@@ -137,9 +138,9 @@ fn possible(sending: &Sending, now: Timestamp) -> Vec<Possible> {
     if may(sending, now).is_empty() { Vec::new() } else { vec![Possible { action: "screen", path }] }
 }
 
-/// Those that wait for a decision, or for too long.
+/// Payouts and withdrawals that need a decision or have waited too long.
 pub(crate) async fn stuck(system: &System, kind: StuckKind, part: StuckPart<'_>) -> Result<Found, DbErr> {
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let (from, before) = match kind {
         StuckKind::SendingInReview => (IN_REVIEW, i64::MAX),
         _ => (OVERDUE, now.plus_secs(-SENDING_OVERDUE_AFTER_SECS).as_millis()),
@@ -167,8 +168,8 @@ fn told(sending: &Sending) -> String {
     let order = &sending.order;
     let amount = format!("{} {} on {}", order.amount, order.token, order.asset.chain);
     match sending.verdict.as_deref() {
-        None => format!("{amount}: its address is not screened yet"),
+        None => format!("{amount}: its address has not been screened"),
         Some(said) if sending.is_in_review() => format!("{amount}: {} says {}", said.provider, said.flags.join(", ")),
-        Some(_) => format!("{amount}: screened, and not sent yet"),
+        Some(_) => format!("{amount}: screened but not sent"),
     }
 }

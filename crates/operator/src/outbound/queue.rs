@@ -1,9 +1,10 @@
-//! The desk of payouts and withdrawals: its actor, and the live ones under it, a page of them at a time.
+//! Page of the payouts and withdrawals: their supervisor, and one page of the live ones.
 
 use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, NodeView, SendingLine};
+use payferry_runtime::observe::{ActorKind, NodeView};
+use payferry_actors::observe::SendingLine;
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
 
@@ -15,7 +16,7 @@ use crate::page::path;
 use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::{Tone, ago, badge, count, grouped, sending_link, status};
 
-/// Payouts and withdrawals of one page.
+/// Payouts and withdrawals on one page.
 const SENDINGS_MAX: usize = 50;
 
 /// `/ops/view/sendings`.
@@ -28,7 +29,7 @@ pub(crate) async fn show(
     let desk = system.tree().root.children.into_iter().find(|node| node.kind == ActorKind::SendingDesk);
     let node = desk.ok_or_else(|| Failure::not_found("desk", "sendings"))?;
     let after = from.after::<SendingId>("payout or withdrawal")?;
-    // One more than is shown: whether there is a next page.
+    // Reads one more than it shows, to know if a next page exists.
     let mut lines = system.sendings_live(after, SENDINGS_MAX + 1);
     let next = (lines.len() > SENDINGS_MAX).then(|| lines[SENDINGS_MAX - 1].id);
     lines.truncate(SENDINGS_MAX);
@@ -46,7 +47,7 @@ fn body(
 ) -> Markup {
     let here = path("sendings");
     html! {
-        p.crumbs { a href="/ops" { "Overview" } span { "sending desk" } }
+        p.crumbs { a href="/ops" { "Overview" } span { "payouts and withdrawals" } }
         div.title {
             h1 { "Payouts and withdrawals" }
             (crate::actors::tree::state(node.state))
@@ -58,7 +59,7 @@ fn body(
                 p { (grouped(node.children_live.try_into().unwrap_or(i128::MAX))) " actors, by id" @if let Some(after) = after { ", after " code { (after) } } }
             }
             @if lines.is_empty() {
-                p.none { @if after.is_some() { "There are no more." } @else { "None at the moment: what was sent or failed has no actor." } }
+                p.none { @if after.is_some() { "No more payouts or withdrawals." } @else { "None. Sent and failed payouts and withdrawals have no actor." } }
             } @else {
                 table {
                     thead {
@@ -68,7 +69,7 @@ fn body(
                             th.wide scope="col" { "Chain" }
                             th.n.wide scope="col" { "Version" }
                             th.n.wide scope="col" { "Mailbox" }
-                            th.n.wide scope="col" { "Actor since" }
+                            th.n.wide scope="col" { "Running since" }
                         }
                     }
                     tbody {

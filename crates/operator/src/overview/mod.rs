@@ -1,11 +1,12 @@
-//! Everything at a glance.
+//! Data of the overview.
 
 pub(crate) mod page;
 pub(crate) mod payments;
 
 use payferry_actors::System;
-use payferry_actors::journal::JournalStats;
-use payferry_actors::observe::{GivenUp, Incident, KindView, Tallied, TreeView};
+use payferry_journal::JournalStats;
+use payferry_actors::observe::{GivenUp, Tallied, TreeView};
+use payferry_runtime::observe::{Incident, KindView};
 use serde::Serialize;
 
 use crate::chains::{self, ChainLine};
@@ -13,59 +14,59 @@ use crate::health::{self, Readiness};
 use crate::query::{if_by, soon};
 use crate::webhooks::{self, Webhooks};
 
-/// Lines of the log, the newest.
+/// Maximum number of log entries, the newest.
 pub const INCIDENTS_MAX: usize = 25;
-/// Quarantined ones, the longest given up.
+/// Maximum number of quarantined actors, the oldest.
 pub const QUARANTINED_MAX: usize = 10;
 
-/// Everything at a glance.
+/// Data of the overview.
 #[derive(Debug, Clone, Serialize)]
 pub struct Overview {
-    /// Whether payments can be taken, and what is in the way.
+    /// Readiness for payments, with the reasons why not.
     pub readiness: Readiness,
-    /// The permanent actors; payments are counted in their shards, payouts and withdrawals at their desk.
+    /// Permanent actors. Payments are counted in their shards, payouts and withdrawals at their supervisor.
     pub tree: TreeView,
-    /// The figures of every kind of actor.
+    /// Figures of every kind of actor.
     pub kinds: Vec<KindView>,
-    /// Payments given up until somebody looks at them.
+    /// Number of quarantined payments.
     pub payments_quarantined: usize,
-    /// Payouts and withdrawals given up in the same way.
+    /// Number of quarantined payouts and withdrawals.
     pub sendings_quarantined: usize,
-    /// The first [`QUARANTINED_MAX`] of all these.
+    /// First [`QUARANTINED_MAX`] of the quarantined actors.
     pub quarantined: Vec<GivenUp>,
-    /// The supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
+    /// Supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
     pub incidents: Vec<Incident>,
-    /// How many are kept.
+    /// Number of stored log entries.
     pub incidents_kept: usize,
-    /// Payments by status and chain; nothing until they were counted after the start.
+    /// Payments by status and chain. `None` until the count after the start is complete.
     pub payments: Option<Vec<Tallied>>,
-    /// The chains and their settlers.
+    /// Chains and their settlers.
     pub chains: Vec<ChainLine>,
-    /// What was not delivered; nothing if the database does not answer in time.
+    /// Undelivered events. `None` if the database does not answer in time.
     pub webhooks: Option<Webhooks>,
-    /// The group-commit writer.
+    /// Journal.
     pub journal: JournalLine,
 }
 
-/// The group-commit writer.
+/// State of the journal.
 #[derive(Debug, Clone, Serialize)]
 pub struct JournalLine {
-    /// Whether the database takes what is written, as far as is known.
+    /// True if the last known writes to the database succeeded.
     pub writing: bool,
-    /// What it did since the service started.
+    /// Statistics since the service started.
     #[serde(flatten)]
     pub stats: JournalStats,
 }
 
-/// Everything at a glance, as far as it is known: what only the database knows is missing while it is away.
+/// Reads the overview. Data that only the database has is missing while the database is down.
 pub async fn overview(system: &System) -> Overview {
     let readiness = health::readiness(system).await;
     let (mut works, mut undelivered) = (None, None);
     if readiness.database.reads {
         let deadline = soon();
         (works, undelivered) = tokio::join!(
-            if_by(deadline, "what settlers have to do", chains::works(system)),
-            if_by(deadline, "what was not delivered", webhooks::webhooks(system)),
+            if_by(deadline, "settler work", chains::works(system)),
+            if_by(deadline, "undelivered events", webhooks::webhooks(system)),
         );
     }
     let view = system.observe();
@@ -85,12 +86,12 @@ pub async fn overview(system: &System) -> Overview {
     }
 }
 
-/// Payments by status and chain. Before they were counted, what is tallied is only what happened since the start.
+/// Payments by status and chain. Before the count is complete, the tally only covers changes since the start.
 pub fn payments(system: &System) -> Option<Vec<Tallied>> {
     system.tally_is_counted().then(|| system.tally())
 }
 
-/// The group-commit writer.
+/// State of the journal.
 pub fn journal(system: &System) -> JournalLine {
     JournalLine { writing: system.is_writing(), stats: system.journal().stats() }
 }

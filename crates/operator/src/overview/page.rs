@@ -1,9 +1,9 @@
-//! `/ops`: everything at a glance, what wants somebody first.
+//! `/ops`: overview of the service, most urgent first.
 
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, KindView};
+use payferry_runtime::observe::{ActorKind, KindView};
 use payferry_actors::pauses::Held;
 use payferry_domain::Timestamp;
 
@@ -24,7 +24,7 @@ pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Resp
     let mut overview = overview::overview(&operator.system).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
-        if_by(soon(), "the names of PSPs", webhooks::name(&operator.system, &mut webhooks.endpoints)).await;
+        if_by(soon(), "PSP names", webhooks::name(&operator.system, &mut webhooks.endpoints)).await;
     }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
@@ -60,18 +60,18 @@ fn ready(readiness: &Readiness) -> Markup {
     if readiness.ready { badge("ready", Tone::Good) } else { badge("not ready", Tone::Bad) }
 }
 
-/// What is in the way of taking payments.
+/// Reasons why the service cannot take payments.
 fn alarm(readiness: &Readiness) -> Markup {
     let told = [
         (!readiness.database.reads, "The database does not answer."),
-        (!readiness.database.writes, "The database does not take what is written."),
-        (!readiness.payments.ok, "Live payments are still being taken up."),
-        (!readiness.chains.ok, "There is no chain to be paid on."),
+        (!readiness.database.writes, "The database does not accept writes."),
+        (!readiness.payments.ok, "Live payments are still being loaded."),
+        (!readiness.chains.ok, "No chain is available for payments."),
     ];
     html! {
         @if !readiness.ready {
             div.notice.bad role="alert" {
-                strong { "No payments can be taken. " }
+                strong { "The service cannot take payments. " }
                 @for (_, words) in told.iter().filter(|(is_so, _)| *is_so) { (words) " " }
             }
         }
@@ -87,19 +87,19 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
     html! {
         dl.figures {
             div {
-                dt title="Live payments that have an actor; of the quarantined ones it is not run" { "Payment actors" }
+                dt title="Live payments with an actor. The actors of quarantined payments are stopped." { "Payment actors" }
                 dd {
                     (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live)))
                     small {
                         @if view.payments_quarantined > 0 { (count(view.payments_quarantined)) " quarantined, " }
-                        @match all { Some(all) => { "of " (grouped(all.into())) }, None => "all are being counted" }
+                        @match all { Some(all) => { "of " (grouped(all.into())) }, None => "counting the total" }
                     }
                 }
             }
-            div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages wait" } } }
+            div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } } }
             div {
                 dt { "Journal" }
-                dd { (millis(payments::commit_ms(stats))) small { "a commit, " (payments::units_mean(stats)) " units" } }
+                dd { (millis(payments::commit_ms(stats))) small { "per commit, " (payments::units_mean(stats)) " writes" } }
             }
             div {
                 dt { "Webhooks" }
@@ -107,9 +107,9 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                     @match view.webhooks.as_ref().map(|webhooks| &webhooks.backlog) {
                         Some(backlog) => {
                             (webhooks::waiting(backlog))
-                            small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waits" } }
+                            small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waiting" } }
                         }
-                        None => { "–" small { "not known" } }
+                        None => { "–" small { "unknown" } }
                     }
                 }
             }
@@ -118,7 +118,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                 dt { "Restarts" }
                 dd {
                     (count(restarts))
-                    small { @match view.incidents.first() { Some(last) => (ago(last.at, now)), None => "none so far" } }
+                    small { @match view.incidents.first() { Some(last) => (ago(last.at, now)), None => "none" } }
                 }
             }
         }

@@ -1,27 +1,27 @@
 //! Payments by status and chain, and the journal that writes them.
 
 use maud::{Markup, html};
-use payferry_actors::journal::JournalStats;
+use payferry_journal::JournalStats;
 use payferry_actors::observe::Tallied;
 use payferry_domain::Chain;
 use payferry_domain::payment::Status;
 
 use crate::page::words::{count, millis, status};
 
-/// All payments; without figures until they were counted after the start.
+/// All payments. `None` until the count after the start is complete.
 pub(super) fn panel(tally: Option<&[Tallied]>) -> Markup {
     html! {
         section.panel aria-labelledby="payments" {
-            header { h2 #payments { "Payments" } p { "all there are, by status and chain" } }
+            header { h2 #payments { "Payments" } p { "total, by status and chain" } }
             @match tally {
                 Some(tally) => (table(tally)),
-                None => p.none { "They are being counted, as after every start." },
+                None => p.none { "Counting payments after the start." },
             }
         }
     }
 }
 
-/// A row a status, a column a chain.
+/// Table with a row for each status and a column for each chain.
 fn table(tally: &[Tallied]) -> Markup {
     let number = |wanted: &dyn Fn(&Tallied) -> bool| -> u64 {
         tally.iter().filter(|one| wanted(one)).map(|one| one.count).sum()
@@ -34,7 +34,7 @@ fn table(tally: &[Tallied]) -> Markup {
                 tr {
                     th scope="col" { "Status" }
                     th.n scope="col" { "All" }
-                    th.n scope="col" title="Those that something is still to happen to by itself" { "Live" }
+                    th.n scope="col" title="Payments with pending work that the service does by itself" { "Live" }
                     @for chain in Chain::ALL { th.n scope="col" { (chain) } }
                 }
             }
@@ -60,36 +60,36 @@ fn table(tally: &[Tallied]) -> Markup {
     }
 }
 
-/// How the journal gets on.
+/// Statistics of the journal.
 pub(crate) fn journal(stats: &JournalStats) -> Markup {
     html! {
         section.panel aria-labelledby="journal" {
-            header { h2 #journal { "Journal" } p { "every write of the payments, in groups" } }
+            header { h2 #journal { "Journal" } p { "group commits of payment writes" } }
             dl.facts {
-                dt { "Waiting" }
+                dt { "Queued" }
                 dd { (count(stats.transitions_queued)) " transitions, " (count(stats.initiations_queued)) " initiations" }
                 dt { "Committed" }
-                dd { (count(stats.units)) " units in " (count(stats.groups)) " groups" }
-                dt { "Group" }
-                dd { (units_mean(stats)) " units on average, " (count(stats.group_units_max)) " at most" }
-                dt { "Commit" }
-                dd { (millis(commit_ms(stats))) " on average, " (millis(us(stats.commit_time_us_max))) " at most" }
-                dt { "Not at once" }
+                dd { (count(stats.units)) " writes in " (count(stats.groups)) " groups" }
+                dt { "Group size" }
+                dd { (units_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
+                dt { "Commit time" }
+                dd { (millis(commit_ms(stats))) " on average, " (millis(us(stats.commit_time_us_max))) " max" }
+                dt { "Problems" }
                 dd {
-                    (count(stats.conflicts)) " lost a gate, " (count(stats.retries)) " retries, "
-                    span.bad-ink[stats.failed > 0] { (count(stats.failed)) " not written, or not known to be" }
+                    (count(stats.conflicts)) " conflicts, " (count(stats.retries)) " retries, "
+                    span.bad-ink[stats.failed > 0] { (count(stats.failed)) " failed or unknown" }
                 }
             }
         }
     }
 }
 
-/// Time of a commit, on average.
+/// Mean time of a commit, milliseconds.
 pub(super) fn commit_ms(stats: &JournalStats) -> f64 {
     if stats.groups == 0 { 0.0 } else { us(stats.commit_time_us) / float(stats.groups) }
 }
 
-/// Units of a group, on average.
+/// Mean number of writes in a group.
 pub(super) fn units_mean(stats: &JournalStats) -> String {
     if stats.groups == 0 { "0".to_owned() } else { format!("{:.1}", float(stats.units) / float(stats.groups)) }
 }
@@ -98,7 +98,7 @@ fn us(us: u64) -> f64 {
     float(us) / 1_000.0
 }
 
-#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
 fn float(number: u64) -> f64 {
     number as f64
 }
@@ -108,9 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_refused_is_counted_once_among_what_was_not_written() {
+    fn counts_a_refused_write_once_as_failed() {
         let stats = JournalStats { refused: 2, failed: 5, ..JournalStats::default() };
         let shown = journal(&stats).into_string();
-        assert!(shown.contains("bad-ink\">5 not written, or not known to be"), "{shown}");
+        assert!(shown.contains("bad-ink\">5 failed or unknown"), "{shown}");
     }
 }

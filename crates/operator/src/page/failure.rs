@@ -1,4 +1,4 @@
-//! What a page says when it cannot be shown.
+//! Error pages.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -9,22 +9,23 @@ use sea_orm::DbErr;
 
 use crate::page::shell::{Page, Place};
 
-/// Why there is no page.
+/// Why a page cannot be shown.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// There is nothing of this sort by this name.
+    /// No object of this type has this name.
     NotFound { what: &'static str, name: String },
-    /// The database is away, or holds what cannot be read.
+    /// The database does not answer, or a row cannot be read.
     Unreadable(String),
-    /// A form's wish may have been carried out, or may yet be; what to look at before it is repeated, and where that is.
+    /// The outcome of a form is unknown: it may have been applied, or may still be. Names the page to check before a
+    /// retry.
     Unknown { about: &'static str, path: String },
 }
 
-/// Why a form came to nothing. Its page stands still: the path of a form is nothing that can be fetched again.
+/// Failure of a form. Its page is not live, because the path of a form cannot be fetched.
 #[derive(Debug)]
 pub(crate) struct Refused(Failure);
 
-/// Characters of a name that was not found, as the page repeats it.
+/// Characters of an unknown name that the page repeats.
 const NAME_CHARS_MAX: usize = 80;
 
 impl Failure {
@@ -73,18 +74,18 @@ impl Failure {
         let (status, headline, words) = match self {
             Self::NotFound { what, name } => {
                 let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-                let words = html! { "There is no " (what) " “" (name) "” here." };
+                let words = html! { "No " (what) " “" (name) "” exists." };
                 (StatusCode::NOT_FOUND, format!("No such {what}"), words)
             }
             Self::Unreadable(error) => {
-                tracing::error!(error, "an operator's page failed: {error}");
-                let words = html! { "The database does not answer as it should; the log has the reason." };
+                tracing::error!(error, "operator page failed: {error}");
+                let words = html! { "The database did not return the data. See the service log for the reason." };
                 (StatusCode::SERVICE_UNAVAILABLE, "Not available".to_owned(), words)
             }
             Self::Unknown { about, path } => {
-                tracing::error!(about = %path, "nobody knows whether what an operator wished was done: {path}");
+                tracing::error!(about = %path, "outcome of an operator's request is unknown: {path}");
                 let words = html! {
-                    "This was not answered in time: it may have been carried out, or may yet be. Look at the "
+                    "The request timed out. It may have been carried out, or may still be. Check the "
                     a #about href=(path) { (about) } " before you repeat it."
                 };
                 (StatusCode::SERVICE_UNAVAILABLE, "Outcome unknown".to_owned(), words)
@@ -94,7 +95,7 @@ impl Failure {
             div.title { h1 { (headline) } }
             p.notice.bad role="alert" { (words) }
         };
-        // If live, it shows what was asked for as soon as that can be shown.
+        // A live page shows the requested content as soon as it is available.
         Page { status, is_live, ..Page::still(headline, Place::Overview, body) }
     }
 }

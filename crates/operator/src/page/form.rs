@@ -1,42 +1,42 @@
-//! Forms: what a person filled in becomes the same fields that programs send, and comes back with what is wrong beside it.
+//! Forms: converts form input into the fields that programs send, and shows each error next to its field.
 
 use maud::{Markup, html};
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::{ApiError, FieldError};
 use serde_json::{Map, Value};
 
-/// What was filled in, or is to be.
+/// Values of a form, as sent or as shown first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filled {
     pairs: Vec<(String, String)>,
     errors: Vec<FieldError>,
 }
 
-/// How a field of a form is read.
+/// Conversion of a form field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sort {
-    /// As it is; left out when it is empty and may be.
+    /// The text. An optional field is left out when empty.
     Text,
-    /// A whole number; left out when it is empty.
+    /// A whole number. Left out when empty.
     Whole,
-    /// A box: ticked or not, it always says something.
+    /// A check box: always sent, as true or false.
     Box,
-    /// Several boxes of one name.
+    /// Several check boxes with the same name.
     Boxes,
 }
 
 impl Filled {
-    /// As it was sent.
+    /// A form as it was sent.
     pub(crate) const fn sent(pairs: Vec<(String, String)>) -> Self {
         Self { pairs, errors: Vec::new() }
     }
 
-    /// As it is to be shown first.
+    /// A form with initial values.
     pub(crate) fn with<const N: usize>(values: [(&str, String); N]) -> Self {
         Self::sent(values.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
-    /// The fields as JSON. What is no number stays text, so that it is refused by its reader.
+    /// Fields as JSON. Text that is no number stays text, so that the reader of the field refuses it.
     pub(crate) fn json(&self, fields: &[(&str, Sort)]) -> Value {
         let read = |&(name, sort): &(&str, Sort)| {
             let text = self.value(name).trim();
@@ -52,7 +52,7 @@ impl Filled {
         Value::Object(fields.iter().filter_map(read).collect::<Map<_, _>>())
     }
 
-    /// The same with what is wrong; the error again if it is not about the fields.
+    /// The form with its field errors. Returns the error unchanged if it is not about fields.
     pub(crate) fn refused(mut self, error: ApiError) -> Result<Self, ApiError> {
         match error {
             ApiError::Validation(errors) => {
@@ -72,11 +72,11 @@ impl Filled {
     }
 
     fn errors_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FieldError> {
-        // Of a list: of any of its items.
+        // Errors of a list include the errors of its items.
         self.errors.iter().filter(move |error| error.field == name || error.field.starts_with(&format!("{name}[")))
     }
 
-    /// What is wrong with the whole form, in one place.
+    /// Summary of all errors of the form.
     pub(crate) fn summary(&self) -> Markup {
         html! {
             @if !self.errors.is_empty() {
@@ -92,7 +92,7 @@ impl Filled {
         }
     }
 
-    /// A line to fill in.
+    /// Text input.
     pub(crate) fn line(&self, name: &str, label: &str, hint: &str, is_required: bool) -> Markup {
         let is_wrong = self.errors_of(name).next().is_some();
         html! {
@@ -105,7 +105,7 @@ impl Filled {
         }
     }
 
-    /// A whole number to fill in.
+    /// Whole number input.
     pub(crate) fn whole(&self, name: &str, label: &str, hint: &str, min: i64, max: i64) -> Markup {
         html! {
             label {
@@ -116,7 +116,7 @@ impl Filled {
         }
     }
 
-    /// One of several.
+    /// Selection of one choice.
     pub(crate) fn choice(&self, name: &str, label: &str, choices: &[(&str, &str)]) -> Markup {
         html! {
             label {
@@ -131,12 +131,12 @@ impl Filled {
         }
     }
 
-    /// Yes or no.
+    /// Check box.
     pub(crate) fn tick(&self, name: &str, label: &str) -> Markup {
         html! { label.check { input type="checkbox" name=(name) value="true" checked[!self.value(name).is_empty()]; (label) } }
     }
 
-    /// Any of several.
+    /// Check boxes of which any number can be selected.
     pub(crate) fn ticks(&self, name: &str, legend: &str, choices: &[&str]) -> Markup {
         html! {
             fieldset {
@@ -154,12 +154,12 @@ impl Filled {
     }
 }
 
-/// A box that is ticked or not, as a form has it.
+/// Form value of a check box.
 pub(crate) fn ticked(is_ticked: bool) -> String {
     if is_ticked { "true".to_owned() } else { String::new() }
 }
 
-/// A moment that there may not be.
+/// A time, or `otherwise` if there is none.
 pub(crate) fn at(moment: Option<Timestamp>, now: Timestamp, otherwise: &str) -> Markup {
     html! { @match moment { Some(at) => (super::words::ago(at, now)), None => span.soft { (otherwise) } } }
 }
@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_form_says_what_a_program_would() {
+    fn a_form_sends_the_same_fields_as_a_program() {
         let pairs =
             [("name", " Till "), ("days", ""), ("fee", "80"), ("bad", "8o"), ("scopes", "read"), ("scopes", "money")];
         let form = Filled::sent(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());

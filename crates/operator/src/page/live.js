@@ -1,13 +1,12 @@
-// Keeps the operator's page at the present: what the service says on /ops/events makes it fetch this page's content
-// again and change in place only what differs, so that scroll, focus, selection and open details stay.
+// Refreshes the operator's page: on each event of /ops/events it fetches the page's content again and changes only the
+// nodes that differ, so that scroll position, focus, selection and open details are kept.
 'use strict';
 (() => {
   const QUIET_MS = 250, POLL_MS = 1000, STALE_MS = 6000, TIMEOUT_MS = 8000, SILENT_MS = 3000, AGAIN_POLLS = 3;
   const link = document.getElementById('link');
   let stream, busy = false, wanted = false, fetchedAt = Date.now(), heardAt = Date.now(), cut = 0;
 
-  // There is a tick each second: a stream that is open and silent is one whose other end is gone, or that somebody in
-  // between holds back.
+  // There is a tick each second. If an open stream is silent, the server is gone or a proxy buffers the stream.
   const hears = () => stream?.readyState === EventSource.OPEN && Date.now() - heardAt < SILENT_MS;
 
   const say = () => {
@@ -20,7 +19,7 @@
     document.body.classList.toggle('stale', state === 'away');
   };
 
-  // What a node is known by: its id, or the heading that it is labelled by.
+  // Key of a node: its id, or the id of the heading that labels it.
   const key = node => node.id || node.getAttribute?.('aria-labelledby') || '';
 
   const KEYED = '[id], [aria-labelledby]';
@@ -28,12 +27,12 @@
     const keys = new Set([...one.querySelectorAll(KEYED)].map(key)), held = [...other.querySelectorAll(KEYED)];
     return keys.size && held.length ? held.some(node => keys.has(key(node))) : keys.size === held.length;
   };
-  // Whether `one` is to become `other`: a node with a key by that, another by those it holds.
+  // Whether `one` can become `other`: nodes with a key match by key, other nodes by the keys of their descendants.
   const fits = (one, other) => one.nodeName === other.nodeName
     && (other.nodeType !== Node.ELEMENT_NODE || key(one) === key(other) && (key(other) || shares(one, other)));
 
-  // Makes `now` as `then` is, node by node. What is gone goes first, so that what stays is moved only out of its order:
-  // a node that is moved loses the focus.
+  // Changes `now` into `then`, node by node. Removes nodes first, so that the remaining nodes move only if their order
+  // changed: a node that moves loses the focus.
   const morph = (now, then) => {
     if (now.nodeType !== Node.ELEMENT_NODE) {
       if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
@@ -75,7 +74,7 @@
           morph(document.querySelector('main'), document.adoptNode(main));
           fetchedAt = Date.now();
         }
-      } catch { /* Said by the age of what is shown. */ }
+      } catch { /* The link status shows the age of the content. */ }
       say();
       await new Promise(done => setTimeout(done, QUIET_MS));
     }
@@ -91,7 +90,7 @@
     stream.onerror = say;
   };
 
-  // Only a page that is seen listens: a browser has few connections to one site, and each stream keeps one.
+  // Only a visible page listens: a browser allows few connections to one site, and each stream uses one.
   const attend = () => {
     if (document.hidden) { stream?.close(); return; }
     heardAt = Date.now();
@@ -108,7 +107,7 @@
       say();
       if (document.hidden || hears()) { cut = 0; return; }
       refresh();
-      // A stream that is being opened again opens by itself.
+      // A stream that is connecting needs no restart.
       if (stream.readyState !== EventSource.CONNECTING && cut++ % AGAIN_POLLS === 0) listen();
     }, POLL_MS);
   }

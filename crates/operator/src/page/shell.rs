@@ -1,4 +1,5 @@
-//! What every page stands in: head, bar, policy. One file whole: style and script are inline and allowed by their hash.
+//! Frame of every page: head, navigation bar, content security policy. A page is one file; its style and script are
+//! inline and the policy allows them by hash.
 
 use std::sync::LazyLock;
 
@@ -15,14 +16,15 @@ use sha2::{Digest, Sha256};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("live.js");
 
-/// With this header the answer is the page's `<main>` alone: what the script fetches again and again.
+/// Request header of the script's refresh. The response is then only the page's `<main>` element.
 const FRAGMENT: HeaderName = HeaderName::from_static("x-fragment");
 
-/// The icon: a ferry's hull on water.
+/// Icon: a ferry hull on water.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
     fill='%230b6470' d='M7 1h2v5h5l-2 6H4L2 6h5zM1 13h14v2H1z'/%3E%3C/svg%3E";
 
-/// Nothing from elsewhere, nothing but the two texts above, no frame around it, forms to ourselves only.
+/// Content security policy: nothing from other origins, only the inline style and script above, no framing, forms only
+/// to this origin.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
     let policy = format!(
@@ -31,49 +33,49 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
         hash(STYLE),
         hash(SCRIPT)
     );
-    HeaderValue::from_str(&policy).expect("base64 and words are a header's text")
+    HeaderValue::from_str(&policy).expect("base64 and policy keywords are valid header text")
 });
 
-/// Where in the bar a page belongs.
+/// Entry of the navigation bar that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The overview and what it leads to.
+    /// Overview and the pages it links to.
     Overview,
-    /// What waits for somebody.
+    /// Items that need attention.
     Stuck,
     /// Customers and their verification.
     Customers,
-    /// What is held back.
+    /// Pauses.
     Pauses,
     /// PSPs and their keys.
     Psps,
-    /// Nowhere: nobody is let in yet.
+    /// No entry: the user is not logged in.
     Outside,
 }
 
-/// A page before it is an answer.
+/// Page before it becomes a response.
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
     pub(crate) title: String,
     pub(crate) place: Place,
-    /// Whether the script keeps it at the present. Pages with forms stand still.
+    /// True if the script refreshes the page. Pages with forms are not refreshed.
     pub(crate) is_live: bool,
     pub(crate) body: Markup,
 }
 
 impl Page {
-    /// A live page.
+    /// Page that the script refreshes.
     pub(crate) fn live(title: impl Into<String>, place: Place, body: Markup) -> Self {
         Self { status: StatusCode::OK, title: title.into(), place, is_live: true, body }
     }
 
-    /// A page that stands still.
+    /// Page that the script does not refresh.
     pub(crate) fn still(title: impl Into<String>, place: Place, body: Markup) -> Self {
         Self { is_live: false, ..Self::live(title, place, body) }
     }
 }
 
-/// How a page was asked for.
+/// How the page was requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     is_fragment: bool,
@@ -88,7 +90,7 @@ impl<S: Sync> FromRequestParts<S> for Asked {
 }
 
 impl Asked {
-    /// The page as it was asked for.
+    /// Renders the page as it was requested.
     pub(crate) fn answer(self, page: &Page) -> Response {
         let markup = if self.is_fragment { content(page) } else { whole(page) };
         respond(page.status, markup)
@@ -106,7 +108,7 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
-    // Not `no-referrer`, with which a browser does not say where a form comes from.
+    // With `no-referrer`, the browser would not send the origin of a form.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, x-fragment, cookie"));
@@ -127,7 +129,7 @@ fn whole(page: &Page) -> Markup {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                a.skip href="#content" { "Skip to the content" }
+                a.skip href="#content" { "Skip to content" }
                 @if is_inside { (bar(page)) }
                 (content(page))
                 @if is_inside { script { (PreEscaped(SCRIPT)) } }
@@ -144,7 +146,7 @@ fn bar(page: &Page) -> Markup {
                 a.brand href="/ops" { "Payferry " span { "operator" } }
                 nav aria-label="Pages" {
                     a href="/ops" aria-current=[current(Place::Overview)] { "Overview" }
-                    a href="/ops/view/stuck" aria-current=[current(Place::Stuck)] { "Stuck" }
+                    a href="/ops/view/stuck" aria-current=[current(Place::Stuck)] { "Needs attention" }
                     a href="/ops/view/pauses" aria-current=[current(Place::Pauses)] { "Pauses" }
                     a href="/ops/view/customers" aria-current=[current(Place::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(Place::Psps)] { "PSPs" }
@@ -154,7 +156,7 @@ fn bar(page: &Page) -> Markup {
                         autocomplete="off" spellcheck="false" required maxlength="64";
                     button.quiet { "Find" }
                 }
-                @if page.is_live { span #link role="status" data-state="idle" { "as of loading" } }
+                @if page.is_live { span #link role="status" data-state="idle" { "not live" } }
                 form.inline.leave method="post" action="/ops/logout" { button.plain { "Log out" } }
             }
         }
@@ -165,7 +167,7 @@ fn content(page: &Page) -> Markup {
     html! { main #content data-live[page.is_live] { (page.body) } }
 }
 
-/// The page of whoever is not let in yet.
+/// Page for a user who is not logged in.
 pub(crate) fn outside(status: StatusCode, title: &str, body: Markup) -> Response {
     Page { status, ..Page::still(title, Place::Outside, body) }.into_response()
 }
@@ -175,8 +177,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_inline_ends_its_own_element() {
-        // Escaping is off in them.
+    fn inline_style_and_script_contain_no_closing_tag() {
+        // Maud does not escape the inline style and script.
         assert!(!STYLE.contains("</") && !SCRIPT.contains("</"));
     }
 }

@@ -1,20 +1,20 @@
-//! How figures, times and states are written: one way on every page.
+//! Formats of figures, times and states, the same on every page.
 
 use std::time::Duration;
 
 use maud::{Markup, html};
 use payferry_domain::Timestamp;
 
-/// How something is, for its colour. The word always stands beside it.
+/// Severity of a state, shown as a colour. The word is always shown too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tone {
-    /// Nothing special.
+    /// Neutral.
     Idle,
-    /// As it should be.
+    /// Good.
     Good,
-    /// Somebody should know.
+    /// Warning: the operator should know about it.
     Warn,
-    /// Somebody should do something.
+    /// Bad: the operator should act.
     Bad,
 }
 
@@ -29,17 +29,17 @@ impl Tone {
     }
 }
 
-/// A word with a colour.
+/// Word with a colour.
 pub(crate) fn badge(word: &str, tone: Tone) -> Markup {
     html! { span class={ "badge " (tone.as_str()) } { (plain(word)) } }
 }
 
-/// A name of the wire as words.
+/// Serialised name as words.
 pub(crate) fn plain(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// A payment's status in its colour.
+/// Status of a payment in its colour.
 pub(crate) fn status(status: &str) -> Markup {
     let tone = match status {
         "settled" | "delivered" | "sent" | "running" | "final" | "allow" => Tone::Good,
@@ -50,13 +50,13 @@ pub(crate) fn status(status: &str) -> Markup {
     badge(status, tone)
 }
 
-/// A whole number with its thousands apart; nothing stands out less than zero.
+/// Whole number with digit grouping. Zero is dimmed.
 pub(crate) fn count(number: impl TryInto<i128>) -> Markup {
     let number = number.try_into().unwrap_or_default();
     html! { @if number == 0 { span.zero { "0" } } @else { (grouped(number)) } }
 }
 
-/// A whole number with its thousands apart.
+/// Whole number with digit grouping.
 pub(crate) fn grouped(number: i128) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
@@ -72,12 +72,12 @@ pub(crate) fn grouped(number: i128) -> String {
     text
 }
 
-/// One of something, or many.
+/// Number with the singular or plural noun.
 pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(i128::try_from(number).unwrap_or(i128::MAX)), if number == 1 { one } else { many })
 }
 
-/// Milliseconds in three digits, with the unit that suits them.
+/// Milliseconds in three digits, with a suitable unit.
 pub(crate) fn millis(ms: f64) -> String {
     match ms {
         ms if ms <= 0.0 => "0".to_owned(),
@@ -90,7 +90,7 @@ pub(crate) fn millis(ms: f64) -> String {
     }
 }
 
-/// How long, in its largest unit or two.
+/// Duration in its largest one or two units.
 pub(crate) fn span(length: Duration) -> String {
     let secs = length.as_secs();
     match secs {
@@ -102,8 +102,9 @@ pub(crate) fn span(length: Duration) -> String {
     }
 }
 
-/// A moment as its distance from `now`; the exact one shows when it is pointed at.
-pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
+/// Time relative to `now`. The exact time is in the tooltip.
+pub(crate) fn ago(at: impl Into<Timestamp>, now: Timestamp) -> Markup {
+    let at = at.into();
     let past_ms = now.millis_since(at);
     let length = Duration::from_millis(past_ms.unsigned_abs());
     let words = match span(length) {
@@ -114,19 +115,19 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
     moment(at, &words)
 }
 
-/// A moment under any words.
+/// Time with the given text.
 pub(crate) fn moment(at: Timestamp, words: &str) -> Markup {
     html! { time datetime=(at) title=(at) { (words) } }
 }
 
-/// The time of day, and the day if it is another than `now`'s.
+/// Time of day, with the date if it differs from the date of `now`.
 pub(crate) fn clock(at: Timestamp, now: Timestamp) -> Markup {
     let (at_utc, now_utc): (chrono::DateTime<chrono::Utc>, chrono::DateTime<chrono::Utc>) = (at.into(), now.into());
     let pattern = if at_utc.date_naive() == now_utc.date_naive() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" };
     moment(at, &at_utc.format(pattern).to_string())
 }
 
-/// A hash or address with its middle left out; the whole shows when it is pointed at.
+/// Hash or address with its middle left out. The complete value is in the tooltip.
 pub(crate) fn short(hex: &str) -> Markup {
     const ENDS_CHARS: usize = 8;
     html! {
@@ -138,12 +139,12 @@ pub(crate) fn short(hex: &str) -> Markup {
     }
 }
 
-/// A payment's id as a link to its page.
+/// Link to a payment's page.
 pub(crate) fn payment_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/payments/" (id) } { (id) } }
 }
 
-/// A payout's or withdrawal's id as a link to its page.
+/// Link to the page of a payout or withdrawal.
 pub(crate) fn sending_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
 }
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn formats_counts_and_durations() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_say_how_far_off_they_are() {
+    fn formats_times_relative_to_now() {
         let now = Timestamp(1_732_175_655_007);
         let words = |ms| ago(now.plus_millis(ms), now).into_string();
         assert!(words(-12_000).contains(">12 s ago<"), "{}", words(-12_000));

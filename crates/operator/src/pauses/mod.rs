@@ -1,10 +1,10 @@
-//! `/ops/pauses`: what the operator holds back.
+//! `/ops/pauses`: pauses set by the operator.
 
 pub(crate) mod page;
 
 use axum::extract::State;
 use payferry_accounts::{Moment, tenants};
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_actors::pauses::{self, Held, Pause, Scope};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::{ApiError, FieldError};
@@ -16,10 +16,10 @@ use crate::Operator;
 use crate::input::only;
 use crate::input::tenant_failure;
 
-/// The fields of a pause.
+/// Fields of a pause.
 const FIELDS: [&str; 2] = ["scope", "reason"];
 
-/// One pause as it is shown.
+/// A pause in a response.
 #[derive(Debug, Serialize)]
 struct PauseLine {
     scope: String,
@@ -36,7 +36,7 @@ struct PauseList {
 #[derive(Serialize)]
 struct Lifted {
     scope: String,
-    /// Whether it was paused.
+    /// True if it was paused.
     was_paused: bool,
 }
 
@@ -47,20 +47,21 @@ impl PauseLine {
     }
 }
 
-/// Everything that is paused.
+/// Returns every pause.
 pub(super) async fn list(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     let held = load(&operator).await?;
     Answer::ok(&PauseList { pauses: held.into_iter().map(|(scope, pause)| PauseLine::of(scope, pause)).collect() })
 }
 
-/// Pauses something: `{"scope": "chain:base", "reason": "..."}`. Of what is paused already, the pause that there is.
+/// Sets a pause: `{"scope": "chain:base", "reason": "..."}`. If the scope is already paused, returns the existing
+/// pause.
 pub(super) async fn set(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
     let (scope, reason) = body.read(read_new)?;
     let pause = hold(&operator, scope, &reason).await?;
     Answer::ok(&PauseLine::of(scope, pause))
 }
 
-/// Lifts a pause. Repeatable.
+/// Lifts a pause. Idempotent.
 pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<String>) -> Result<Answer, ApiError> {
     let parsed = scope.parse::<Scope>().map_err(|error| {
         let message = error.to_string();
@@ -70,7 +71,7 @@ pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<Str
     Answer::ok(&Lifted { scope, was_paused })
 }
 
-/// The fields of a pause.
+/// Reads the fields of a pause.
 pub(super) fn read_new(fields: &Fields<'_>) -> Option<(Scope, String)> {
     only(fields, &FIELDS);
     let scope = |value: &Value| {
@@ -81,12 +82,12 @@ pub(super) fn read_new(fields: &Fields<'_>) -> Option<(Scope, String)> {
     Some((scope?, reason?))
 }
 
-/// Every pause, as the database has it.
+/// Reads every pause from the database.
 pub(super) async fn load(operator: &Operator) -> Result<Held, ApiError> {
     Ok(pauses::load(operator.system.database()).await?)
 }
 
-/// Pauses something, whoever asks for the operator.
+/// Sets a pause for the operator. Used by the API and the page.
 pub(super) async fn hold(operator: &Operator, scope: Scope, reason: &str) -> Result<Pause, ApiError> {
     let system = &operator.system;
     if let Scope::Psp(psp_id) = scope {
@@ -95,18 +96,18 @@ pub(super) async fn hold(operator: &Operator, scope: Scope, reason: &str) -> Res
     let transaction = system.database().begin().await?;
     let pause = pauses::set(&transaction, scope, reason, &Actor::Operator, system.clock().real_now()).await?;
     transaction.commit().await?;
-    tracing::warn!(%scope, "the operator paused {scope}");
+    tracing::warn!(%scope, "operator paused {scope}");
     system.refresh_pauses().await?;
     Ok(pause)
 }
 
-/// Lifts a pause, whoever asks for the operator; answers whether there was one.
+/// Lifts a pause for the operator. Used by the API and the page. Returns whether it existed.
 pub(super) async fn let_go(operator: &Operator, scope: Scope) -> Result<bool, ApiError> {
     let system = &operator.system;
     let transaction = system.database().begin().await?;
     let lifted = pauses::lift(&transaction, scope, &Actor::Operator, system.clock().real_now()).await?;
     transaction.commit().await?;
-    tracing::warn!(%scope, "the operator lifted the pause of {scope}");
+    tracing::warn!(%scope, "operator lifted the pause of {scope}");
     system.refresh_pauses().await?;
     Ok(lifted.is_some())
 }

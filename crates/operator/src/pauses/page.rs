@@ -1,4 +1,4 @@
-//! What is paused, with a button for each, and a form to pause more.
+//! Pauses, with a button to lift each, and a form for a new pause.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -18,15 +18,15 @@ use crate::page::shell::{Page, Place};
 use crate::page::words::{Tone, ago, badge};
 use crate::pauses::{hold, let_go, load, read_new};
 
-/// The fields of a pause, as programs name them.
+/// Fields of a pause, named as in the API.
 const FIELDS: [(&str, Sort); 2] = [("scope", Sort::Text), ("reason", Sort::Text)];
 
-/// `/ops/view/pauses`: everything that is paused.
+/// `/ops/view/pauses`: every pause.
 pub(crate) async fn show(State(operator): State<Operator>) -> Result<Response, Failure> {
     Ok(page(&operator, &html! {}, &Filled::default()).await?.into_response())
 }
 
-/// Pauses something.
+/// Sets a pause.
 pub(crate) async fn set(
     State(operator): State<Operator>,
     Form(pairs): Form<Vec<(String, String)>>,
@@ -44,7 +44,7 @@ pub(crate) async fn set(
     match outcome {
         Ok(()) => Ok(Redirect::to(&path("pauses")).into_response()),
         Err(ApiError::NotFound(what)) => {
-            let said = html! { div.notice.bad role="alert" { "Nothing was changed: there is no such " (what) "." } };
+            let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (what) " not found." } };
             Ok(Page { status: StatusCode::NOT_FOUND, ..page(&operator, &said, &filled).await? }.into_response())
         }
         Err(error) => {
@@ -69,16 +69,16 @@ async fn page(operator: &Operator, said: &Markup, filled: &Filled) -> Result<Pag
         div.title {
             h1 { "Pauses" }
             @if held.is_empty() { (badge("nothing", Tone::Good)) } @else { (badge(&held.len().to_string(), Tone::Bad)) }
-            p { "What is held back. What is under way goes on; what waits is not lost, and goes on when the pause is lifted." }
+            p { "Paused work is not lost: it continues when the pause is lifted. Work in progress continues." }
         }
         (said)
         div.grid.two {
             section.panel aria-labelledby="paused" {
-                header { h2 #paused { "Paused" } }
+                header { h2 #paused { "Active pauses" } }
                 @if held.is_empty() { p.none { "Nothing is paused." } } @else { (table(&held, now)) }
             }
             section.panel aria-labelledby="pause" {
-                header { h2 #pause { "Pause" } p { "at once here, within a second on other nodes" } }
+                header { h2 #pause { "Pause" } p { "immediate on this node, within a second on other nodes" } }
                 div.body { (form(filled)) }
             }
         }
@@ -86,12 +86,12 @@ async fn page(operator: &Operator, said: &Markup, filled: &Filled) -> Result<Pag
     Ok(Page::still("Pauses", Place::Pauses, body))
 }
 
-/// What is paused, for the overview; nothing if nothing is.
+/// Pauses for the overview. Empty if there are none.
 pub(crate) fn notice(held: &Held) -> Markup {
     html! {
         @if !held.is_empty() {
             div.notice.bad #held role="status" {
-                strong { "Held back: " }
+                strong { "Paused: " }
                 @for (index, scope) in held.keys().enumerate() {
                     @if index > 0 { ", " }
                     a.mono href=(path("pauses")) { (scope) }
@@ -104,7 +104,7 @@ pub(crate) fn notice(held: &Held) -> Markup {
 fn table(held: &Held, now: Timestamp) -> Markup {
     html! {
         table {
-            thead { tr { th scope="col" { "What" } th scope="col" { "Why" } th.n.wide scope="col" { "Since" } th scope="col" { span.soft { "Lift" } } } }
+            thead { tr { th scope="col" { "Scope" } th scope="col" { "Reason" } th.n.wide scope="col" { "Since" } th scope="col" { span.soft { "Lift" } } } }
             tbody {
                 @for (scope, pause) in held {
                     @let name = scope.to_string();
@@ -127,15 +127,15 @@ fn table(held: &Held, now: Timestamp) -> Markup {
 fn form(filled: &Filled) -> Markup {
     html! {
         form.stack #new-pause method="post" action=(path("pauses")) {
-            (filled.line("scope", "What", "chain:base, psp:psp_…, settlement, sending:polygon", true))
-            (filled.line("reason", "Why, for colleagues", "the endpoint forges logs", true))
-            div { button.danger { "Pause it" } }
+            (filled.line("scope", "Scope", "chain:base, psp:psp_…, settlement, sending:polygon", true))
+            (filled.line("reason", "Reason, for colleagues", "the endpoint forges logs", true))
+            div { button.danger { "Pause" } }
         }
         dl.facts {
-            dt.mono { "chain:base" } dd { "no new payments there, nothing settled or sent; it is still watched" }
-            dt.mono { "psp:psp_…" } dd { "it starts no payments and sends no money out" }
-            dt.mono { "settlement, settlement:base" } dd { "nothing is settled, everywhere or there" }
-            dt.mono { "sending, sending:base" } dd { "no refund, payout, withdrawal or transfer goes out, everywhere or there" }
+            dt.mono { "chain:base" } dd { "no new payments, settlements or outbound transfers on this chain; it is still watched" }
+            dt.mono { "psp:psp_…" } dd { "this PSP cannot create payments or send money" }
+            dt.mono { "settlement, settlement:base" } dd { "no settlements, on every chain or on this chain" }
+            dt.mono { "sending, sending:base" } dd { "no refunds, payouts, withdrawals or transfers are sent, on every chain or on this chain" }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A payment's webhooks, and each attempt at them.
+//! A payment's webhooks, with each delivery attempt.
 
 use maud::{Markup, html};
-use payferry_actors::webhook::log::LogEntry;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::Timestamp;
 
 use crate::page::words::{ago, count, millis, status};
@@ -9,17 +9,17 @@ use crate::page::words::{ago, count, millis, status};
 pub(crate) fn panel(entries: &[LogEntry], now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="deliveries" {
-            header { h2 #deliveries { "Webhooks" } p { "by the wall clock" } }
+            header { h2 #deliveries { "Webhooks" } p { "wall clock time" } }
             @if entries.is_empty() {
-                p.none { "None: nothing was announced, or the PSP has no endpoint for it." }
+                p.none { "None. No event was published, or the PSP has no endpoint for it." }
             } @else {
                 table {
                     thead {
                         tr {
                             th scope="col" { "Event" }
                             th scope="col" { "Delivery" }
-                            th.n.wide scope="col" { "Answer" }
-                            th.n.wide scope="col" { "Took" }
+                            th.n.wide scope="col" { "Response" }
+                            th.n.wide scope="col" { "Duration" }
                             th.n scope="col" { "Attempts" }
                         }
                     }
@@ -37,7 +37,7 @@ fn delivery(entry: &LogEntry, now: Timestamp) -> Markup {
             th scope="row" { (entry.event.name) br; small { (ago(Timestamp(delivery.created_at), now)) } }
             td {
                 (status(word(&delivery.status)))
-                @if let Some(at) = delivery.next_attempt_at { br; small { "again " (ago(Timestamp(at), now)) } }
+                @if let Some(at) = delivery.next_attempt_at { br; small { "next " (ago(Timestamp(at), now)) } }
             }
             td.n.wide { (answer(delivery.response_code, delivery.error.as_deref())) }
             td.n.wide { @if let Some(ms) = delivery.duration_ms { (millis(float(ms))) } @else { "–" } }
@@ -66,7 +66,7 @@ fn delivery(entry: &LogEntry, now: Timestamp) -> Markup {
     }
 }
 
-/// `failed` waits for a retry; that of a payment does not.
+/// Label of a delivery status. `failed` shows as waiting for a retry, because for a payment `failed` is final.
 fn word(status: &str) -> &str {
     if status == "failed" { "retrying" } else { status }
 }
@@ -81,7 +81,7 @@ fn answer(code: Option<i64>, error: Option<&str>) -> Markup {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
 fn float(ms: i64) -> f64 {
     ms as f64
 }

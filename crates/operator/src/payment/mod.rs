@@ -1,4 +1,4 @@
-//! Everything of one payment: its row, what happened to it, what it sent out, and its actor.
+//! All data of one payment: its row, history, operations and actor.
 
 pub(crate) mod deliveries;
 pub(crate) mod on_chain;
@@ -9,10 +9,11 @@ mod timeline;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use payferry_actors::System;
-use payferry_actors::observe::{ActorKind, Incident};
-use payferry_actors::payment::store;
+use payferry_runtime::observe::{ActorKind, Incident};
+use payferry_journal::payments;
 use payferry_actors::system::PaymentView;
-use payferry_actors::webhook::log::{self, LogEntry};
+use payferry_journal::webhooks::log;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::payment::{Event, Payment, TransferKey};
 use payferry_domain::{Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{StoreError, chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers};
@@ -22,74 +23,74 @@ use crate::decisions::aside::{self, AsideLine};
 use crate::decisions::query as decisions;
 use crate::decisions::query::Possible;
 
-/// Transitions that are shown, the latest: a payment has a handful.
+/// Maximum number of transitions, the latest. A payment normally has a few.
 pub const TRANSITIONS_MAX: u64 = 500;
-/// Transactions whose rows are read at once.
+/// Maximum number of transactions that one query reads.
 const HASHES_AT_ONCE: usize = 500;
-/// Operations that are shown, the first.
+/// Maximum number of operations, the first.
 pub const OPERATIONS_MAX: u64 = 100;
-/// Incidents of one actor that are shown, the latest.
+/// Maximum number of incidents of one actor, the latest.
 pub const INCIDENTS_MAX: usize = 50;
-/// Logical shards that ids fall into.
+/// Number of logical shards.
 const LOGICAL_SHARDS: usize = 256;
 
-/// Everything of one payment.
+/// All data of one payment.
 #[derive(Debug, Clone)]
 pub struct PaymentFacts {
-    /// As its row has it.
+    /// State in its row.
     pub payment: Payment,
-    /// The name of its PSP.
+    /// Name of its PSP.
     pub psp_name: String,
-    /// The supervisor it falls to.
+    /// Shard that supervises it.
     pub shard: Option<usize>,
-    /// Its actor, if it has one or was quarantined.
+    /// Its actor, if it is running or quarantined.
     pub actor: Option<PaymentView>,
-    /// What happened to it, oldest first; of many the last [`TRANSITIONS_MAX`].
+    /// Its history, oldest first; at most the last [`TRANSITIONS_MAX`].
     pub transitions: Vec<Transition>,
-    /// The newest revision of the watcher's row about each transfer that it lists; none of one that has no row.
+    /// Newest revision of the watcher's row of each listed transfer. Transfers without a row are absent.
     pub row_revisions: HashMap<TransferKey, i64>,
-    /// What was told about it.
+    /// Webhooks about it.
     pub deliveries: Vec<LogEntry>,
-    /// What moves its money out, and the transactions that carry that.
+    /// On-chain operations of its money, with their transactions.
     pub operations: Vec<Operation>,
     /// Failures of its actor, newest first.
     pub incidents: Vec<Incident>,
-    /// Money in its wallet that it does not list for want of room.
+    /// Transfers in its wallet that are not listed because the list is full.
     pub set_aside: Vec<AsideLine>,
-    /// What an operator can do about its money.
+    /// Possible actions of the operator.
     pub can: Vec<Possible>,
 }
 
 /// One commit of a payment.
 #[derive(Debug, Clone)]
 pub struct Transition {
-    /// The payment's version after it.
+    /// Version of the payment after the commit.
     pub version: u32,
-    /// When, by the service's clock.
+    /// Time of the commit, by the service's clock.
     pub at: Timestamp,
-    /// What happened; nothing if a version that this one does not know wrote it.
+    /// Events of the commit. Empty if a newer version of the service wrote it.
     pub events: Vec<Event>,
 }
 
-/// A movement of money out of a vault.
+/// Transfer out of a vault.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// Its row.
     pub row: operations::Model,
-    /// The transaction that carries it now.
+    /// Its current transaction.
     pub transaction: Option<Transaction>,
 }
 
-/// A transaction of the service's own.
+/// Transaction that the service signed.
 #[derive(Debug, Clone)]
 pub struct Transaction {
     /// Its row.
     pub row: chain_txs::Model,
-    /// Each time it was signed, oldest first.
+    /// Its signatures, oldest first.
     pub attempts: Vec<chain_tx_attempts::Model>,
 }
 
-/// Reads it; `None` if there is no such payment.
+/// Reads a payment. `None` if the id is unknown.
 pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFacts>, StoreError> {
     let database = system.database();
     let Some(payment) = store::load(database, id).await? else { return Ok(None) };
@@ -114,7 +115,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
     }))
 }
 
-/// By the keys of what it lists: to its wallet anybody may have sent any number of others.
+/// Reads by the keys of the listed transfers, because anyone may have sent any number of others to the wallet.
 async fn row_revisions(system: &System, payment: &Payment) -> Result<HashMap<TransferKey, i64>, DbErr> {
     let mut hashes: BTreeMap<Chain, BTreeSet<Hash32>> = BTreeMap::new();
     for transfer in &payment.transfers {
@@ -143,13 +144,13 @@ pub(crate) fn incidents_of(system: &System, kind: ActorKind, name: &str) -> Vec<
     system.latest_incidents_of(kind, name, INCIDENTS_MAX)
 }
 
-/// Which supervisor a payment falls to; `None` while there are none.
+/// Shard of a payment. `None` while there are no shards.
 pub fn shard_of(system: &System, id: PaymentId) -> Option<usize> {
     let shards = shards(system);
     (shards > 0).then(|| usize::from(id.shard()) / (LOGICAL_SHARDS / shards))
 }
 
-/// How many supervisors share the payments.
+/// Number of shards.
 pub fn shards(system: &System) -> usize {
     system.tree().root.children.iter().filter(|node| node.kind == ActorKind::Shard).count()
 }
@@ -169,7 +170,7 @@ async fn transitions(system: &System, payment_id: &str) -> Result<Vec<Transition
     Ok(rows.into_iter().rev().map(transition).collect())
 }
 
-/// What moves its money, and the transactions that carry that; of a payment, a payout or a withdrawal.
+/// Operations of a payment, payout or withdrawal, with their transactions.
 pub(super) async fn operations_of(system: &System, payment_id: &str) -> Result<Vec<Operation>, DbErr> {
     let reader = system.database().reader();
     let rows = operations::Entity::find()
@@ -203,7 +204,7 @@ pub(super) async fn operations_of(system: &System, payment_id: &str) -> Result<V
     };
     let by_id: HashMap<i64, Transaction> = carrying.into_iter().map(transaction).collect();
     let operation = |row: operations::Model| {
-        // One transaction carries many operations.
+        // One transaction may carry many operations.
         let transaction = row.chain_tx_id.and_then(|id| by_id.get(&id).cloned());
         Operation { row, transaction }
     };

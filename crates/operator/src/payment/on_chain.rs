@@ -1,4 +1,4 @@
-//! What moves a payment's money out, and the transactions that carry it.
+//! Operations that move a payment's money out, with their transactions.
 
 use maud::{Markup, html};
 use payferry_domain::{Amount, Timestamp};

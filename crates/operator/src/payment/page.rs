@@ -1,10 +1,10 @@
-//! One payment: where it stands, its history, its money, its deliveries, and its actor.
+//! Page of one payment: its state, history, money, webhooks and actor.
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, TransferToken};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{PaymentId, Timestamp};
@@ -23,13 +23,13 @@ use crate::page::words::{Tone, ago, badge, clock, count, moment, short, status};
 use crate::payment::timeline::{self, Step};
 use crate::payment::{self, PaymentFacts, deliveries, on_chain};
 
-/// What the search box sends.
+/// Query of the search box.
 #[derive(Deserialize)]
 pub(crate) struct Search {
     id: Option<String>,
 }
 
-/// Leads from the search box to the payment.
+/// Redirects from the search box to the payment.
 pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failure> {
     let id = search.id.unwrap_or_default();
     if let Ok(sending) = id.trim().parse::<SendingId>() {
@@ -52,10 +52,10 @@ pub(crate) async fn show(
     Ok(asked.answer(&Page::live(format!("Payment {id}"), Place::Overview, body)))
 }
 
-/// Lets a quarantined payment run again.
+/// Releases a quarantined payment.
 pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: PaymentId = id.parse().map_err(|_| Failure::not_found("payment", id.clone()))?;
-    // Whether it was quarantined: the page says how it is now.
+    // The result is not needed: the page shows the current state.
     let_run(&operator, id).await?;
     Ok((StatusCode::SEE_OTHER, Redirect::to(&format!("{}/{id}", path("payments")))).into_response())
 }
@@ -75,7 +75,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
             (status(payment.status.as_str()))
             @if let Some(reason) = payment.failure_reason { (badge(reason.as_str(), Tone::Bad)) }
             @for label in payment.labels.iter() { (badge(label.as_str(), Tone::Warn)) }
-            p { strong { (terms.amount) " " (terms.token) } " on " (terms.chain) ", made " (ago(terms.created_at, now)) }
+            p { strong { (terms.amount) " " (terms.token) } " on " (terms.chain) ", created " (ago(terms.created_at, now)) }
         }
         (actor::given_up(facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), &here, real_now))
         (decisions::hint(&facts.can, terms.id))
@@ -104,7 +104,7 @@ fn transfers(payment: &Payment, now: Timestamp) -> Markup {
         section.panel aria-labelledby="transfers" {
             header { h2 #transfers { "Transfers" } p { "to " span.mono { (short(&checksummed(payment.terms.wallet))) } } }
             @if payment.transfers.is_empty() {
-                p.none { "No money has arrived." }
+                p.none { "No transfers received." }
             } @else {
                 table {
                     thead {
@@ -136,13 +136,13 @@ fn transfers(payment: &Payment, now: Timestamp) -> Markup {
     }
 }
 
-/// What token it is, if not the one that is due.
+/// Token of a transfer, if it is not the token that is due.
 fn token(token: TransferToken) -> Markup {
     html! {
         @match token {
             TransferToken::Right => {},
-            TransferToken::Other { token, .. } => { br; small { (token) ", not what is due" } },
-            TransferToken::LookAlike { address } => { br; small { "a look-alike, " (short(&address.to_string())) } },
+            TransferToken::Other { token, .. } => { br; small { (token) ", not the expected token" } },
+            TransferToken::LookAlike { address } => { br; small { "look-alike token " (short(&address.to_string())) } },
         }
     }
 }
@@ -153,19 +153,19 @@ fn money(payment: &Payment, set_aside: &[AsideLine], now: Timestamp) -> Markup {
             header { h2 #money { "Money" } p { "in " (payment.terms.token) } }
             dl.facts {
                 dt { "Due" } dd { (payment.terms.amount) }
-                dt { "Received" } dd { (payment.amount_received()) @if !payment.excess_received().is_zero() { ", and " (payment.excess_received()) " after that" } }
-                dt { "Still due" } dd { (payment.amount_due()) }
+                dt { "Received" } dd { (payment.amount_received()) @if !payment.excess_received().is_zero() { ", plus " (payment.excess_received()) " excess" } }
+                dt { "Remaining" } dd { (payment.amount_due()) }
                 @for line in set_aside {
                     dt { "Set aside" }
-                    dd { span.warn-ink { (line.words()) } " " small { "not listed, and counts for nothing" } }
+                    dd { span.warn-ink { (line.words()) } " " small { "not listed and not counted" } }
                 }
                 dt { "Payable until" } dd { (moment(payment.expires_at, &payment.expires_at.to_string())) " " small { (ago(payment.expires_at, now)) } }
                 @if let Some(settlement) = &payment.settlement {
                     dt { "Settlement" }
                     dd { (status(settlement.state.as_str())) " " (settlement.amount) @if let Some(hash) = settlement.tx_hash { br; (short(&hash.to_string())) } }
-                    dt { "Shared out" } dd { (settlement.psp_amount) " to the PSP, " (settlement.treasury_fee) " to the treasury" }
+                    dt { "Split" } dd { (settlement.psp_amount) " to the PSP, " (settlement.treasury_fee) " to the treasury" }
                     @if let Some(failure) = &settlement.failure { dt { "Failed" } dd { span.bad-ink { (failure) } " " small { (settlement.failures) " times" } } }
-                    @if let Some(at) = settlement.retry_at { dt { "Tried again" } dd { (ago(at, now)) } }
+                    @if let Some(at) = settlement.retry_at { dt { "Next attempt" } dd { (ago(at, now)) } }
                 }
                 @for refund in &payment.refunds {
                     dt { "Refund" }
@@ -180,7 +180,7 @@ fn agreed(facts: &PaymentFacts) -> Markup {
     let terms = &facts.payment.terms;
     html! {
         section.panel aria-labelledby="terms" {
-            header { h2 #terms { "Terms" } p { "as agreed when it was made" } }
+            header { h2 #terms { "Terms" } p { "as agreed at creation" } }
             dl.facts {
                 dt { "PSP" } dd { (facts.psp_name) br; a.mono href={ (path("psps")) "/" (terms.psp_id) } { (terms.psp_id) } }
                 @if let Some(merchant) = &terms.merchant_id { dt { "Merchant" } dd.mono { (merchant) } }

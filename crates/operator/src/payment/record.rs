@@ -1,13 +1,13 @@
-//! A payment as `/ops/actors/{actor_id}` answers it. Nothing that identifies a payer's person, and nothing that opens
-//! anything, is in it: no metadata, no magic link, no query of a webhook's URL.
+//! Payment in the response of `/ops/actors/{actor_id}`. It contains no personal data of a payer and no secrets: no
+//! metadata, no magic link, and no query of a webhook's URL.
 
 mod money;
 mod sending;
 
 use payferry_accounts::Moment;
-use payferry_actors::observe::Incident;
+use payferry_runtime::observe::Incident;
 use payferry_actors::system::PaymentView;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Effect, Event, FailureReason, HistoryEntry, Label, Status, Transfer, resume};
 use payferry_httpkit::error::ApiError;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use crate::payment::record::money::{
 use crate::payment::record::sending::{DeliveryRecord, OperationRecord, delivery_record, operation_record};
 use crate::payment::{PaymentFacts, Transition};
 
-/// Everything of one payment.
+/// All data of one payment.
 #[derive(Debug, Serialize)]
 pub(crate) struct PaymentRecord {
     payment_id: String,
@@ -32,18 +32,18 @@ pub(crate) struct PaymentRecord {
     status: Status,
     labels: Vec<Label>,
     failure_reason: Option<FailureReason>,
-    /// What of it wants an operator.
+    /// Label that needs an operator.
     attention: Option<Label>,
-    /// Whether something is still to happen by itself.
+    /// True if the service still has work to do for it.
     live: bool,
     version: u32,
-    /// Events announced so far.
+    /// Number of events published so far.
     sequence: u32,
     amount: String,
     amount_received: String,
     excess_received: String,
     amount_due: String,
-    /// What its wallet should hold of money that counts.
+    /// Counted money that its wallet should hold.
     in_wallet: String,
     currency: &'static str,
     token_address: String,
@@ -55,7 +55,7 @@ pub(crate) struct PaymentRecord {
     updated_at: Moment,
     expires_at: Moment,
     first_expires_at: Moment,
-    /// As the chain decides it: later than `expires_at` while money that was taken back is waited for.
+    /// Deadline as the chain decides it: later than `expires_at` while the service waits for reorged money.
     deadline: Moment,
     outages: usize,
     settlement: Option<SettlementRecord>,
@@ -63,14 +63,14 @@ pub(crate) struct PaymentRecord {
     transfers: Vec<TransferRecord>,
     history: Vec<HistoryRecord>,
     transitions: Vec<TransitionRecord>,
-    /// Money in its wallet that it does not list for want of room: it counts for nothing.
+    /// Transfers in its wallet that are not listed because the list is full. They are not counted.
     set_aside: Vec<AsideLine>,
     operations: Vec<OperationRecord>,
     deliveries: Vec<DeliveryRecord>,
-    /// What its row says is still to be done.
+    /// Pending effects according to its row.
     owes: Vec<Effect>,
     shard: Option<usize>,
-    /// Null if nothing is left to happen by itself: whatever arrives wakes it.
+    /// Null if no work is pending. The next event starts the actor.
     actor: Option<PaymentView>,
     incidents: Vec<Incident>,
 }

@@ -1,4 +1,4 @@
-//! A payment's history as a person reads it: each commit, and what happened in it.
+//! Readable history of a payment: each commit with its events.
 
 use maud::{Markup, html};
 use payferry_domain::Timestamp;
@@ -8,27 +8,27 @@ use crate::page::words::{Tone, badge, clock, moment, plain, short, span};
 
 /// One commit.
 pub(super) struct Step<'a> {
-    /// The payment's version after it.
+    /// Version of the payment after the commit.
     pub(super) version: u32,
-    /// When.
+    /// Time of the commit.
     pub(super) at: Timestamp,
-    /// What happened; nothing if a version that this one does not know wrote it.
+    /// Events of the commit. Empty if a newer version of the service wrote it.
     pub(super) events: &'a [Event],
 }
 
-/// What stands on one line of the history.
+/// One line of the history.
 struct Told {
     tone: Tone,
     headline: Markup,
-    /// Finer facts.
+    /// Details.
     detail: Option<Markup>,
 }
 
-/// The history, newest last: as it happened.
+/// The history, oldest first.
 pub(super) fn panel(steps: &[Step<'_>], now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="history" {
-            header { h2 #history { "History" } p { "by the service's clock, UTC" } }
+            header { h2 #history { "History" } p { "service clock, UTC" } }
             ol.line {
                 @for step in steps { (entry(step, now)) }
             }
@@ -49,7 +49,7 @@ fn entry(step: &Step<'_>, now: Timestamp) -> Markup {
                 @if let Some(detail) = &told.detail { ul { li { (detail) } } }
             }
             @if told.is_empty() {
-                div.head { span { "Something this version of the service does not know" } span.at { (clock(step.at, now)) } }
+                div.head { span { "Event unknown to this version of the service" } span.at { (clock(step.at, now)) } }
             }
         }
     }
@@ -62,17 +62,17 @@ fn tell(event: &Event) -> Told {
         Event::Initiated { terms, expires_at } => with(
             Tone::Idle,
             html! { strong { "Initiated" } " for " (terms.amount) " " (terms.token) " on " (terms.chain) },
-            html! { "can be paid until " (moment(*expires_at, &expires_at.to_string())) },
+            html! { "payable until " (moment(*expires_at, &expires_at.to_string())) },
         ),
         Event::TransferRecorded { transfer, remine_until } => with(
             if remine_until.is_some() { Tone::Warn } else { Tone::Idle },
             html! { "Transfer of " (transfer.amount) " " (transfer.status) ", in block " (transfer.block.number) },
             html! {
                 (tx(transfer.key)) " from " (short(&transfer.from.to_string()))
-                @if let Some(until) = remine_until { ", waited for until " (moment(*until, &until.to_string())) }
+                @if let Some(until) = remine_until { ", waiting to be mined again until " (moment(*until, &until.to_string())) }
             },
         ),
-        Event::TransferFinalised { key } => with(Tone::Idle, html! { "Transfer final by its tier" }, tx(*key)),
+        Event::TransferFinalised { key } => with(Tone::Idle, html! { "Transfer final" }, tx(*key)),
         Event::TransferScreened { key, verdict } => with(
             match verdict.decision {
                 Decision::Allow => Tone::Idle,
@@ -92,26 +92,24 @@ fn tell(event: &Event) -> Told {
                 Decision::Review => Tone::Warn,
                 Decision::Block => Tone::Bad,
             },
-            html! { "Address of a refund screened: " strong { (verdict.decision) } },
+            html! { "Refund address screened: " strong { (verdict.decision) } },
             html! { span.mono { (refund_id) } " by " (verdict.provider) },
         ),
         Event::TransferCounted { key, excess, .. } => {
-            with(Tone::Idle, html! { "Transfer counted" @if *excess { ", as excess" } }, tx(*key))
+            with(Tone::Idle, html! { "Transfer counted" @if *excess { " as excess" } }, tx(*key))
         }
-        Event::Reorged { key, reopened, .. } => with(
-            Tone::Bad,
-            html! { "The chain took a transfer back" @if *reopened { "; the payment is pending again" } },
-            tx(*key),
-        ),
+        Event::Reorged { key, reopened, .. } => {
+            with(Tone::Bad, html! { "Transfer reorged" @if *reopened { "; the payment is pending again" } }, tx(*key))
+        }
         Event::DeadlinePassed { chain_time } => with(
             Tone::Idle,
             html! { "Deadline passed" },
-            html! { "shown by a block of " (moment(*chain_time, &chain_time.to_string())) },
+            html! { "block time " (moment(*chain_time, &chain_time.to_string())) },
         ),
         Event::DeadlineMoved { from, to, expires_at, .. } => with(
             Tone::Warn,
-            html! { "Deadline moved on to " (moment(*expires_at, &expires_at.to_string())) },
-            html! { "the chain stood still for " (between(*from, *to)) },
+            html! { "Deadline extended to " (moment(*expires_at, &expires_at.to_string())) },
+            html! { "the chain produced no block for " (between(*from, *to)) },
         ),
         Event::Confirmed { amount, psp_amount, treasury_fee, reason, .. } => with(
             Tone::Good,
@@ -131,17 +129,16 @@ fn tell(event: &Event) -> Told {
         Event::SettlementFailed { reason, retry_at, .. } => with(
             Tone::Bad,
             html! { "Settlement failed" },
-            html! { (reason) "; tried again at " (moment(*retry_at, &retry_at.to_string())) },
+            html! { (reason) "; next attempt at " (moment(*retry_at, &retry_at.to_string())) },
         ),
-        Event::SettlementRetried { by } => said(Tone::Idle, html! { "Settlement tried again, asked by the " (by) }),
-        Event::SettlementOrphaned { was_settled, .. } => said(
-            Tone::Bad,
-            html! { "The chain took the settlement back" @if *was_settled { ", which was final by its tier" } },
-        ),
+        Event::SettlementRetried { by } => said(Tone::Idle, html! { "Settlement retry requested by the " (by) }),
+        Event::SettlementOrphaned { was_settled, .. } => {
+            said(Tone::Bad, html! { "Settlement reorged" @if *was_settled { ", after it was final by its tier" } })
+        }
         Event::RefundRequested { refund, withdraws_settlement } => with(
             Tone::Idle,
-            html! { "Refund of " (refund.amount) " accepted, asked by the " (refund.requested_by) },
-            html! { "to " (short(&refund.to.to_string())) @if *withdraws_settlement { "; takes the settlement's place" } },
+            html! { "Refund of " (refund.amount) " accepted, requested by the " (refund.requested_by) },
+            html! { "to " (short(&refund.to.to_string())) @if *withdraws_settlement { "; replaces the settlement" } },
         ),
         Event::RefundSent { tx_hash, .. } => {
             with(Tone::Idle, html! { "Refund sent" }, html! { (short(&tx_hash.to_string())) })

@@ -1,4 +1,4 @@
-//! `/ops/psps/{psp_id}/keys`: a PSP's API keys.
+//! `/ops/psps/{psp_id}/keys`: API keys of a PSP.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -16,10 +16,10 @@ use crate::Operator;
 use crate::input::tenant_failure;
 use crate::input::{id_of, name, only, psp_id_of};
 
-/// The fields of a key that can be set.
+/// Fields of a key that can be set.
 const FIELDS: [&str; 3] = ["name", "scopes", "expires_days"];
 
-/// A key as it is shown: without its secret.
+/// A key without its secret.
 #[derive(Debug, Serialize)]
 struct KeyLine {
     key_id: KeyId,
@@ -63,7 +63,7 @@ struct NewKeyLine {
     key: KeyLine,
 }
 
-/// The keys of a PSP, the oldest first.
+/// Returns the keys of a PSP, oldest first.
 pub(crate) async fn list(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -81,7 +81,7 @@ pub(crate) async fn list(
     Answer::ok(&KeyList { total, keys: keys.into_iter().map(|key| KeyLine::of(key, now)).collect() })
 }
 
-/// Makes a key and shows it, this once.
+/// Creates a key and shows it once.
 pub(crate) async fn create(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -91,13 +91,13 @@ pub(crate) async fn create(
     let (record, key) = make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await?;
     let now = operator.system.clock().real_now();
     Answer::created(&NewKeyLine {
-        message: "The key is shown this once and stored only as a keyed hash",
+        message: "The key is shown only once and stored as a keyed hash",
         api_key: key.expose().to_owned(),
         key: KeyLine::of(record, now),
     })
 }
 
-/// The fields of a new key.
+/// Reads the fields of a new key.
 pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
     only(fields, &FIELDS);
     let days = |value: &Value| {
@@ -111,18 +111,18 @@ pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
     }
 }
 
-/// Makes a key, whoever asks for the operator.
+/// Creates a key for the operator. Used by the API and the page.
 pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Result<(KeyRecord, ApiKey), ApiError> {
     let system = &operator.system;
     let now = system.clock().real_now();
     let (record, key) = tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now)
         .await
         .map_err(tenant_failure)?;
-    tracing::info!(psp.id = %psp_id, key.id = %record.id, "the operator made key {} of {psp_id}", record.id);
+    tracing::info!(psp.id = %psp_id, key.id = %record.id, "operator created key {} of {psp_id}", record.id);
     Ok((record, key))
 }
 
-/// Refuses a key from now on. Repeatable.
+/// Revokes a key. Idempotent.
 pub(crate) async fn revoke(
     State(operator): State<Operator>,
     Path((psp_id, key_id)): Path<(String, String)>,
@@ -132,13 +132,13 @@ pub(crate) async fn revoke(
     Answer::ok(&KeyLine::of(key, operator.system.clock().real_now()))
 }
 
-/// Revokes a key, whoever asks for the operator.
+/// Revokes a key for the operator. Used by the API and the page.
 pub(crate) async fn refuse(operator: &Operator, psp_id: PspId, key_id: KeyId) -> Result<KeyRecord, ApiError> {
     let system = &operator.system;
     let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now())
         .await
         .map_err(tenant_failure)?;
-    tracing::info!(psp.id = %psp_id, key.id = %key_id, "the operator revoked key {key_id} of {psp_id}");
+    tracing::info!(psp.id = %psp_id, key.id = %key_id, "operator revoked key {key_id} of {psp_id}");
     Ok(key)
 }
 

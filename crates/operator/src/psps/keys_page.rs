@@ -1,4 +1,4 @@
-//! A PSP's API keys: a panel of its page, and the forms behind it.
+//! API keys of a PSP: a panel of its page, and the handlers of its forms.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -20,20 +20,20 @@ use crate::page::words::{Tone, badge, grouped};
 use crate::psps::keys;
 use crate::psps::page::{Pairs, Site, find, policies_of};
 
-/// Keys of one page.
+/// Keys on one page.
 const KEYS_MAX: u64 = 50;
 const SCOPES: [&str; 6] = ["full", "read", "payments", "customers", "money", "webhooks"];
-/// The fields of a key, as programs name them.
+/// Fields of a key, named as in the API.
 const FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
 
-/// A page of a PSP's keys, those first that open something: they are what can be revoked.
+/// One page of a PSP's keys. Usable keys come first, because only these can be revoked.
 pub(super) struct Keys {
     page: Vec<KeyRecord>,
     from: u64,
     total: u64,
 }
 
-/// Makes a key and shows it, this once.
+/// Creates a key and shows it once.
 pub(crate) async fn create(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -58,7 +58,7 @@ pub(crate) async fn create(
     }
 }
 
-/// Refuses a key from now on.
+/// Revokes a key. It is refused from then on.
 pub(crate) async fn revoke(
     State(operator): State<Operator>,
     Path((psp_id, key_id)): Path<(String, String)>,
@@ -70,7 +70,7 @@ pub(crate) async fn revoke(
 }
 
 impl Keys {
-    /// From this one on.
+    /// Reads the page that starts at offset `from`.
     pub(super) async fn of(operator: &Operator, psp: PspId, from: u32, now: Timestamp) -> Result<Self, Failure> {
         let (slice, order) = (Slice { limit: KEYS_MAX, offset: from.into() }, KeyOrder::ActiveFirst(now));
         let listed = tenants::list_keys(operator.system.database(), Some(psp), order, slice).await;
@@ -78,22 +78,22 @@ impl Keys {
         Ok(Self { page, from: slice.offset, total })
     }
 
-    /// The keys, each that opens something with a button to revoke it.
+    /// Keys, with a revoke button for each usable one.
     pub(super) fn panel(&self, here: &str, now: Timestamp) -> Markup {
         html! {
             section.panel #keys aria-labelledby="its-keys" {
                 header { h2 #its-keys { "API keys" } p { (grouped(self.total.into())) } }
-                @if self.total == 0 { p.none { "None: it can call nothing." } }
-                @else if self.page.is_empty() { p.none { "There are no more." } }
+                @if self.total == 0 { p.none { "None. The PSP cannot call the API." } }
+                @else if self.page.is_empty() { p.none { "No more keys." } }
                 @else {
                     table {
                         thead {
                             tr {
                                 th scope="col" { "Key" }
                                 th scope="col" { "State" }
-                                th.wide scope="col" { "May" }
+                                th.wide scope="col" { "Scopes" }
                                 th.n.wide scope="col" { "Last used" }
-                                th.n.wide scope="col" { "Ends" }
+                                th.n.wide scope="col" { "Expires" }
                                 th scope="col" { span.soft { "Revoke" } }
                             }
                         }
@@ -110,7 +110,7 @@ impl Keys {
         html! {
             @if self.from > 0 || next < self.total {
                 nav.pages aria-label="Pages of keys" {
-                    @if self.from > 0 { a rel="prev" href={ (here) "?keys=" (self.from.saturating_sub(KEYS_MAX)) } { "Before" } }
+                    @if self.from > 0 { a rel="prev" href={ (here) "?keys=" (self.from.saturating_sub(KEYS_MAX)) } { "Previous" } }
                     @if next < self.total { a rel="next" href={ (here) "?keys=" (next) } { "Next " (KEYS_MAX) } }
                 }
             }
@@ -123,7 +123,7 @@ fn row(here: &str, key: &KeyRecord, now: Timestamp) -> Markup {
     let tone = if state == KeyState::Active { Tone::Good } else { Tone::Idle };
     html! {
         tr id=(key.id) {
-            th scope="row" { @if key.name.is_empty() { span.soft { "without a name" } } @else { (key.name) } br; small.mono { (key.id) } }
+            th scope="row" { @if key.name.is_empty() { span.soft { "unnamed" } } @else { (key.name) } br; small.mono { (key.id) } }
             td { (badge(state.as_str(), tone)) }
             td.wide { (key.scopes.iter().filter_map(|scope| serde_json::to_value(scope).ok()?.as_str().map(str::to_owned)).collect::<Vec<_>>().join(", ")) }
             td.n.wide { (at(key.last_used_at, now, "never")) }
@@ -142,22 +142,22 @@ fn row(here: &str, key: &KeyRecord, now: Timestamp) -> Markup {
 fn secret(key: &ApiKey) -> Markup {
     html! {
         div.notice.good role="status" {
-            strong { "The key is made. " } "Copy it now: it is stored only as a keyed hash and never shown again."
+            strong { "Key created. " } "Copy it now: only a keyed hash is stored, and the key is not shown again."
             span.secret { (key.expose()) }
         }
     }
 }
 
-/// The form that makes one.
+/// Form that creates a key.
 pub(super) fn form(here: &str, filled: &Filled) -> Markup {
     html! {
         form.stack #new-key method="post" action={ (here) "/keys" } {
             div.pair {
-                (filled.line("name", "Name", "what it is for", false))
-                (filled.whole("expires_days", "Days until it ends", "never", 1, EXPIRES_DAYS_MAX.into()))
+                (filled.line("name", "Name", "purpose of the key", false))
+                (filled.whole("expires_days", "Days until it expires", "never", 1, EXPIRES_DAYS_MAX.into()))
             }
-            (filled.ticks("scopes", "What it may do", &SCOPES))
-            div { button { "Make it" } }
+            (filled.ticks("scopes", "Scopes", &SCOPES))
+            div { button { "Create key" } }
         }
     }
 }

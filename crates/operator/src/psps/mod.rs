@@ -1,4 +1,4 @@
-//! `/ops/psps`: who uses the service, and on what terms.
+//! `/ops/psps`: PSPs and their policies.
 
 pub(crate) mod keys;
 pub(crate) mod keys_page;
@@ -17,7 +17,7 @@ use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_actors::chains::Chains;
-use payferry_actors::psps::{Ceilings, EventFamilies};
+use payferry_journal::psps::{Ceilings, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, PspId};
 use payferry_httpkit::Answer;
@@ -33,10 +33,10 @@ use crate::input::{name, only, psp_id_of};
 use crate::psps::policies as fields;
 use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
 
-/// The fields of a PSP that only the operator sets.
+/// Fields of a PSP that only the operator sets.
 const FIELDS: [&str; 4] = ["name", "fee_bps", "send_max", "send_daily_max"];
 
-/// A PSP as it is shown.
+/// A PSP in a response.
 #[derive(Debug, Serialize)]
 struct PspLine {
     psp_id: PspId,
@@ -49,7 +49,7 @@ struct PspLine {
     require_customer: bool,
     dust_floor: String,
     event_families: EventFamilies,
-    /// The PSP's own tiers, where it has some.
+    /// Finality tiers that the PSP has overridden.
     finality: BTreeMap<Chain, Vec<Tier>>,
     send_max: String,
     send_daily_max: String,
@@ -87,7 +87,7 @@ struct PspList {
     psps: Vec<PspLine>,
 }
 
-/// The PSPs, the oldest first.
+/// Returns the PSPs, oldest first.
 pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let page = query.page();
@@ -97,36 +97,36 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     Answer::ok(&PspList { total, psps: psps.into_iter().map(|psp| PspLine::of(psp, configured(&operator))).collect() })
 }
 
-/// One PSP.
+/// Returns one PSP.
 pub(crate) async fn get(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
     let psp = tenants::find_psp(operator.system.database(), psp_id_of(&psp_id)?).await.map_err(tenant_failure)?;
     Answer::ok(&PspLine::of(psp, configured(&operator)))
 }
 
-/// Makes a PSP.
+/// Creates a PSP.
 pub(crate) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
     Answer::created(&PspLine::of(make(&operator, &name, change).await?, configured(&operator)))
 }
 
-/// The fields of a new PSP.
+/// Reads the fields of a new PSP.
 pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
     only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
     let (name, change) = (fields.required("name", name), policies(fields, chains));
     Some((name?, change))
 }
 
-/// Makes a PSP, whoever asks for the operator.
+/// Creates a PSP for the operator. Used by the API and the page.
 pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange) -> Result<PspRecord, ApiError> {
     let system = &operator.system;
     let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now())
         .await
         .map_err(tenant_failure)?;
-    tracing::info!(psp.id = %psp.id, "the operator made PSP {}", psp.id);
+    tracing::info!(psp.id = %psp.id, "operator created PSP {}", psp.id);
     Ok(psp)
 }
 
-/// Changes a PSP; what is not named stays.
+/// Changes a PSP. Fields that are not given stay unchanged.
 pub(crate) async fn change(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -137,13 +137,13 @@ pub(crate) async fn change(
     Answer::ok(&PspLine::of(set(&operator, id, name.as_ref(), change).await?, configured(&operator)))
 }
 
-/// The fields of a changed PSP: what is not named stays.
+/// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
 pub(crate) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>, PolicyChange) {
     only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
     (fields.optional("name", name), policies(fields, chains))
 }
 
-/// Changes a PSP, whoever asks for the operator.
+/// Changes a PSP for the operator. Used by the API and the page.
 pub(crate) async fn set(
     operator: &Operator,
     id: PspId,
@@ -154,13 +154,13 @@ pub(crate) async fn set(
     let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now())
         .await
         .map_err(tenant_failure)?;
-    // Here at once; other nodes see it when what they remember is too old.
+    // Takes effect here at once. Other nodes see the change when their cached copy expires.
     system.psps().forget(id).await;
-    tracing::info!(psp.id = %id, "the operator changed PSP {id}");
+    tracing::info!(psp.id = %id, "operator changed PSP {id}");
     Ok(psp)
 }
 
-/// What the PSP decides, and what only the operator does.
+/// Policies that the PSP sets itself, and those that only the operator sets.
 fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     let fee = |value: &Value| {
         let out = || Fault::new("out_of_range", format!("must be between 0 and {BPS_MAX}"));
@@ -174,7 +174,7 @@ fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     }
 }
 
-/// An amount, or the configuration's.
+/// An amount, or `default` for the configured limit.
 fn ceiling(value: &Value) -> Result<OwnOrDefault<Amount>, Fault> {
     if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
 }

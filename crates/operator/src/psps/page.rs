@@ -1,5 +1,5 @@
-//! PSPs and their policies, as forms over what programs use (`operator::admin`). Keys and withdrawal wallets are panels of
-//! their own.
+//! PSPs and their policies: forms over the functions of the API (`operator::admin`). Keys and withdrawal wallets have
+//! their own panels.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -24,17 +24,17 @@ use crate::psps::wallet_record::WalletRecord;
 use crate::psps::wallets_page::panel as wallets_panel;
 use crate::psps::{self, keys_page as keys, wallets};
 
-/// PSPs of one page.
+/// PSPs on one page.
 const PSPS_MAX: u64 = 50;
-/// A whole in basis points.
+/// 100 % in basis points.
 const BPS_MAX: i64 = 10_000;
 const OVERPAYMENT: [(&str, &str); 3] =
-    [("hold", "the PSP decides"), ("accept", "settle all of it"), ("refund_excess", "refund the excess")];
+    [("hold", "the PSP decides"), ("accept", "settle everything"), ("refund_excess", "refund the excess")];
 
 const EVENT_FAMILIES: [(&str, &str); 3] =
     [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
 
-/// The fields of a PSP, as programs name them.
+/// Fields of a PSP, named as in the API.
 const PSP_FIELDS: [(&str, Sort); 11] = [
     ("name", Sort::Text),
     ("fee_bps", Sort::Whole),
@@ -48,30 +48,30 @@ const PSP_FIELDS: [(&str, Sort); 11] = [
     ("send_max", Sort::Text),
     ("send_daily_max", Sort::Text),
 ];
-/// Of a new one: the policies are set on its own page.
+/// Fields of a new PSP. The policies are set on its own page.
 const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
 
 pub(super) type Pairs = Form<Vec<(String, String)>>;
 
-/// Which part of the list.
+/// Offset of the list.
 #[derive(Deserialize)]
 pub(crate) struct Part {
     offset: Option<u64>,
 }
 
-/// What has just been done, and which part of the keys is looked at.
+/// Result of the last form, and the page of the keys.
 #[derive(Deserialize)]
 pub(crate) struct Shown {
     done: Option<String>,
     keys: Option<u32>,
 }
 
-/// `/ops/view/psps`: all of them.
+/// `/ops/view/psps`: all PSPs.
 pub(crate) async fn list(State(operator): State<Operator>, Query(part): Query<Part>) -> Result<Response, Failure> {
     Ok(list_page(&operator, part.offset.unwrap_or_default(), &Filled::default()).await?.into_response())
 }
 
-/// Makes a PSP, and leads to it.
+/// Creates a PSP and redirects to it.
 pub(crate) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let body = filled.json(&NEW_PSP_FIELDS);
@@ -87,7 +87,7 @@ pub(crate) async fn create(State(operator): State<Operator>, Form(pairs): Pairs)
     }
 }
 
-/// `/ops/view/psps/{psp_id}`: one of them.
+/// `/ops/view/psps/{psp_id}`: one PSP.
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -96,20 +96,20 @@ pub(crate) async fn show(
     let site = Site::with_keys_from(&operator, &psp_id, shown.keys.unwrap_or_default()).await?;
     let said = match shown.done.as_deref() {
         Some("saved") => {
-            html! { p.notice.good role="status" { "The policies are saved. They hold for payments made from now on." } }
+            html! { p.notice.good role="status" { "Policies saved. They apply to new payments." } }
         }
         Some("wallet") => {
-            html! { p.notice.good role="status" { "The withdrawal wallet is written down. The PSP sees it in its settings." } }
+            html! { p.notice.good role="status" { "Withdrawal wallet saved. The PSP sees it in its settings." } }
         }
         Some("revoked") => {
-            html! { p.notice.good role="status" { "The key is revoked. It is refused within a few seconds, everywhere." } }
+            html! { p.notice.good role="status" { "Key revoked. All nodes refuse it within a few seconds." } }
         }
         _ => html! {},
     };
     Ok(site.page(&said, &policies_of(&site.psp), &Filled::with([("scopes", "full".to_owned())])).into_response())
 }
 
-/// Changes its name and policies.
+/// Changes the name and the policies of a PSP.
 pub(crate) async fn change(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -148,24 +148,24 @@ async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Pag
     let now = operator.system.clock().real_now();
     let next = offset + PSPS_MAX;
     let body = html! {
-        div.title { h1 { "PSPs" } p { "Who uses the service, and on what terms." } }
+        div.title { h1 { "PSPs" } p { "Payment service providers and their policies." } }
         div.grid.two {
             section.panel aria-labelledby="psps" {
                 header { h2 #psps { "All" } p { (grouped(total.into())) } }
                 @if psps.is_empty() { p.none { "None yet." } } @else { (table(&psps, now)) }
                 @if offset > 0 || next < total {
                     nav.pages aria-label="Pages of PSPs" {
-                        @if offset > 0 { a rel="prev" href={ (path("psps")) "?offset=" (offset.saturating_sub(PSPS_MAX)) } { "Before" } }
+                        @if offset > 0 { a rel="prev" href={ (path("psps")) "?offset=" (offset.saturating_sub(PSPS_MAX)) } { "Previous" } }
                         @if next < total { a rel="next" href={ (path("psps")) "?offset=" (next) } { "Next " (PSPS_MAX) } }
                     }
                 }
             }
             section.panel aria-labelledby="make" {
-                header { h2 #make { "Make a PSP" } }
+                header { h2 #make { "Create a PSP" } }
                 div.body {
                     form.stack #new-psp method="post" action=(path("psps")) {
                         (new.line("name", "Name", "Northern Pay", true))
-                        div { button { "Make it" } }
+                        div { button { "Create PSP" } }
                     }
                 }
             }
@@ -181,9 +181,9 @@ fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
                 tr {
                     th scope="col" { "PSP" }
                     th.n scope="col" { "Fee" }
-                    th.wide scope="col" { "Too much" }
+                    th.wide scope="col" { "Overpayment" }
                     th.n.wide scope="col" { "Tolerance" }
-                    th.n.wide scope="col" { "Made" }
+                    th.n.wide scope="col" { "Created" }
                 }
             }
             tbody {
@@ -202,11 +202,11 @@ fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
     }
 }
 
-/// Everything that the page of a PSP shows.
+/// Data of a PSP's page.
 pub(super) struct Site {
     pub(super) psp: PspRecord,
     wallets: Vec<WalletRecord>,
-    /// What was filled in for another one.
+    /// Values of the form for another wallet.
     pub(super) wallet: Filled,
     keys: Keys,
     now: Timestamp,
@@ -217,7 +217,7 @@ impl Site {
         Self::with_keys_from(operator, psp_id, 0).await
     }
 
-    /// With another part of the keys than the first.
+    /// The same with another page of the keys.
     async fn with_keys_from(operator: &Operator, psp_id: &str, keys_from: u32) -> Result<Self, Failure> {
         let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
         let keys = Keys::of(operator, psp.id, keys_from, now).await?;
@@ -232,7 +232,7 @@ impl Site {
             p.crumbs { a href=(path("psps")) { "PSPs" } span { "PSP" } }
             div.title {
                 h1 { (psp.name) }
-                p { span.mono { (psp.id) } ", made " (ago(psp.created_at, *now)) " · " a href={ (path("webhooks")) "/" (psp.id) } { "its webhooks" } }
+                p { span.mono { (psp.id) } ", created " (ago(psp.created_at, *now)) " · " a href={ (path("webhooks")) "/" (psp.id) } { "webhooks" } }
             }
             (said)
             div.grid.two {
@@ -242,11 +242,11 @@ impl Site {
                 }
                 div.col {
                     section.panel aria-labelledby="make-key" {
-                        header { h2 #make-key { "Make a key" } p { "it is shown once" } }
+                        header { h2 #make-key { "Create a key" } p { "it is shown once" } }
                         div.body { (keys::form(&here, key)) }
                     }
                     section.panel aria-labelledby="set-policies" {
-                        header { h2 #set-policies { "Policies" } p { "for payments made from then on" } }
+                        header { h2 #set-policies { "Policies" } p { "for new payments" } }
                         div.body { (policies_form(&here, policies)) }
                     }
                 }
@@ -261,16 +261,16 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
         form.stack #policies method="post" action=(here) {
             (filled.line("name", "Name", "", true))
             div.pair {
-                (filled.whole("fee_bps", "Treasury's share, basis points", "100 is 1 %", 0, BPS_MAX))
-                (filled.choice("overpayment", "More than was due", &OVERPAYMENT))
-                (filled.line("tolerance", "Less than due still pays: amount", "0.05", true))
-                (filled.whole("tolerance_bps", "or basis points, if more", "0", 0, BPS_MAX))
-                (filled.line("dust_floor", "Transfers below are ignored", "0.001", true))
-                (filled.choice("event_families", "Names of events", &EVENT_FAMILIES))
-                (filled.line("send_max", "Most in one send", "default", true))
-                (filled.line("send_daily_max", "Most sent a day, each token", "default", true))
+                (filled.whole("fee_bps", "Treasury fee, basis points", "100 is 1 %", 0, BPS_MAX))
+                (filled.choice("overpayment", "Overpayment", &OVERPAYMENT))
+                (filled.line("tolerance", "Underpayment tolerance: amount", "0.05", true))
+                (filled.whole("tolerance_bps", "or basis points, if higher", "0", 0, BPS_MAX))
+                (filled.line("dust_floor", "Ignore transfers below", "0.001", true))
+                (filled.choice("event_families", "Event names", &EVENT_FAMILIES))
+                (filled.line("send_max", "Maximum per send", "default", true))
+                (filled.line("send_daily_max", "Maximum sent per day and token", "default", true))
             }
-            (filled.tick("refund_to_sender", "Refunds may go to the sender when no address is given"))
+            (filled.tick("refund_to_sender", "Refunds without an address go to the sender"))
             (filled.tick("require_customer", "Every payment must name its customer"))
             div { button { "Save" } }
         }
@@ -294,14 +294,14 @@ pub(super) fn policies_of(psp: &PspRecord) -> Filled {
     ])
 }
 
-/// A ceiling of the PSP's own, or the word for the configuration's.
+/// A limit of the PSP's own, or the word for the configured default.
 fn ceiling(own: Option<Amount>) -> String {
     own.map_or_else(|| DEFAULT_WORD.to_owned(), |amount| amount.to_string())
 }
 
 const fn overpayment(policy: OverpaymentPolicy) -> (&'static str, &'static str) {
     match policy {
-        // Transfers keep an excess; no PSP chooses that for its payments.
+        // `KeepExcess` is used by transfers only; a PSP cannot choose it.
         OverpaymentPolicy::Hold | OverpaymentPolicy::KeepExcess => OVERPAYMENT[0],
         OverpaymentPolicy::Accept => OVERPAYMENT[1],
         OverpaymentPolicy::RefundExcess => OVERPAYMENT[2],

@@ -1,8 +1,8 @@
-//! Readers of policies: the PSP's own route and the operator's listener take the same ones.
+//! Readers of policies, shared by the PSP's route and the operator's listener.
 
 use payferry_accounts::tenants::PolicyChange;
 use payferry_actors::chains::Chains;
-use payferry_actors::psps::DUST_FLOOR_MAX;
+use payferry_journal::psps::DUST_FLOOR_MAX;
 use payferry_domain::Amount;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
 use payferry_domain::payment::OverpaymentPolicy;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::psps::tiers;
 
-/// What a PSP decides.
+/// Settings that the PSP decides.
 pub const POLICIES: [&str; 8] = [
     "tolerance",
     "tolerance_bps",
@@ -22,10 +22,10 @@ pub const POLICIES: [&str; 8] = [
     "event_families",
     "finality",
 ];
-/// A whole in basis points.
+/// 100 percent in basis points.
 pub const BPS_MAX: i64 = 10_000;
 
-/// The change that the fields ask for; faults are remembered in them.
+/// Reads the requested policy change; faults are recorded in `fields`.
 pub fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     PolicyChange {
         tolerance: fields.optional("tolerance", |value| amount_up_to(value, AMOUNT_MAX)),
@@ -42,8 +42,8 @@ pub fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     }
 }
 
-/// What happens with more than was due. Named here and not as the domain stores it, which has a policy of its own for
-/// transfers that no PSP may choose.
+/// Reads the overpayment policy. The names are listed here, because the domain has another policy, for transfers, that
+/// a PSP may not choose.
 fn overpayment(value: &Value) -> Result<OverpaymentPolicy, Fault> {
     match value.as_str() {
         Some("hold") => Ok(OverpaymentPolicy::Hold),
@@ -53,12 +53,12 @@ fn overpayment(value: &Value) -> Result<OverpaymentPolicy, Fault> {
     }
 }
 
-/// A whole number of basis points.
+/// Reads a whole number of basis points.
 pub fn basis_points(value: &Value) -> Result<u16, Fault> {
     read::whole(value, 0, BPS_MAX).map(|bps| u16::try_from(bps).unwrap_or(u16::MAX))
 }
 
-/// An amount that may be nothing, or less than a payment's.
+/// Reads an amount that may be zero or below a payment's minimum.
 pub fn some_amount(value: &Value) -> Result<Amount, Fault> {
     let wrong = || Fault::new("wrong_type", "must be a string, such as \"0.05\"");
     let text = value.as_str().ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! Finality tiers as they are read and shown: bands of amounts, each with how long to wait.
+//! Reads and shows finality tiers: bands of amounts, each with its required finality.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use utoipa::ToSchema;
 
 use crate::psps::policies::some_amount;
 
-/// Bands of one chain.
+/// Maximum number of bands of one chain.
 const BANDS_MAX: usize = 3;
-/// Blocks that a band may wait for: half an hour on the slowest chain. What wants to be surer waits for `safe` or
-/// `finalized`.
+/// Maximum number of blocks that a band may require: half an hour on the slowest chain. For more certainty, use `safe`
+/// or `finalized`.
 pub const FINALITY_BLOCKS_MAX: u32 = 1_000;
 
 /// One band of amounts.
@@ -25,17 +25,17 @@ pub struct Tier {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "1000.00")]
     below: Option<String>,
-    /// How many blocks (1 is the transfer's own), `safe` or `finalized`.
+    /// Number of blocks (1 is the transfer's own), `safe` or `finalized`.
     wait: Wait,
 }
 
-/// How long to wait.
+/// The required finality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 enum Wait {
-    /// For so many blocks.
+    /// A number of blocks.
     Blocks(u32),
-    /// For a tag.
+    /// A block tag.
     Tag(&'static str),
 }
 
@@ -55,16 +55,16 @@ impl From<Finality> for Wait {
     }
 }
 
-/// The bands of a policy, those that differ.
+/// The bands of a policy, with equal neighbours merged.
 pub fn shown(policy: &FinalityPolicy) -> Vec<Tier> {
     let bands =
         [(Some(policy.small_below), policy.small), (Some(policy.medium_below), policy.medium), (None, policy.large)];
     let mut tiers: Vec<(Option<Amount>, Finality)> = Vec::with_capacity(BANDS_MAX);
     for (below, wait) in bands {
         match tiers.last_mut() {
-            // The band before goes on.
+            // Same finality as the band before: extend that one.
             Some(last) if last.1 == wait => last.0 = below,
-            // A band without amounts.
+            // An empty band.
             Some(last) if below.is_some() && below <= last.0 => {}
             _ => tiers.push((below, wait)),
         }
@@ -74,7 +74,7 @@ pub fn shown(policy: &FinalityPolicy) -> Vec<Tier> {
     tiers.into_iter().map(tier).collect()
 }
 
-/// Tiers by chain; faults are remembered in the fields.
+/// Reads tiers by chain; faults are recorded in the fields.
 pub fn read(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefault<FinalityPolicy>> {
     let mut change = BTreeMap::new();
     for name in by_chain.names().filter(|name| by_chain.has(name)) {
@@ -82,7 +82,7 @@ pub fn read(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefa
             let running: Vec<_> = chains.running().map(|spec| spec.chain.as_str()).collect();
             by_chain.fault(
                 name,
-                Fault::new("unknown_chain", format!("is no chain here; there are {}", running.join(", "))),
+                Fault::new("unknown_chain", format!("is not a known chain; known chains are {}", running.join(", "))),
             );
             continue;
         };
@@ -98,7 +98,7 @@ pub fn read(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefa
             }
             Ok(_) => {
                 let least = serde_json::to_string(&shown(&spec.finality_least)).unwrap_or_default();
-                by_chain.fault(name, Fault::new("below_least", format!("may be nowhere looser than {least}")));
+                by_chain.fault(name, Fault::new("below_least", format!("must not be weaker than {least}")));
             }
         }
     }
@@ -125,7 +125,7 @@ fn wait(text: &Value) -> Result<Finality, Fault> {
     }
 }
 
-/// One to three bands as a policy of three.
+/// Converts one to three bands to a policy of three.
 fn policy(bands: &[Band]) -> Result<FinalityPolicy, Fault> {
     let disorder = || Fault::new("bands_disordered", "must be bands of rising amounts, the last without `below`");
     let (last, lower) = bands.split_last().ok_or_else(disorder)?;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_rise_and_the_last_has_no_bound() {
+    fn bands_ascend_and_the_last_is_unbounded() {
         let safe = Finality::Safe;
         for bad in [
             vec![upto(5, safe)],

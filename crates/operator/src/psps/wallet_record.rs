@@ -1,26 +1,27 @@
-//! Where a PSP withdraws to, as it is shown to the PSP and to the operator.
+//! Withdrawal wallets of a PSP, as shown to the PSP and the operator.
 
-use payferry_actors::psps::wallets::{Standing, Wallet, Wallets};
-use payferry_actors::wallet::checksummed;
+use payferry_journal::psps::wallets::{Standing, Wallet, Wallets};
+use payferry_evm::wallet::checksummed;
 use payferry_domain::Chain;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How every chain without a wallet of its own is spelled.
+/// Name for all chains without a wallet of their own.
 pub const EVERY_CHAIN: &str = "all";
 
-/// Where the account withdraws to, or will.
+/// A current or pending withdrawal wallet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WalletRecord {
-    /// On this chain, or `all`: on every chain without one of its own.
+    /// The chain, or `all`: every chain without a wallet of its own.
     #[schema(example = "all")]
     pub chain: &'static str,
-    /// Where to.
+    /// Address of the wallet.
     #[schema(example = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
     pub address: String,
-    /// `effective`, or `pending`: from `effective_at` on. If you did not ask for it, tell the operator at once.
+    /// `effective`, or `pending` until `effective_at`. If you did not request a pending wallet, tell the operator at
+    /// once.
     pub status: &'static str,
-    /// From when on.
+    /// When it becomes or became effective.
     #[schema(format = "date-time")]
     pub effective_at: String,
     /// When the operator set it.
@@ -29,7 +30,7 @@ pub struct WalletRecord {
 }
 
 impl WalletRecord {
-    /// All of them: of every chain first, what holds before what will.
+    /// Lists all wallets: first those for every chain, and the current one before the pending one.
     pub fn of_all(wallets: &Wallets) -> Vec<Self> {
         let each = wallets.iter().flat_map(|(chain, Standing { current, pending })| {
             let record = |wallet: &Option<Wallet>, status| wallet.map(|wallet| Self::of(*chain, wallet, status));

@@ -1,8 +1,9 @@
-//! `/ops/psps/{psp_id}/withdrawal-wallets`: where a PSP withdraws to. In production a change holds after a day.
+//! `/ops/psps/{psp_id}/withdrawal-wallets`: withdrawal wallets of a PSP. In production a change takes effect after one
+//! day.
 
 use axum::extract::State;
 use payferry_accounts::tenants;
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_domain::{Address, Chain, PspId};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
@@ -18,7 +19,7 @@ use crate::psps::wallet_record::{EVERY_CHAIN, WalletRecord};
 use crate::psps::withdrawal;
 
 const FIELDS: [&str; 2] = ["address", "chain"];
-/// How a wallet is taken away.
+/// Value of `address` that removes a wallet.
 pub(crate) const NONE: &str = "none";
 
 #[derive(Serialize)]
@@ -27,13 +28,14 @@ struct WalletList {
     wallets: Vec<WalletRecord>,
 }
 
-/// Where a PSP withdraws to, and will.
+/// Returns the current and the pending withdrawal wallets of a PSP.
 pub(crate) async fn list(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
     let psp_id = tenants::find_psp(operator.system.database(), psp_id_of(&psp_id)?).await.map_err(tenant_failure)?.id;
     Answer::ok(&WalletList { psp_id, wallets: of(&operator, psp_id).await? })
 }
 
-/// Sets where a PSP withdraws to: `{"address": "0x..." or "none", "chain": "base"}`, on every chain unless one is named.
+/// Sets a withdrawal wallet: `{"address": "0x..." or "none", "chain": "base"}`. Without a chain it applies to all
+/// chains.
 pub(crate) async fn set(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -44,7 +46,7 @@ pub(crate) async fn set(
     Answer::ok(&WalletList { psp_id, wallets: change(&operator, psp_id, asked).await? })
 }
 
-/// The wallet that the fields name: on which chain, and where; `None` each for every chain, and for nowhere.
+/// Chain and address that the fields name. `None` means every chain, or no wallet.
 pub(crate) fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Address>)> {
     only(fields, &FIELDS);
     let address = |value: &Value| if value == NONE { Ok(None) } else { wallet(value).map(Some) };
@@ -56,7 +58,7 @@ pub(crate) fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Add
     Some((chain.unwrap_or_default(), address?))
 }
 
-/// Sets it, whoever asks for the operator.
+/// Sets a wallet for the operator. Used by the API and the page.
 pub(crate) async fn change(
     operator: &Operator,
     psp_id: PspId,
@@ -66,11 +68,11 @@ pub(crate) async fn change(
     let specs: Vec<&ChainSpec> = system.chains().running().collect();
     let now = system.clock().real_now();
     let wallets = withdrawal::set(system.database(), &specs, operator.key_mode, psp_id, asked, now).await?;
-    tracing::warn!(psp.id = %psp_id, "the operator changed where PSP {psp_id} withdraws to");
+    tracing::warn!(psp.id = %psp_id, "operator changed the withdrawal wallet of PSP {psp_id}");
     Ok(WalletRecord::of_all(&wallets))
 }
 
-/// Where a PSP withdraws to, and will.
+/// Returns the current and the pending withdrawal wallets of a PSP.
 pub(crate) async fn of(operator: &Operator, psp_id: PspId) -> Result<Vec<WalletRecord>, ApiError> {
     let system = &operator.system;
     let wallets = withdrawal::list(system.database(), psp_id, system.clock().real_now()).await?;

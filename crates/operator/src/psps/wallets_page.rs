@@ -1,4 +1,4 @@
-//! Where a PSP withdraws to: a panel of its page, and the form behind it.
+//! Withdrawal wallets of a PSP: a panel of its page, and the handler of its form.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -17,12 +17,16 @@ use crate::psps::page::{Site, policies_of};
 use crate::psps::wallet_record::WalletRecord;
 use crate::psps::wallets;
 
-/// The fields of a wallet, as programs name them.
+/// Fields of a wallet, named as in the API.
 const FIELDS: [(&str, Sort); 2] = [("address", Sort::Text), ("chain", Sort::Text)];
-const CHAINS: [(&str, &str); 4] =
-    [("all", "every chain without its own"), ("base", "base"), ("polygon", "polygon"), ("arbitrum", "arbitrum")];
+const CHAINS: [(&str, &str); 4] = [
+    ("all", "all chains without their own wallet"),
+    ("base", "base"),
+    ("polygon", "polygon"),
+    ("arbitrum", "arbitrum"),
+];
 
-/// Sets where a PSP withdraws to.
+/// Sets a PSP's withdrawal wallet.
 pub(crate) async fn set(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -49,12 +53,12 @@ pub(crate) async fn set(
     }
 }
 
-/// Where it withdraws to, and a form to change that.
+/// Withdrawal wallets, with a form to change them.
 pub(super) fn panel(here: &str, wallets: &[WalletRecord], filled: &Filled) -> Markup {
     html! {
         section.panel #wallets aria-labelledby="its-wallets" {
-            header { h2 #its-wallets { "Withdrawal wallets" } p { "in production a change holds after a day" } }
-            @if wallets.is_empty() { p.none { "None: it can withdraw nothing." } } @else {
+            header { h2 #its-wallets { "Withdrawal wallets" } p { "in production a change takes effect after one day" } }
+            @if wallets.is_empty() { p.none { "None. The PSP cannot withdraw." } } @else {
                 table {
                     thead { tr { th scope="col" { "Chain" } th scope="col" { "Address" } th scope="col" { "State" } th.n.wide scope="col" { "From" } } }
                     tbody {
@@ -72,10 +76,10 @@ pub(super) fn panel(here: &str, wallets: &[WalletRecord], filled: &Filled) -> Ma
             div.body {
                 form.stack #new-wallet method="post" action={ (here) "/withdrawal-wallets" } {
                     div.pair {
-                        (filled.line("address", "Address, or none", "0x…", true))
-                        (filled.choice("chain", "On", &CHAINS))
+                        (filled.line("address", "Address (none: remove the wallet)", "0x…", true))
+                        (filled.choice("chain", "Chain", &CHAINS))
                     }
-                    div { button.danger { "Set it" } }
+                    div { button.danger { "Set wallet" } }
                 }
             }
         }

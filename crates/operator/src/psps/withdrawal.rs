@@ -1,17 +1,18 @@
-//! Where PSPs withdraw to: the operator's listener, its page and the command line set it here.
+//! Withdrawal wallets of PSPs, set by the operator's listener, its page or the command line.
 
 use payferry_accounts::keys::KeyMode;
-use payferry_actors::chain::ChainSpec;
-use payferry_actors::customers::audit::Actor;
+use payferry_evm::ChainSpec;
+use payferry_journal::audit::Actor;
 use payferry_actors::destination::{self, Unsuitable};
-use payferry_actors::psps::wallets::{self, WALLET_DELAY_SECS, WalletChange, WalletError, Wallets};
-use payferry_actors::wallet::checksummed;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange, WalletError, Wallets};
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_httpkit::error::ApiError;
 use sea_orm::DbErr;
 
-/// How long a change waits: in the sandbox not at all.
+/// Delay until a new wallet becomes effective; none in the sandbox.
 const fn delay_secs(mode: KeyMode) -> i64 {
     match mode {
         KeyMode::Live => WALLET_DELAY_SECS,
@@ -19,8 +20,8 @@ const fn delay_secs(mode: KeyMode) -> i64 {
     }
 }
 
-/// Sets where a PSP withdraws to (`None`: nowhere), on one chain or (`None`) on every chain without a wallet of its own.
-/// `specs` are the chains that are known here: an address that is ours on one of them is refused.
+/// Sets a PSP's withdrawal wallet (`None` removes it) on one chain, or with `None` as chain on every chain without a
+/// wallet of its own. `specs` are the known chains: an address of the service on one of them is refused.
 pub async fn set(
     database: &Database,
     specs: &[&ChainSpec],
@@ -41,7 +42,7 @@ pub async fn set(
     list(database, psp_id, now).await
 }
 
-/// Where a PSP withdraws to, and will.
+/// Reads a PSP's current and pending withdrawal wallets.
 pub async fn list(database: &Database, psp_id: PspId, now: Timestamp) -> Result<Wallets, WithdrawalWalletError> {
     Ok(wallets::load(database.reader(), psp_id, now).await?)
 }

@@ -1,4 +1,4 @@
-//! Webhooks: what waits to be delivered, for whom and since when, and how each endpoint's actor gets on.
+//! Webhooks: undelivered events of each PSP with their age, and the state of each endpoint's actor.
 
 pub(crate) mod page;
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_actors::webhook::{BreakerState, EndpointView, NO_URL};
+use payferry_webhook::{BreakerState, EndpointView, NO_URL};
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement, Value};
@@ -14,59 +14,59 @@ use serde::Serialize;
 
 use crate::query::{COUNTED_MAX, Count};
 
-/// PSPs with something undelivered that are looked at, those that wait for longest.
+/// Maximum number of PSPs with undelivered events that are read, those with the oldest events first.
 pub const ENDPOINTS_MAX: usize = 500;
 
-/// Everything that was not delivered.
+/// Undelivered events.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Webhooks {
-    /// Of all PSPs together; of those that are looked at, if there are more.
+    /// Total of all PSPs, or of the PSPs that are read if there are more.
     pub backlog: Backlog,
-    /// PSPs with something undelivered, and those whose endpoint's actor runs: those in trouble first. At most
+    /// PSPs with undelivered events and PSPs with a running endpoint, those with problems first. At most
     /// [`ENDPOINTS_MAX`].
     pub endpoints: Vec<EndpointLine>,
-    /// Whether there are more than these.
+    /// True if there are more PSPs than these.
     pub more: bool,
 }
 
-/// Deliveries that were not made.
+/// Undelivered events.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Backlog {
-    /// Not attempted since they were queued, of PSPs with a webhook URL.
+    /// Not attempted since they were queued. Only PSPs with a webhook URL.
     pub queued: Count,
-    /// Wait for a retry, of the same.
+    /// Waiting for a retry. Only PSPs with a webhook URL.
     pub retrying: Count,
-    /// Wait for a webhook URL: their PSP has set none, and nothing is sent to it.
+    /// Waiting for a webhook URL: their PSP has none, and nothing is sent to it.
     pub unaddressed: Count,
-    /// Not tried any more unless somebody asks.
+    /// Not retried unless a redelivery is requested.
     pub exhausted: Count,
-    /// Since when the longest queued or retrying one waits.
+    /// Time since which the oldest queued or retrying event waits.
     pub waiting_since: Option<Moment>,
-    /// Since when the oldest unaddressed one waits.
+    /// Time since which the oldest event without a URL waits.
     pub unaddressed_since: Option<Moment>,
-    /// Since when the oldest exhausted one is undelivered.
+    /// Time since which the oldest exhausted event is undelivered.
     pub exhausted_since: Option<Moment>,
 }
 
-/// One PSP's.
+/// Undelivered events of one PSP.
 #[derive(Debug, Clone, Serialize)]
 pub struct EndpointLine {
-    /// Whose.
+    /// PSP.
     pub psp_id: String,
-    /// Its name.
+    /// Name of the PSP.
     pub psp_name: String,
-    /// What was not delivered.
+    /// Undelivered events.
     pub backlog: Backlog,
-    /// Why nothing is sent, if it is not for the receiver.
+    /// Reason why nothing is sent, if the receiver is not the cause.
     pub held_by: Option<&'static str>,
-    /// Whether its actor runs.
+    /// True if the endpoint's actor is running.
     pub running: bool,
-    /// What its actor shows of itself, unless it is too busy to.
+    /// State of the actor. `None` if it is too busy to answer.
     pub actor: Option<EndpointView>,
 }
 
 impl EndpointLine {
-    /// Whether its receiver is left alone for failing.
+    /// Returns true if deliveries are paused because the receiver fails.
     pub fn is_tripped(&self) -> bool {
         self.actor.as_ref().is_some_and(|actor| actor.breaker != BreakerState::Closed)
     }
@@ -74,21 +74,21 @@ impl EndpointLine {
     fn of(row: Row, actors: &mut Actors) -> Self {
         let shown = actors.remove(&row.id);
         let (running, actor) = (shown.is_some(), shown.flatten());
-        // An actor may not have heard yet of a URL that was just set.
+        // The actor may not know yet that a URL was set.
         let by_actor = actor.as_ref().and_then(|view| view.held_by).filter(|why| *why != NO_URL);
         let held_by = row.held_by().or(by_actor);
         let backlog = row.backlog();
         Self { psp_id: row.id, psp_name: row.name, backlog, held_by, running, actor }
     }
 
-    /// Of a PSP with nothing undelivered: its name is not worth a look at the database.
+    /// Line of a PSP without undelivered events. Its name is not read from the database.
     fn of_idle(psp_id: String, actor: Option<EndpointView>) -> Self {
         let held_by = actor.as_ref().and_then(|view| view.held_by);
         Self { psp_id, psp_name: String::new(), backlog: Backlog::default(), held_by, running: true, actor }
     }
 }
 
-/// What the endpoints that run show of themselves, if they have the time.
+/// States of the running endpoints, as far as their actors answered.
 type Actors = HashMap<String, Option<EndpointView>>;
 
 #[derive(FromQueryResult)]
@@ -104,13 +104,13 @@ struct Row {
     exhausted_since: Option<i64>,
 }
 
-/// Everything that was not delivered. Each figure of a PSP is a bounded probe of an index.
+/// Reads the undelivered events. Each figure of a PSP is a bounded index look-up.
 pub async fn webhooks(system: &System) -> Result<Webhooks, DbErr> {
     let observed = system.webhooks().observe().await.into_iter();
     let mut actors: Actors = observed.map(|(psp_id, view)| (psp_id.to_string(), view)).collect();
     let (mut rows, more) = longest(system.database()).await?;
     if more {
-        // Whose receiver fails is worth a look, however long others wait.
+        // Endpoints with a failing receiver come first, even if others have waited longer.
         let is_tripped = |view: &Option<EndpointView>| view.as_ref().is_some_and(|v| v.breaker != BreakerState::Closed);
         let listed: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
         let tripped = actors.iter().filter(|(psp_id, view)| is_tripped(view) && !listed.contains(psp_id));
@@ -125,7 +125,7 @@ pub async fn webhooks(system: &System) -> Result<Webhooks, DbErr> {
     endpoints.sort_by_key(|line| {
         let Backlog { waiting_since, unaddressed_since, exhausted_since, .. } = line.backlog;
         let since = waiting_since.into_iter().chain(exhausted_since).min();
-        // Whoever has no URL may never want one.
+        // A PSP without a URL may never set one.
         let is_unaddressed = since.is_none() && unaddressed_since.is_some();
         let since = since.map_or(Timestamp(i64::MAX), |since| since.0);
         (!line.is_tripped(), is_unaddressed, since, line.psp_id.clone())
@@ -135,13 +135,13 @@ pub async fn webhooks(system: &System) -> Result<Webhooks, DbErr> {
     Ok(Webhooks { backlog, endpoints, more })
 }
 
-/// What waits for all PSPs together, without asking the endpoints' actors.
+/// Reads the total of all PSPs without asking the endpoints' actors.
 pub async fn backlog(system: &System) -> Result<Backlog, DbErr> {
     let (rows, more) = longest(system.database()).await?;
     Ok(sum(&rows, more))
 }
 
-/// What a PSP's endpoint has not delivered; `None` if everything was and it does not run.
+/// Reads the undelivered events of one PSP. `None` if there are none and its endpoint is not running.
 pub async fn of_psp(system: &System, psp_id: PspId) -> Result<Option<EndpointLine>, DbErr> {
     let observed = system.webhooks().observe_one(psp_id).await.into_iter();
     let mut actors: Actors = observed.map(|(psp_id, view)| (psp_id.to_string(), view)).collect();
@@ -150,7 +150,7 @@ pub async fn of_psp(system: &System, psp_id: PspId) -> Result<Option<EndpointLin
     Ok(line.or_else(|| actors.into_iter().next().map(|(psp_id, actor)| EndpointLine::of_idle(psp_id, actor))))
 }
 
-/// The PSPs that wait for longest, and whether there are more.
+/// Reads the PSPs with the oldest events, and whether there are more.
 async fn longest(database: &Database) -> Result<(Vec<Row>, bool), DbErr> {
     let mut rows = find(database, &Whose::Longest).await?;
     let more = rows.len() > ENDPOINTS_MAX;
@@ -158,7 +158,7 @@ async fn longest(database: &Database) -> Result<(Vec<Row>, bool), DbErr> {
     Ok((rows, more))
 }
 
-/// All of them together; where there are more PSPs, there may be more of everything.
+/// Sums the PSPs. If more PSPs exist, every sum may be larger.
 fn sum(rows: &[Row], more: bool) -> Backlog {
     let mut sum = rows.iter().map(Row::backlog).fold(Backlog::default(), |sum, one| sum.and(&one));
     for count in [&mut sum.queued, &mut sum.retrying, &mut sum.unaddressed, &mut sum.exhausted] {
@@ -167,15 +167,15 @@ fn sum(rows: &[Row], more: bool) -> Backlog {
     sum
 }
 
-/// Of which PSPs.
+/// PSPs to read.
 enum Whose {
-    /// Those that wait for longest, up to one more than [`ENDPOINTS_MAX`].
+    /// PSPs with the oldest events, up to one more than [`ENDPOINTS_MAX`].
     Longest,
-    /// Those with these ids.
+    /// PSPs with these ids.
     These(Vec<String>),
 }
 
-/// PSPs with something undelivered.
+/// Reads the PSPs with undelivered events.
 async fn find(database: &Database, whose: &Whose) -> Result<Vec<Row>, DbErr> {
     let ids = match whose {
         Whose::These(ids) if ids.is_empty() => return Ok(Vec::new()),
@@ -187,10 +187,10 @@ async fn find(database: &Database, whose: &Whose) -> Result<Vec<Row>, DbErr> {
     Row::find_by_statement(statement).all(database.reader()).await
 }
 
-/// Of so many PSPs that are named, or else of all. They are chosen by their oldest deliveries, one probe each, before anything is
-/// counted.
+/// Query for the given number of named PSPs, or for all. The PSPs are selected by their oldest deliveries, one index
+/// look-up each, before anything is counted.
 fn backlogs_sql(backend: DbBackend, named: usize) -> String {
-    // The states are spelled out, not bound: a partial index serves only a query that shows its condition.
+    // Literal states, not bound values: a partial index is used only for a query that contains its condition.
     let count = |status: &str| {
         format!(
             "(SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = u.id AND d.status = '{status}' \
@@ -219,7 +219,7 @@ fn backlogs_sql(backend: DbBackend, named: usize) -> String {
         count("queued"),
         count("failed"),
         count("exhausted"),
-        // What is redelivered waits since it was asked for.
+        // A redelivered event counts from the time of the request.
         oldest("queued", "updated_at"),
         oldest("failed", "created_at"),
         oldest("exhausted", "created_at"),
@@ -271,7 +271,7 @@ mod tests {
     use payferry_migration::{Migrator, MigratorTrait};
     use sea_orm::ConnectionTrait;
 
-    /// A database of its own, and the folder that it is in.
+    /// A new database, and the folder that holds it.
     async fn database() -> (Database, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
@@ -280,7 +280,7 @@ mod tests {
         (database, folder)
     }
 
-    /// A PSP, with a webhook URL or without.
+    /// SQL of a PSP, with a webhook URL or without.
     fn psp(id: &str, has_url: bool) -> String {
         let endpoint = format!(
             "INSERT INTO webhook_endpoints (psp_id, url, events, secret, created_at, updated_at) \
@@ -292,7 +292,7 @@ mod tests {
         )
     }
 
-    /// A delivery to it, by its place in the feed.
+    /// SQL of a delivery at a position of the feed.
     fn delivery(psp_id: &str, position: i64, status: &str, at: i64, next_attempt_at: i64) -> String {
         format!(
             "INSERT INTO deliveries (id, event_id, psp_id, payment_id, sequence, position, status, attempt_count, \
@@ -307,9 +307,9 @@ mod tests {
         }
     }
 
-    /// However many deliveries there are, each PSP's are found by an index, and the oldest at its beginning.
+    /// The query finds each PSP's deliveries by an index and the oldest at its start, for any number of deliveries.
     #[tokio::test]
-    async fn no_delivery_is_looked_at_that_was_made() {
+    async fn the_backlog_query_reads_no_finished_delivery() {
         let (database, _folder) = database().await;
         let explain = Statement::from_string(
             database.backend(),
@@ -330,16 +330,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_very_many_psps_those_that_wait_for_longest_are_looked_at_and_the_rest_is_said_to_be_there() {
+    async fn reads_the_psps_with_the_oldest_events_and_reports_that_more_exist() {
         let (database, _folder) = database().await;
         let (last, count) = (i64::try_from(ENDPOINTS_MAX).unwrap(), ENDPOINTS_MAX + 1);
-        // The later its id, the longer it waits.
+        // A higher id has waited longer.
         let statements = (0..=last).flat_map(|n| {
             let id = format!("psp_{n:04}");
             [psp(&id, true), delivery(&id, n, "failed", 10_000 - n, 0)]
         });
         write(&database, &statements.collect::<Vec<_>>()).await;
-        // For longer than all of them, but for a URL.
+        // Longer than all others, but without a URL.
         write(&database, &[psp("psp_0", false), delivery("psp_0", 9_999, "queued", 1, 0)]).await;
 
         let (rows, more) = longest(&database).await.unwrap();
@@ -347,22 +347,22 @@ mod tests {
         assert_eq!((&*rows[0].id, rows[0].retrying_since), ("psp_0500", Some(9_500)));
         assert!(
             rows.iter().all(|row| row.id != "psp_0000" && row.id != "psp_0"),
-            "they have waited least, or for a URL"
+            "one has the newest event, the other has no URL"
         );
         let all = sum(&rows, more);
         assert_eq!(all.retrying, Count { counted: count as u64 - 1, more: true });
         assert_eq!(all.waiting_since, Some(Moment(Timestamp(9_500))));
-        // One that is not among them is found by its id.
+        // A PSP that is not among them is found by its id.
         let one = find(&database, &Whose::These(vec!["psp_0000".to_owned()])).await.unwrap();
         assert_eq!(one[0].backlog().retrying, Count::of(1));
         assert!(find(&database, &Whose::These(Vec::new())).await.unwrap().is_empty());
     }
 
     #[tokio::test]
-    async fn the_oldest_failed_one_is_found_by_age_and_what_waits_for_a_url_counts_for_itself() {
+    async fn finds_the_oldest_failed_event_and_counts_events_without_a_url_apart() {
         let (database, _folder) = database().await;
         let mut statements = vec![psp("psp_failing", true), psp("psp_silent", false)];
-        // The older it is, the later it is tried again.
+        // An older delivery has a later retry.
         statements.extend((1..=1_500).map(|n| delivery("psp_failing", n, "failed", n, 10_000 - n)));
         statements.extend([
             delivery("psp_silent", 1_501, "queued", 7, 0),

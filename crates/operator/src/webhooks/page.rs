@@ -1,4 +1,4 @@
-//! Webhooks: what waits for whom, and how each endpoint gets on.
+//! Webhooks: undelivered events of each PSP, and the state of each endpoint.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::System;
-use payferry_actors::observe::{ActorKind, NodeView};
-use payferry_actors::webhook::BreakerState;
+use payferry_runtime::observe::{ActorKind, NodeView};
+use payferry_webhook::BreakerState;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::psps;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
@@ -21,7 +21,7 @@ use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::{Tone, ago, badge, count, grouped, plain};
 use crate::webhooks::{self, Backlog, EndpointLine, Webhooks};
 
-/// Endpoints on the overview, those in trouble first.
+/// Endpoints on the overview, those with problems first.
 pub(crate) const OVERVIEW_MAX: usize = 5;
 
 /// `/ops/view/webhooks`: every endpoint.
@@ -31,7 +31,7 @@ pub(crate) async fn list(State(operator): State<Operator>, asked: Asked) -> Resu
     let now = operator.system.clock().real_now();
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } span { "webhooks" } }
-        div.title { h1 { "Webhooks" } p { "Endpoints that run and those with something undelivered, the ones in trouble first." } }
+        div.title { h1 { "Webhooks" } p { "Running endpoints and endpoints with undelivered events, those with problems first." } }
         div.col {
             (figures(&webhooks.backlog, now))
             section.panel aria-labelledby="endpoints" {
@@ -67,7 +67,7 @@ pub(crate) async fn show(
     Ok(asked.answer(&Page::live("Endpoint", Place::Overview, body(&psp_id, line.as_ref(), node.as_ref(), now))))
 }
 
-/// Names the PSPs that are not named yet: those with nothing undelivered.
+/// Reads the names of the PSPs that have none yet: those without undelivered events.
 pub(crate) async fn name(system: &System, lines: &mut [EndpointLine]) -> Result<(), DbErr> {
     let nameless = lines.iter().filter(|line| line.psp_name.is_empty()).map(|line| line.psp_id.clone());
     let nameless: Vec<String> = nameless.collect();
@@ -105,10 +105,10 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
             @if let Some(node) = node { (actor::figures(node, now)) }
             @if let Some(view) = view {
                 section.panel aria-labelledby="sending" {
-                    header { h2 #sending { "Sending" } }
+                    header { h2 #sending { "Delivery" } }
                     dl.facts {
                         dt { "In flight" } dd { (count(view.in_flight)) " of " (count(view.limit)) " allowed at once" }
-                        dt { "Read ahead" } dd { (count(view.read_ahead)) " not begun" }
+                        dt { "Read ahead" } dd { (count(view.read_ahead)) " not started" }
                         dt { "Attempts" } dd { (count(view.attempts)) ", " (count(view.failures)) " of them failed, since the actor started" }
                         @if let Some(failure) = &view.last_failure { dt { "Last failure" } dd { span.reason { (failure) } } }
                     }
@@ -121,11 +121,11 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
 fn figures(backlog: &Backlog, now: Timestamp) -> Markup {
     html! {
         dl.figures {
-            div { dt { "Queued" } dd { (bounded(backlog.queued)) small { "not attempted yet" } } }
-            div { dt { "Retrying" } dd { (bounded(backlog.retrying)) small { "wait for a retry" } } }
+            div { dt { "Queued" } dd { (bounded(backlog.queued)) small { "not attempted" } } }
+            div { dt { "Retrying" } dd { (bounded(backlog.retrying)) small { "waiting for a retry" } } }
             div {
                 dt { "Oldest" }
-                dd.word { @match backlog.waiting_since { Some(since) => (ago(since.0, now)), None => "none waits" } }
+                dd.word { @match backlog.waiting_since { Some(since) => (ago(since.0, now)), None => "none waiting" } }
             }
             @if backlog.unaddressed.counted > 0 {
                 div {
@@ -140,22 +140,22 @@ fn figures(backlog: &Backlog, now: Timestamp) -> Markup {
                 dt { "Exhausted" }
                 dd {
                     span.bad-ink[backlog.exhausted.counted > 0] { (bounded(backlog.exhausted)) }
-                    small { @match backlog.exhausted_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "nothing was given up" } }
+                    small { @match backlog.exhausted_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none" } }
                 }
             }
         }
     }
 }
 
-/// A row an endpoint.
+/// Table with a row for each endpoint.
 pub(crate) fn panel(webhooks: Option<&Webhooks>, now: Timestamp) -> Markup {
     let shown = webhooks.map(|webhooks| webhooks.endpoints.as_slice());
     html! {
         section.panel aria-labelledby="webhooks" {
             header { h2 #webhooks { "Webhooks" } a.more href=(path("webhooks")) { "all endpoints" } }
             @match shown {
-                None => p.none { "What waits is not known: the database did not answer in time." },
-                Some([]) => p.none { "No endpoint runs, and nothing waits to be delivered." },
+                None => p.none { "Backlog unknown: the database did not answer in time." },
+                Some([]) => p.none { "No endpoint is running, and no event is undelivered." },
                 Some(shown) => (table(shown, now)),
             }
         }
@@ -168,7 +168,7 @@ fn table(endpoints: &[EndpointLine], now: Timestamp) -> Markup {
             thead {
                 tr {
                     th scope="col" { "PSP" }
-                    th scope="col" title="Whether attempts go out, or the receiver is left alone for failing" { "Breaker" }
+                    th scope="col" title="Open: deliveries are paused because the receiver fails" { "Breaker" }
                     th.n scope="col" { "Waiting" }
                     th.n.wide scope="col" { "Oldest" }
                     th.n scope="col" { "Exhausted" }
@@ -198,7 +198,7 @@ fn table(endpoints: &[EndpointLine], now: Timestamp) -> Markup {
     }
 }
 
-/// Queued and retrying ones together.
+/// Queued and retrying deliveries together.
 pub(crate) fn waiting(backlog: &Backlog) -> Markup {
     bounded(backlog.queued.and(backlog.retrying))
 }
@@ -211,7 +211,7 @@ fn breaker(state: BreakerState) -> Markup {
     }
 }
 
-/// One whose actor has not shown itself.
+/// Label of an endpoint without data from its actor.
 fn unseen(line: &EndpointLine) -> Markup {
     if line.running { badge("busy", Tone::Warn) } else { badge("not running", Tone::Idle) }
 }

@@ -18,13 +18,13 @@ use super::{Body, away, fields, object};
 use crate::chain::{FOUNDATION_BLOCKS, SandboxChain};
 use crate::world::World;
 
-/// Names what took how long, in milliseconds.
+/// Header with the duration of the request's steps, in milliseconds.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// Most blocks of one request.
+/// Maximum number of blocks per request.
 const MINE_BLOCKS_MAX: i64 = 10_000;
-/// Most blocks that a reorganisation takes back: as far as the chains can undo.
+/// Maximum depth of a reorg: the undo limit of the chains.
 const REORG_DEPTH_MAX: u64 = 1_000;
-/// Most delay of an answer, in milliseconds.
+/// Maximum injected latency, in milliseconds.
 const LATENCY_MS_MAX: u64 = 60_000;
 
 fn chain<'w>(world: &'w World, name: &str) -> Result<(Chain, &'w Arc<SandboxChain>), ApiError> {
@@ -37,7 +37,7 @@ fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiErro
     Answer::ok(&json!({"message": message, "chain": chain, "head": head}))
 }
 
-/// Mines blocks at once. The answer's `Server-Timing` says how long it was until the last of them was about to be shown.
+/// Mines blocks at once. `Server-Timing` in the answer reports the time until the last block was sealed.
 pub(super) async fn mine(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
@@ -55,7 +55,7 @@ pub(super) async fn mine(
     Ok(([(SERVER_TIMING, timing)], answer("Mined", name, chain.devchain().head())?))
 }
 
-/// Stops or takes up mining by interval, to hold a chain still while something is tried; `mine` still works.
+/// Pauses or resumes interval mining, to hold a chain still during a test; `mine` still works.
 pub(super) async fn mining(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
@@ -76,7 +76,7 @@ pub(super) async fn mining(
     answer(if paused { "Paused" } else { "Mining" }, name, chain.devchain().head())
 }
 
-/// Takes the last blocks back. Their transfers are mined again later, or are gone.
+/// Reorgs the last blocks. Their transactions are mined again later, or dropped.
 pub(super) async fn reorg(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
@@ -103,7 +103,7 @@ fn dropped(value: &Value) -> Result<Dropped, Fault> {
     }
 }
 
-/// Replaces the faults that the chain's JSON-RPC shows; an empty body shows none.
+/// Replaces the injected faults of the chain's JSON-RPC; an empty body removes them.
 pub(super) async fn faults(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,

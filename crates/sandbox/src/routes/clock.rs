@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
+use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Payments};
 use payferry_httpkit::error::ApiError;
@@ -13,7 +14,7 @@ use super::{Body, away, fields};
 use crate::time::ADVANCE_SECS_MAX;
 use crate::world::World;
 
-/// Moves the service's and the chains' time on. Webhook timestamps stay real.
+/// Advances the service and the chains. Webhook timestamps keep real time.
 pub(super) async fn advance(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
@@ -21,11 +22,12 @@ pub(super) async fn advance(
 ) -> Result<Answer, ApiError> {
     let secs_max = i64::try_from(ADVANCE_SECS_MAX).unwrap_or(i64::MAX);
     let secs = fields(&body, |fields| fields.required("seconds", |value| read::whole(value, 1, secs_max)))?;
-    // Carried through even if the caller goes away in the middle: the chains and the service must agree.
+    // Completed even if the client disconnects: the time of the chains and of the service must agree.
     let (moving, secs) = (world.clone(), secs.unsigned_abs());
     let moved = tokio::spawn(async move { moving.advance(secs).await }).await;
     moved.map_err(away)?.map_err(away)?;
     let clock = world.clock().clock();
     let offset_secs = clock.offset_ms() / 1_000;
-    Answer::ok(&json!({"message": "Moved on", "now": clock.now().to_string(), "offset_seconds": offset_secs}))
+    let now = clock.now::<Timestamp>().to_string();
+    Answer::ok(&json!({"message": "Clock advanced", "now": now, "offset_seconds": offset_secs}))
 }

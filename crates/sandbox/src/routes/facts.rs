@@ -1,9 +1,10 @@
-//! `GET /sandbox`: where everything is on the chains, for whoever wants to look for himself.
+//! `GET /sandbox`: addresses on the chains, for clients that inspect the chains themselves.
 
 use std::sync::Arc;
 
 use axum::Extension;
-use payferry_actors::wallet::Vaults;
+use payferry_evm::wallet::Vaults;
+use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::world::World;
 
-/// Contracts, tokens and addresses of each chain.
+/// Returns contracts, tokens and addresses of each chain.
 pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller<Read>) -> Result<Answer, ApiError> {
     let mut chains = Map::new();
     for (name, chain) in world.chains() {
@@ -33,7 +34,7 @@ pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller
     Answer::ok(&json!({
         "message": "Sandbox",
         "psp_id": caller.psp_id,
-        "clock": {"now": world.clock().clock().now().to_string(), "offset_seconds": offset_secs},
+        "clock": {"now": world.clock().clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
         "keeps_ledger": true,
     }))

@@ -1,5 +1,5 @@
-//! The sandbox's identity verification: the page that stands for the provider's, and
-//! `POST /sandbox/customers/{id}/kyc`. Both go the way that a provider's verdict goes.
+//! Identity verification of the sandbox: a page in place of the provider's page, and `POST
+//! /sandbox/customers/{id}/kyc`. Both use the same code path as a provider's verdict.
 
 use axum::Form;
 use axum::extract::rejection::{FormRejection, PathRejection};
@@ -9,8 +9,8 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::compliance::identity::{CallbackFact, Concluded, SANDBOX_PROVIDER, VerificationLinks, take_in};
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{OPEN, Opened, QUEUED, customer_of};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{OPEN, Opened, QUEUED, customer_of};
 use payferry_domain::customer::{Command, Rejection, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
@@ -25,14 +25,14 @@ use serde_json::{Value, json};
 use super::{Body, fields};
 use crate::routes::SandboxHost;
 
-/// Why the page's button rejects, in the provider's manner.
+/// Rejection reason of the page's button, in the provider's format.
 const PAGE_REASON: &str = "rejected_on_the_sandbox_page";
-/// Why the route rejects when it is given no reasons.
+/// Default rejection reason of the route.
 const ROUTE_REASON: &str = "rejected_by_the_sandbox";
-/// Most reasons of one rejection.
+/// Maximum number of reasons of one rejection.
 const REASONS_MAX: usize = 16;
 
-/// Decides about a customer as the provider would. Begins a verification if there is none and nothing is missing.
+/// Sets a verdict as the provider would. Starts a verification if none is open and nothing is missing.
 pub(super) async fn kyc<H: SandboxHost>(
     State(app): State<H>,
     caller: Caller<Customers>,
@@ -93,13 +93,13 @@ fn reasons(value: &Value) -> Result<Vec<String>, Fault> {
     list.iter().map(read::text).collect()
 }
 
-/// What the page's form sends.
+/// Form data of the page.
 #[derive(Deserialize)]
 pub(super) struct Decision {
     decision: String,
 }
 
-/// The page on which a developer plays the provider.
+/// Page on which a developer plays the provider.
 pub(super) async fn page<H: SandboxHost>(
     _: pages::Admitted,
     State(app): State<H>,
@@ -111,7 +111,7 @@ pub(super) async fn page<H: SandboxHost>(
     }
 }
 
-/// What its buttons do.
+/// Handles the buttons of the page.
 pub(super) async fn decide<H: SandboxHost>(
     _: pages::Admitted,
     State(app): State<H>,
@@ -137,7 +137,7 @@ pub(super) async fn decide<H: SandboxHost>(
     }
 }
 
-/// A check and how its customer stands.
+/// A check and the status of its customer.
 struct Found {
     check: CheckId,
     row: checks::Model,
@@ -158,17 +158,17 @@ impl Found {
         self.row.status == OPEN || self.row.status == QUEUED
     }
 
-    /// As the desk wrote it down; it may not have come to that.
+    /// Provider reference as stored by the identity service; empty if none is stored yet.
     fn provider_ref(&self) -> String {
         self.row.provider_ref.clone().unwrap_or_default()
     }
 
     fn markup(&self) -> Markup {
         let (headline, explanation) = match self.row.status.as_str() {
-            OPEN | QUEUED => ("Identity verification", "In production the identity provider's page would be here."),
-            "passed" => ("Approved", "The verification is over; this page may be closed."),
-            "failed" => ("Rejected", "The verification is over; another one may be started."),
-            _ => ("Over", "This verification no longer counts."),
+            OPEN | QUEUED => ("Identity verification", "In production, this is the identity provider's page."),
+            "passed" => ("Approved", "The verification is complete. You can close this page."),
+            "failed" => ("Rejected", "The verification is complete. You can start another one."),
+            _ => ("No longer valid", "This verification was cancelled or replaced."),
         };
         pages::page(
             headline,
@@ -207,17 +207,17 @@ fn shown(status: StatusCode, page: &Markup) -> Response {
     pages::respond_with_form(status, page.clone().into_string())
 }
 
-/// A page instead of a document: people read it.
+/// Returns an error page instead of JSON, because people read it.
 fn failure(error: &ApiError) -> Response {
     if let Some((_, reason)) = error.for_log() {
         tracing::error!(error = reason, "a verification page failed: {reason}");
     }
     let status = error.status();
     let (headline, explanation) = match status {
-        StatusCode::NOT_FOUND => ("No such verification", "This link leads to no verification."),
+        StatusCode::NOT_FOUND => ("No such verification", "This link does not belong to a verification."),
         StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
-        StatusCode::BAD_REQUEST => ("Not understood", "Go back and use one of the two buttons."),
-        _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),
+        StatusCode::BAD_REQUEST => ("Invalid request", "Go back and use one of the two buttons."),
+        _ => ("Not available", "The page cannot be shown at the moment. Reload it in a minute."),
     };
     let body = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
     let mut response = shown(status, &pages::page(headline, &body));

@@ -1,4 +1,4 @@
-//! `ANY /sandbox/inbox/{name}`: receives webhooks; `GET` lists them, `DELETE` forgets them.
+//! `ANY /sandbox/inbox/{name}`: receives webhooks; `GET` lists them, `DELETE` removes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use payferry_actors::webhook::endpoints;
+use payferry_webhook::endpoints;
 use payferry_entities::{events, webhook_endpoints};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
@@ -23,22 +23,22 @@ use crate::routes::SandboxHost;
 use crate::world::World;
 
 const NAME_CHARS_MAX: usize = 64;
-/// Longest delay of an answer, below the time limit of every request.
+/// Maximum delay of an answer, below the timeout of every request.
 const DELAY_MS_MAX: u64 = 25_000;
-/// Most entries of one list.
+/// Maximum number of entries per list.
 const LIST_MAX: u64 = 1_000;
 const LIST_DEFAULT: u64 = 100;
 
-/// How an inbox is asked to misbehave, by the query of the webhook's URL.
+/// Requested failure behaviour of an inbox, from the query of the webhook's URL.
 struct Manners {
     status: StatusCode,
     delay: Duration,
     redirect: Option<HeaderValue>,
-    /// The first so many requests only; all of them by default.
+    /// Number of requests that get this behaviour; all requests by default.
     times: u64,
 }
 
-/// Takes a webhook in, and answers as it was asked to.
+/// Receives a webhook and answers as requested by the query.
 pub(super) async fn receive<H: SandboxHost>(
     State(app): State<H>,
     Extension(world): Extension<Arc<World>>,
@@ -56,7 +56,7 @@ pub(super) async fn receive<H: SandboxHost>(
         signature: header("webhook-signature"),
     };
     let now = app.clock().real_now();
-    // No PSP's secret but its own makes it verified.
+    // A webhook is verified only by a secret of a PSP whose endpoint uses this inbox.
     let mut verdict = verify(signed, &body, &[], now);
     let mut owner = None;
     for (psp_id, secrets) in secrets(&app, &name).await? {
@@ -66,7 +66,7 @@ pub(super) async fn receive<H: SandboxHost>(
             break;
         }
     }
-    // By another secret than those that point here now, it may still be somebody's event.
+    // Signed with another secret, it may still be an event of a PSP that changed its endpoint meanwhile.
     if let Some(id) = signed.id.filter(|_| owner.is_none()) {
         owner = owner_of(&app, id).await?;
     }
@@ -94,10 +94,10 @@ pub(super) async fn receive<H: SandboxHost>(
             return Ok((status, [(LOCATION, location)]).into_response());
         }
     }
-    Ok((status, if status.is_success() { "received" } else { "the inbox was asked to answer so" }).into_response())
+    Ok((status, if status.is_success() { "received" } else { "this answer was requested by the URL" }).into_response())
 }
 
-/// What the inbox has received, oldest first; nothing of another PSP, and nothing of nobody's.
+/// Lists the PSP's own webhooks, oldest first, without those of other or unknown owners.
 pub(super) async fn list(
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Read>,
@@ -115,14 +115,14 @@ pub(super) async fn list(
     Answer::ok(&json!({"message": "Inbox", "received": received, "next": next, "webhooks": webhooks}))
 }
 
-/// Forgets what the inbox has received, but for what is another PSP's.
+/// Removes the inbox's webhooks, except those of other PSPs.
 pub(super) async fn clear(
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Read>,
     Path(name): Path<String>,
 ) -> Result<Answer, ApiError> {
     world.inboxes().clear(&checked(name)?, &caller.psp_id.to_string());
-    Answer::ok(&json!({"message": "Emptied"}))
+    Answer::ok(&json!({"message": "Inbox cleared"}))
 }
 
 fn checked(name: String) -> Result<String, ApiError> {
@@ -154,14 +154,14 @@ fn number(text: &str, max: u64) -> Result<u64, Fault> {
     text.parse().ok().filter(|number| *number <= max).ok_or_else(out)
 }
 
-/// Whose event this is, if there is one.
+/// Returns the PSP of an event, if the event exists.
 async fn owner_of(app: &impl SandboxHost, event_id: &str) -> Result<Option<String>, ApiError> {
     let event =
         events::Entity::find().filter(events::Column::Id.eq(event_id)).select_only().column(events::Column::PspId);
     Ok(event.into_tuple::<String>().one(app.database().reader()).await?)
 }
 
-/// The secrets of each PSP whose endpoint points at this inbox.
+/// Returns the webhook secrets of each PSP whose endpoint uses this inbox.
 async fn secrets(app: &impl SandboxHost, name: &str) -> Result<Vec<(String, Vec<String>)>, ApiError> {
     let path = format!("/sandbox/inbox/{name}");
     let rows = webhook_endpoints::Entity::find()
@@ -172,7 +172,7 @@ async fn secrets(app: &impl SandboxHost, name: &str) -> Result<Vec<(String, Vec<
     let points_here = |row: &webhook_endpoints::Model| url::Url::parse(&row.url).is_ok_and(|url| url.path() == path);
     let of = |row: webhook_endpoints::Model| {
         let opened = endpoints::secrets(app.sealer(), &row, now).map_err(ApiError::internal)?;
-        Ok((row.psp_id, opened.iter().map(payferry_actors::webhook::signature::Secret::reveal).collect()))
+        Ok((row.psp_id, opened.iter().map(payferry_webhook::signature::Secret::reveal).collect()))
     };
     rows.into_iter().filter(points_here).map(of).collect()
 }

@@ -1,7 +1,7 @@
-//! The routes that drive the simulated world. They are absent in production.
+//! Routes that control the simulated environment. Production has no such routes.
 //!
-//! All want the PSP's key, save the chains' JSON-RPC, what arrives at an inbox, and the verification page: wallets,
-//! webhook senders and browsers have none.
+//! All require the PSP's API key, except the chains' JSON-RPC, incoming webhooks of an inbox, and the verification
+//! page: wallets, webhook senders and browsers have no key.
 
 mod chains;
 mod clock;
@@ -67,7 +67,7 @@ pub fn routes<H: SandboxHost>(world: Arc<World>) -> Router<H> {
     router.layer(Extension(world))
 }
 
-/// A body within the bounds of its route, with a document where axum has a plain text.
+/// A body within the size limit of its route; errors are JSON instead of axum's plain text.
 struct Body(Bytes);
 
 impl<A: Send + Sync> FromRequest<A> for Body {
@@ -76,12 +76,12 @@ impl<A: Send + Sync> FromRequest<A> for Body {
     async fn from_request(request: Request, app: &A) -> Result<Self, ApiError> {
         Bytes::from_request(request, app).await.map(Self).map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(BODY_BYTES_MAX),
-            _ => ApiError::MalformedJson("it ended early".to_owned()),
+            _ => ApiError::MalformedJson("the body ended early".to_owned()),
         })
     }
 }
 
-/// The body of a control: a JSON object, or nothing.
+/// Parses a body: a JSON object, or nothing.
 fn object(body: &[u8]) -> Result<Value, ApiError> {
     if body.trim_ascii().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -89,7 +89,7 @@ fn object(body: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(body).map_err(|error| ApiError::MalformedJson(error.to_string()))
 }
 
-/// Reads the fields of a control's body.
+/// Reads the fields of a body.
 fn fields<T>(body: &[u8], read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
     let body = object(body)?;
     let fields = Fields::of_body(&body)?;
@@ -97,7 +97,7 @@ fn fields<T>(body: &[u8], read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result
     fields.finish(read)
 }
 
-/// The chain did not do it.
+/// Error of a chain that did not execute a request.
 fn away(error: impl std::fmt::Display) -> ApiError {
     ApiError::Unavailable(Away::Chain, error.to_string().into())
 }

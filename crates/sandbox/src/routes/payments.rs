@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
-use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
+use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Payments};
@@ -19,16 +19,16 @@ use crate::chain::{Payer, TRANSFER_MAX};
 use crate::routes::SandboxHost;
 use crate::world::World;
 
-/// Most panics of one request.
+/// Maximum number of panics per request.
 const PANICS_MAX: i64 = 10;
-/// How long a panic may take to show, and how often it is looked for.
+/// Maximum time until a panic is visible, and the polling interval.
 const PANIC_PATIENCE: Duration = Duration::from_secs(5);
 const PANIC_POLL: Duration = Duration::from_millis(10);
 
-/// What of a payment a payer has to know.
+/// Data that a payer needs to pay.
 struct Due {
     id: PaymentId,
-    /// By which it was asked for and is answered: `pay_`, or `tr_` of a transfer.
+    /// Public id from the request: `pay_`, or `tr_` for a transfer.
     public_id: String,
     chain: Chain,
     token: Token,
@@ -36,7 +36,7 @@ struct Due {
     wallet: Address,
 }
 
-/// Sends a real transfer from one of the sandbox's payers to the payment's wallet, whatever its state.
+/// Sends a real transfer from one of the sandbox's payers to the payment's wallet, in any state of the payment.
 pub(super) async fn pay<H: SandboxHost>(
     State(app): State<H>,
     Extension(world): Extension<Arc<World>>,
@@ -56,7 +56,7 @@ pub(super) async fn pay<H: SandboxHost>(
     let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
     let tx_hash = world.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
     Answer::ok(&json!({
-        "message": "The transfer is on its way",
+        "message": "Transfer sent",
         "payment_id": due.public_id,
         "tx_hash": tx_hash,
         "chain": chain,
@@ -66,7 +66,7 @@ pub(super) async fn pay<H: SandboxHost>(
     }))
 }
 
-/// Makes the payment's actor panic, so often: to see that it is restarted and nothing is lost.
+/// Makes the payment's actor panic a number of times, to show that it is restarted without loss.
 pub(super) async fn panic<H: SandboxHost>(
     State(app): State<H>,
     caller: Caller<Payments>,
@@ -88,7 +88,8 @@ pub(super) async fn panic<H: SandboxHost>(
     Answer::ok(&json!({"message": message, "payment_id": due.public_id, "panics": panics, "quarantined": quarantined}))
 }
 
-/// One panic, and the supervisor's answer to it. `false`: none showed, since the payment is quarantined already.
+/// Causes one panic and waits for the supervisor. Returns `false` if none was visible because the payment is
+/// quarantined.
 async fn panic_once(system: &System, id: PaymentId) -> bool {
     let name = id.to_string();
     let incidents = || system.latest_incidents_of(ActorKind::Payment, &name, LOG_ENTRIES_MAX).len();
@@ -115,7 +116,7 @@ async fn due(app: &impl SandboxHost, psp_id: PspId, id: &str) -> Result<Due, Api
     })
 }
 
-/// Any amount that a transfer can move, nothing included: strangers send that, too.
+/// Reads any amount that a transfer can move, including zero: real senders send zero too.
 fn amount(value: &Value) -> Result<Amount, Fault> {
     let text = read::string(value)?;
     let amount: Amount =

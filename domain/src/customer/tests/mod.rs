@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-/// A check's id by its number, so that tests read.
+/// Returns the check id with this number, for readable tests.
 fn check(number: u128) -> CheckId {
     CheckId::from_ulid(ulid::Ulid(number))
 }
@@ -25,7 +25,7 @@ fn rejected(reason: &str) -> Verdict {
     Verdict::Rejected { reasons: vec![reason.to_owned()] }
 }
 
-/// A customer to whom things happen, given-when-then.
+/// A customer in a given-when-then test.
 struct Story(Customer);
 
 impl Story {
@@ -33,7 +33,7 @@ impl Story {
         Self(customer(kind))
     }
 
-    /// A person with everything handed in.
+    /// A person who accepted the terms and stored all documents.
     fn ready() -> Self {
         let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
         Self::of(CustomerKind::Individual).given(&Command::AcceptTerms).given(&Command::AddDocuments(documents))
@@ -44,14 +44,14 @@ impl Story {
         Self::ready().given(&Command::RequestCheck { check: check(1) }).given(&conclude)
     }
 
-    /// What changes the customer.
+    /// Applies a command that must change the customer.
     fn given(self, command: &Command) -> Self {
         let after = transition(&self.0, command, NOW).unwrap().unwrap_or_else(|| panic!("{command:?} changes nothing"));
         assert_eq!(after.customer.version, self.0.version + 1);
         Self(after.customer)
     }
 
-    /// What changes nothing.
+    /// Asserts that a command changes nothing.
     fn unmoved_by(self, command: &Command) -> Self {
         assert_eq!(transition(&self.0, command, NOW), Ok(None), "{command:?}");
         self
@@ -73,7 +73,7 @@ impl Story {
 }
 
 #[test]
-fn names_are_those_of_the_interface() {
+fn names_match_the_interface() {
     let documents: Documents = DocumentKind::ALL.iter().copied().collect();
     let json = serde_json::to_string(&documents).unwrap();
     assert_eq!(

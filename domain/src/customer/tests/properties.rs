@@ -1,4 +1,4 @@
-//! What holds whatever happens, in any order.
+//! Property tests: any commands in any order.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
     prop_oneof![Just(Verdict::Approved), "[a-z]{1,8}".prop_map(|reason| rejected(&reason))]
 }
 
-/// A command; checks are new ones, or of those that were made before.
+/// Generates commands. Check ids are placeholders for new checks, or refer to earlier checks.
 fn commands() -> impl Strategy<Value = Command> {
     let kinds = prop::sample::subsequence(DocumentKind::ALL, 0..=DocumentKind::ALL.len());
     let old = (0_u128..12).prop_map(check);
@@ -27,7 +27,7 @@ fn commands() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Gives each new check an id of its own.
+/// Replaces the placeholder of a new check by a unique id.
 fn numbered(command: Command, number: u128) -> Command {
     let check = check(number);
     match command {
@@ -40,7 +40,7 @@ fn numbered(command: Command, number: u128) -> Command {
 
 proptest! {
     #[test]
-    fn every_state_is_sound(business: bool, commands in prop::collection::vec(commands(), 0..40)) {
+    fn random_commands_keep_every_invariant(business: bool, commands in prop::collection::vec(commands(), 0..40)) {
         let kind = if business { CustomerKind::Business } else { CustomerKind::Individual };
         let mut customer = customer(kind);
         for (number, command) in commands.into_iter().enumerate() {
@@ -49,11 +49,11 @@ proptest! {
             let Some(after) = after.map(|after| after.customer) else { continue };
             prop_assert_eq!(violations(&after), []);
             prop_assert_eq!(after.version, customer.version + 1);
-            // Final things stay final.
-            prop_assert!(customer.is_active, "a deactivated customer changed by {:?}", command);
+            // Final states do not change.
+            prop_assert!(customer.is_active, "{:?} changed a deactivated customer", command);
             prop_assert!(customer.tos_accepted_at.is_none() || after.tos_accepted_at == customer.tos_accepted_at);
             prop_assert!(customer.documents.iter().all(|document| after.documents.contains(document)));
-            // Cleared only by a verdict, and never without the terms.
+            // Only a verdict clears a customer, and only after it accepted the terms.
             if after.is_cleared() && !customer.is_cleared() {
                 prop_assert!(after.tos_accepted_at.is_some());
                 let by_verdict = matches!(&command, Command::ConcludeCheck { verdict: Verdict::Approved, .. }
@@ -63,12 +63,12 @@ proptest! {
                     prop_assert_eq!(missing(&customer), []);
                 }
             }
-            // A result counts only for the check, and the data, that are current.
+            // A result counts only for the current check and the current data.
             if let Command::ConcludeCheck { check, .. } = &command {
                 let current = customer.check.unwrap();
                 prop_assert_eq!((current.id, current.revision), (*check, customer.revision));
             }
-            // The same again changes nothing, or is refused, unless it is a new wish.
+            // A repeated command changes nothing or is rejected, unless it is a new request.
             if let Command::AcceptTerms | Command::ConcludeCheck { .. } | Command::LapseCheck { .. }
                 | Command::Deactivate = &command
             {

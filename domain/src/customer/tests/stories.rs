@@ -1,10 +1,10 @@
-//! The rules, one story each.
+//! One test per rule.
 
 use super::*;
 use crate::customer::{Missing, missing};
 
 #[test]
-fn a_person_is_cleared_after_terms_document_and_verification() {
+fn clears_a_person_after_terms_document_and_verification() {
     let story = Story::of(CustomerKind::Individual).is(KycStatus::Pending);
     assert_eq!(missing(&story.0), [Missing::TermsOfService, Missing::ProofOfResidentialAddress]);
     let story = Story::ready();
@@ -19,7 +19,7 @@ fn a_person_is_cleared_after_terms_document_and_verification() {
 }
 
 #[test]
-fn verification_waits_for_terms_and_for_every_document() {
+fn verification_requires_terms_and_every_document() {
     let ask = Command::RequestCheck { check: check(1) };
     let story = Story::of(CustomerKind::Business).refuses(&ask, Rejection::TermsNotAccepted);
     let two = [Missing::IncorporationCertificate, Missing::ProofOfBusinessAddress];
@@ -30,9 +30,9 @@ fn verification_waits_for_terms_and_for_every_document() {
 }
 
 #[test]
-fn what_was_done_is_not_done_again() {
+fn repeated_commands_change_nothing() {
     let story = Story::ready().unmoved_by(&Command::AcceptTerms).unmoved_by(&Command::AddDocuments(Documents::NONE));
-    // Asked again while it runs: the same verification goes on.
+    // A request while a verification is running does not start another one.
     let story = story.given(&Command::RequestCheck { check: check(1) });
     let story = story.unmoved_by(&Command::RequestCheck { check: check(2) });
     let again = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
@@ -40,13 +40,13 @@ fn what_was_done_is_not_done_again() {
 }
 
 #[test]
-fn a_decided_customer_is_not_moved_back_by_what_comes_late() {
+fn late_results_do_not_change_a_decided_customer() {
     let late = Command::ConcludeCheck { check: check(1), verdict: rejected("late") };
     Story::approved().unmoved_by(&late).unmoved_by(&Command::LapseCheck { check: check(1) }).is(KycStatus::Approved);
 }
 
 #[test]
-fn who_is_rejected_may_start_anew() {
+fn a_rejected_customer_can_start_again() {
     let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
     let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: rejected("face_mismatch") });
     assert_eq!(story.0.rejection_reasons, ["face_mismatch"]);
@@ -58,24 +58,24 @@ fn who_is_rejected_may_start_anew() {
 }
 
 #[test]
-fn who_gave_up_may_start_anew() {
+fn a_customer_can_start_again_after_an_abandoned_check() {
     let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
     let story = story.given(&Command::LapseCheck { check: check(1) }).is(KycStatus::Pending);
     story.given(&Command::RequestCheck { check: check(2) });
 }
 
 #[test]
-fn an_update_is_screened_and_the_status_comes_back() {
+fn a_passed_screening_restores_the_status() {
     let story = Story::approved().given(&Command::ChangePhone { check: check(2) }).is(KycStatus::PendingUpdate);
     assert!(!story.0.is_cleared());
     let story = story.refuses(&Command::RequestCheck { check: check(9) }, Rejection::UpdateInProgress);
-    // A screening has nobody who could give it up.
+    // A customer cannot abandon a screening.
     let story = story.unmoved_by(&Command::LapseCheck { check: check(2) });
     story.given(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved }).is(KycStatus::Approved);
 }
 
 #[test]
-fn a_screening_of_what_has_changed_again_does_not_count() {
+fn a_superseded_screening_does_not_count() {
     let story = Story::approved().given(&Command::ChangePhone { check: check(2) });
     let story = story.given(&Command::ReplaceWallet { check: check(3) }).is(KycStatus::PendingUpdate);
     let story = story.unmoved_by(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved });
@@ -83,7 +83,7 @@ fn a_screening_of_what_has_changed_again_does_not_count() {
 }
 
 #[test]
-fn an_update_returns_to_whatever_was_before() {
+fn a_screening_restores_the_status_before_the_update() {
     let passed = Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved };
     let story = Story::of(CustomerKind::Individual).given(&Command::ChangePhone { check: check(2) });
     story.given(&passed).is(KycStatus::Pending);
@@ -93,7 +93,7 @@ fn an_update_returns_to_whatever_was_before() {
     let story = story.given(&Command::ChangePhone { check: check(2) }).given(&passed).is(KycStatus::Rejected);
     assert_eq!(story.0.rejection_reasons, ["document_forged"]);
 
-    // A verification that was under way was about somebody with another number: it is asked for again.
+    // The running verification used the old phone number, so it must be requested again.
     let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
     let story = story.given(&Command::ChangePhone { check: check(2) });
     let story = story.unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved });
@@ -102,20 +102,20 @@ fn an_update_returns_to_whatever_was_before() {
 }
 
 #[test]
-fn a_screening_may_end_worse() {
+fn a_failed_screening_rejects_the_customer() {
     let story = Story::approved().given(&Command::ReplaceWallet { check: check(2) });
     let story = story.given(&Command::ConcludeCheck { check: check(2), verdict: rejected("sanctioned_wallet") });
     assert_eq!(story.is(KycStatus::Rejected).0.rejection_reasons, ["sanctioned_wallet"]);
 }
 
 #[test]
-fn only_a_wallet_that_replaces_another_is_screened() {
+fn screens_only_a_wallet_that_replaces_another() {
     let story = Story::approved().given(&Command::SetDetails).is(KycStatus::Approved);
     assert_eq!(story.0.check, None);
 }
 
 #[test]
-fn the_operator_decides_by_hand_but_never_before_the_terms() {
+fn the_operator_decides_manually_but_only_after_the_terms() {
     let approve = Command::Decide(Verdict::Approved);
     let story = Story::of(CustomerKind::Individual).refuses(&approve, Rejection::TermsNotAccepted);
     let story = story.given(&Command::Decide(rejected("known to us"))).is(KycStatus::Rejected);
@@ -125,7 +125,7 @@ fn the_operator_decides_by_hand_but_never_before_the_terms() {
 }
 
 #[test]
-fn nothing_of_a_deactivated_customer_changes() {
+fn a_deactivated_customer_does_not_change() {
     let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
     let superseded = Event::CheckSuperseded { check: check(1) };
     assert_eq!(story.events(&Command::Deactivate), [superseded, Event::Deactivated]);
@@ -142,7 +142,7 @@ fn nothing_of_a_deactivated_customer_changes() {
     ] {
         story = story.refuses(&command, Rejection::CustomerInactive);
     }
-    // What a provider tells of it is old.
+    // Facts from a provider are outdated.
     let late = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
     assert!(!story.unmoved_by(&late).0.is_active);
 }

@@ -1,5 +1,5 @@
-//! What a payment's state makes of itself: which transfers count now, and where the payment goes with them.
-//! This is the table of the interface's "what counts", read off the state and not off the order of the facts.
+//! Evaluates the state of a payment: which transfers count now, and the events that follow. Implements the "what
+//! counts" table of the interface. Depends only on the state, not on the order of the facts.
 
 use crate::ids::{OperationId, RefundId};
 use crate::money::{Amount, Split, split_fee};
@@ -12,22 +12,23 @@ use crate::payment::terms::OverpaymentPolicy;
 use crate::payment::transfer::{Decision, Transfer, TransferStatus};
 use crate::time::Timestamp;
 
-/// What has come to count within one command and was not yet decided upon.
+/// Transfers that were counted within one command and are not yet evaluated.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
-    /// Any money.
+    /// Any transfer was counted.
     counted: bool,
-    /// Money that came too late.
+    /// A late transfer was counted.
     late: bool,
 }
 
-/// Whether nothing follows from the state by itself any more.
+/// Returns true if no further event follows from the state.
 pub(crate) fn is_judged(payment: &Payment) -> bool {
     judge(payment, &mut Fresh::default(), payment.updated_at).is_empty()
 }
 
-/// The next events that follow from the state; empty when it is at rest. What has come to count is decided upon before
-/// anything else counts: in-time money that completes a payment turns the late money that waited for it into excess.
+/// Returns the next events that follow from the state; empty if there are none. Counted transfers are evaluated before
+/// more transfers count, because an in-time transfer that completes the payment turns a waiting late transfer into
+/// excess.
 pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
     if !fresh.counted {
         let counted = count(payment, fresh, now);
@@ -47,7 +48,7 @@ pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec
     if undecided { count(payment, fresh, now) } else { outcome }
 }
 
-/// Every transfer that counts now and did not before.
+/// Counts every transfer that counts now and did not before.
 fn count(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
     let mut countable: Vec<&Transfer> =
         payment.transfers.iter().filter(|transfer| !transfer.counted && counts(payment, transfer)).collect();
@@ -68,8 +69,8 @@ fn counts(payment: &Payment, transfer: &Transfer) -> bool {
         && !is_parked(payment, transfer)
 }
 
-/// A transaction is in one block only: where two entries of it name different ones, one of them is about to be
-/// orphaned, and until it is, only what already counts does.
+/// A transaction is in only one block. If two entries of a transaction name different blocks, one of them is about to
+/// be orphaned. Until then, only an entry that already counts remains counted.
 fn is_in_two_blocks(payment: &Payment, transfer: &Transfer) -> bool {
     payment.transfers.iter().any(|other| {
         other.key.chain == transfer.key.chain
@@ -79,7 +80,7 @@ fn is_in_two_blocks(payment: &Payment, transfer: &Transfer) -> bool {
     })
 }
 
-/// Late money waits while in-time money may still pay: it neither completes nor spoils.
+/// A late transfer waits while in-time funds may still pay the payment: it neither completes nor spoils it.
 fn is_parked(payment: &Payment, transfer: &Transfer) -> bool {
     let open = match payment.status {
         Status::Pending => true,
@@ -97,13 +98,13 @@ fn is_late(payment: &Payment, transfer: &Transfer) -> bool {
     !payment.is_in_time(transfer) || payment.status == Status::Failed || wrong_money_only
 }
 
-/// Whether the amount to settle has been frozen: more money is excess from then on.
+/// Returns true if the amount to settle is frozen. More funds are then excess.
 fn is_frozen(payment: &Payment) -> bool {
     matches!(payment.status, Status::Confirmed | Status::Settled)
         || payment.failure_reason == Some(FailureReason::SettlementFailed)
 }
 
-/// Whether an in-time transfer of the right money may still come to count.
+/// Returns true if an in-time transfer of the due token may still count.
 fn awaits_in_time(payment: &Payment) -> bool {
     let in_time = |t: &&Transfer| t.is_right() && t.is_present() && payment.is_in_time(t);
     payment.transfers.iter().filter(in_time).any(|transfer| match transfer.status {
@@ -112,19 +113,19 @@ fn awaits_in_time(payment: &Payment) -> bool {
     })
 }
 
-/// Whether in-time wrong money is not final yet.
+/// Returns true if an in-time misdirected transfer is not final yet.
 fn awaits_wrong(payment: &Payment) -> bool {
     let wrong = |t: &Transfer| !t.is_right() && t.status == TransferStatus::Seen && payment.is_in_time(t);
     payment.transfers.iter().any(wrong)
 }
 
-/// The labels that do not follow from the rest; the others are derived.
+/// Returns the labels that are not derived from the rest of the state.
 fn own_labels(payment: &Payment) -> Labels {
     let own = [Label::Underpaid, Label::Overpaid, Label::Late, Label::Reorged];
     own.into_iter().filter(|label| payment.labels.contains(*label)).collect()
 }
 
-/// Those that still fit what is there now.
+/// Returns those labels that still match the current amount.
 fn fitting_labels(payment: &Payment) -> Labels {
     let (labels, net) = (own_labels(payment), payment.settleable());
     let short = net < payment.terms.tolerance.least_for(payment.terms.amount);
@@ -185,8 +186,7 @@ fn failed(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
     vec![Event::Mismatched { labels: own_labels(payment).with(Label::Late), reason: Reason::Late, at: now }]
 }
 
-/// A confirmed payment whose settlement the chain has carried out is settled; one whose settlement the PSP refunded
-/// instead has failed.
+/// A confirmed payment becomes settled if the chain executed its settlement, and failed if the PSP refunded it instead.
 fn confirmed(payment: &Payment, now: Timestamp) -> Vec<Event> {
     let Some(settlement) = payment.settlement.as_deref() else { return Vec::new() };
     let refunding = payment.refunds.iter().any(|refund| {
@@ -206,7 +206,7 @@ fn underpaid(payment: &Payment, now: Timestamp) -> Event {
     Event::Mismatched { labels, reason: Reason::Underpaid, at: now }
 }
 
-/// What enough money makes of the payment; `None` if it is not enough.
+/// Returns the events of sufficient funds; `None` if the funds are not sufficient.
 fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
     let (net, amount) = (payment.settleable(), payment.terms.amount);
     if net < payment.terms.tolerance.least_for(amount) {
@@ -229,7 +229,8 @@ fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
     })
 }
 
-/// Confirms for `amount`, or for what the chain settled already, if a reorganisation let the settlement come first.
+/// Confirms for `amount`, or for the amount that the chain already settled, if a reorganisation put the settlement
+/// first.
 pub(super) fn confirmation(payment: &Payment, amount: Amount, labels: Labels, reason: Reason, now: Timestamp) -> Event {
     let done = payment.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
     let amount = done.map_or(amount, |done| done.amount);
@@ -237,8 +238,8 @@ pub(super) fn confirmation(payment: &Payment, amount: Amount, labels: Labels, re
     Event::Confirmed { amount, psp_amount, treasury_fee, labels, reason, at: now }
 }
 
-/// The automatic refund of what is too much: to the one plain account that sent everything. Without one, or for less
-/// than dust, the excess stays refundable.
+/// Creates the automatic refund of the surplus, if a single plain account sent everything. Otherwise, or if the surplus
+/// is dust, it stays refundable.
 fn excess_refund(payment: &Payment, amount: Amount, now: Timestamp) -> Option<Event> {
     let to = super::refund::sole_sender(payment)?;
     if amount < payment.terms.dust_floor {

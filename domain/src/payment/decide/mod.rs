@@ -1,7 +1,7 @@
-//! What follows from a command: first the events of the command itself, then whatever the payment's new state makes
-//! of itself (`judge`), until nothing follows any more.
+//! Decides the events that follow from a command: first the events of the command itself, then the events that follow
+//! from the new state (`judge`), until there are no more.
 //!
-//! Facts that are old or known decide to nothing. Only people's commands are rejected.
+//! Outdated or known facts lead to no events. Only commands of people are rejected.
 
 mod judge;
 mod people;
@@ -19,15 +19,16 @@ use crate::time::Timestamp;
 
 pub(crate) use judge::is_judged;
 
-/// How long an in-time transfer that the chain took back is waited for: sequencers and proposers re-mine within
+/// Time that the payment waits for an orphaned in-time transfer to be mined again. Sequencers and proposers need
 /// seconds, so this is generous.
 pub const REMINE_GRACE_SECS: i64 = 600;
-/// Waits before a failed settlement is tried again by itself: 30 s, four times more each time, at most 1 h.
+/// Delay before a failed settlement is retried: 30 s, four times longer after each failure, at most 1 h.
 pub const RETRY_FIRST_SECS: i64 = 30;
-/// The longest of those waits.
+/// Longest retry delay.
 pub const RETRY_MAX_SECS: i64 = 3_600;
 
-/// The events that follow from `command` at `now` (the service's clock); empty if the command is old or known.
+/// Returns the events that follow from `command` at `now` (the clock of the service); empty if the command is outdated
+/// or already known.
 pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let own = match command {
         Command::ObserveTransfer(observed) => transfers::observe(payment, observed, now),
@@ -84,8 +85,8 @@ fn with_consequences(payment: &Payment, mut events: Vec<Event>, now: Timestamp) 
     }
 }
 
-/// A block past the deadline was read. It is noted once per deadline; what it means is judged afterwards, since an
-/// in-time transfer may still await finality or screening.
+/// Handles a block at or after the deadline. It is recorded once per deadline and evaluated afterwards, because an
+/// in-time transfer may still wait for finality or screening.
 fn pass_deadline(payment: &Payment, chain_time: Timestamp) -> Vec<Event> {
     let first = payment.passed_at.is_none() && chain_time >= payment.expires_at;
     let decisive = chain_time >= payment.deadline() && !payment.deadline_passed();
@@ -106,7 +107,7 @@ fn move_deadline(payment: &Payment, outage: Outage, now: Timestamp) -> Vec<Event
     vec![Event::DeadlineMoved { outage: id, from, to, expires_at, at: now }]
 }
 
-/// The first deadline, moved on by the length of each outage that began before it; time in two outages counts once.
+/// Returns the original deadline, extended by each outage that began before it. Time in two outages counts once.
 fn deadline_after(payment: &Payment, mut outages: Vec<Outage>) -> Timestamp {
     outages.sort_by_key(|outage| (outage.from, outage.to));
     let mut counted_to = payment.terms.created_at;
@@ -121,7 +122,7 @@ fn deadline_after(payment: &Payment, mut outages: Vec<Outage>) -> Timestamp {
     deadline
 }
 
-/// When a settlement that has failed so often is tried again by itself.
+/// Returns the time of the next automatic retry of a settlement with this number of failures.
 pub(super) fn retry_at(failures: u32, now: Timestamp) -> Timestamp {
     let factor = 4_i64.saturating_pow(failures);
     now.plus_secs(RETRY_FIRST_SECS.saturating_mul(factor).min(RETRY_MAX_SECS))

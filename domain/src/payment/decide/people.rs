@@ -1,4 +1,4 @@
-//! What a person may decide about a payment: cancel it, or accept what is there.
+//! Decisions of a person about a payment: cancel it, or accept the amount received.
 
 use super::judge::confirmation;
 use crate::money::Amount;
@@ -8,8 +8,8 @@ use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Reason, Status};
 use crate::time::Timestamp;
 
-/// Cancels a pending payment that nobody has sent anything to. Dust does not count: it must not let a stranger hold
-/// the payment open.
+/// Cancels a pending payment without transfers. Dust is ignored, because otherwise a stranger could keep the payment
+/// open.
 pub(super) fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     if payment.status != Status::Pending {
         return Err(Rejection::PaymentNotPending { status: payment.status });
@@ -20,7 +20,7 @@ pub(super) fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Re
     Ok(vec![Event::Failed { reason: FailureReason::Cancelled, at: now }])
 }
 
-/// Confirms a mismatched payment for its net.
+/// Confirms a mismatched payment for its net amount.
 pub(super) fn accept(
     payment: &Payment,
     expected_received: Option<Amount>,

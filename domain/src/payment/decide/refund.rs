@@ -1,4 +1,4 @@
-//! Refunds: which money may go back, from which vault, and what their outcome means.
+//! Refunds: which funds can be refunded, from which vault, and the consequences of the outcome.
 
 use crate::chain::{Address, Hash32};
 use crate::ids::{OperationId, RefundId};
@@ -13,10 +13,10 @@ use crate::payment::status::{FailureReason, Status};
 use crate::payment::transfer::{Decision, Transfer, TransferStatus, Verdict};
 use crate::time::Timestamp;
 
-/// Why a refund to a blocked address failed.
+/// Failure reason of a refund to a blocked address.
 const ADDRESS_BLOCKED: &str = "the address is blocked by screening";
 
-/// A wish for a refund.
+/// A request for a refund.
 pub(super) struct Request {
     pub(super) id: RefundId,
     pub(super) amount: Option<Amount>,
@@ -26,14 +26,14 @@ pub(super) struct Request {
     pub(super) by: Requester,
 }
 
-/// How much goes from where.
+/// Amount and source of a refund.
 struct Share {
     amount: Amount,
     source: Vault,
     withdraws_settlement: bool,
 }
 
-/// Accepts a refund and reserves its amount. The same refund again changes nothing.
+/// Accepts a refund and reserves its amount. A repeated request changes nothing.
 pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     if let Some(known) = payment.refunds.iter().find(|refund| refund.id == request.id) {
         let same = request.amount.is_none_or(|amount| amount == known.amount)
@@ -135,7 +135,8 @@ fn received_share(payment: &Payment, asked: Option<Amount>) -> Result<Share, Rej
     }
 }
 
-/// What was settled is in the PSP's vault, what came besides in the payment's wallet; one refund takes from one.
+/// Chooses the vault. Settled funds are in the PSP's vault, other funds in the payment's wallet; a refund uses only one
+/// of them.
 fn from_either_vault(asked: Option<Amount>, in_wallet: Amount, net: Amount) -> Result<Share, Rejection> {
     let in_vault = net.saturating_sub(in_wallet);
     let amount = within(Some(asked.unwrap_or(if in_wallet.is_zero() { in_vault } else { in_wallet })), net)?;
@@ -157,7 +158,7 @@ fn recipient(payment: &Payment, request: &Request) -> Result<Address, Rejection>
     if useless.contains(&to) { Err(Rejection::RefundAddressInvalid) } else { Ok(to) }
 }
 
-/// The one plain account that sent everything, if the PSP refunds to senders.
+/// Returns the single plain account that sent everything, if the PSP allows refunds to senders.
 pub(super) fn sole_sender(payment: &Payment) -> Option<Address> {
     let arrived = |t: &&Transfer| t.is_right() && t.status == TransferStatus::Final;
     let mut senders = payment.transfers.iter().filter(arrived);
@@ -166,8 +167,8 @@ pub(super) fn sole_sender(payment: &Payment) -> Option<Address> {
     senders.all(|other| other.from == first.from && plain(other)).then_some(first.from)
 }
 
-/// What screening says about the address of a refund that waits for it: `allow` sends it, `block` ends it. A person's word
-/// ends a review, and nothing else.
+/// Applies a screening result for the address of a waiting refund: `allow` sends it, `block` fails it. A decision of a
+/// person ends a review, and nothing else.
 pub(super) fn screen(
     payment: &Payment,
     id: RefundId,
@@ -189,12 +190,13 @@ pub(super) fn screen(
     Ok(events)
 }
 
-/// What the settler's row says of a refund that does not know it yet: newer revisions win, whatever order they come in.
+/// Returns the refund if `revision` is newer than its applied revision. The newest revision wins, in any order of
+/// arrival.
 fn newer(payment: &Payment, id: RefundId, revision: u32) -> Option<&Refund> {
     payment.refunds.iter().find(|refund| refund.id == id && refund.revision < revision)
 }
 
-/// The sending is final. Money that has left has left, even if a failure had been reported.
+/// The outbound transfer is final. This overrides an earlier failure report, because the funds have left.
 pub(super) fn complete(payment: &Payment, id: RefundId, revision: u32, tx_hash: Hash32, now: Timestamp) -> Vec<Event> {
     let Some(refund) = newer(payment, id, revision).filter(|refund| refund.state != RefundState::Sent) else {
         return Vec::new();
@@ -208,7 +210,8 @@ pub(super) fn complete(payment: &Payment, id: RefundId, revision: u32, tx_hash: 
     events
 }
 
-/// Whether this is the last refund that a withdrawn settlement waits for. The failure is announced before the refund.
+/// Returns true if this is the last refund that a withdrawn settlement waits for. The failure is announced before the
+/// refund.
 fn ends_settlement(payment: &Payment, refund: &Refund) -> bool {
     let from_wallet = |r: &&Refund| r.funds == Funds::Received && r.source == Vault::Payment;
     let others = payment.refunds.iter().filter(from_wallet).filter(|r| r.state == RefundState::Pending);
@@ -218,7 +221,7 @@ fn ends_settlement(payment: &Payment, refund: &Refund) -> bool {
         && others.count() == 1
 }
 
-/// The chain refuses it for good: one on its way, or one that was final until the chain took it back.
+/// The chain permanently rejected the refund: a pending one, or a final one that was orphaned.
 pub(super) fn fail(payment: &Payment, id: RefundId, revision: u32, reason: &str, now: Timestamp) -> Vec<Event> {
     match newer(payment, id, revision) {
         Some(refund) if refund.state != RefundState::Failed => given_up(payment, id, revision, reason, now),
@@ -226,7 +229,7 @@ pub(super) fn fail(payment: &Payment, id: RefundId, revision: u32, reason: &str,
     }
 }
 
-/// The sending will not happen: the reserve is free again, and so is a settlement that it had withdrawn.
+/// Fails the refund: releases its reservation and resumes a settlement that it had withdrawn.
 fn given_up(payment: &Payment, id: RefundId, revision: u32, reason: &str, now: Timestamp) -> Vec<Event> {
     let failed =
         |retry_at| Event::RefundFailed { refund_id: id, revision, reason: reason.to_owned(), retry_at, at: now };

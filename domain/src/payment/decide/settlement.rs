@@ -1,4 +1,4 @@
-//! Facts about the settlement, from the settler's row. Newer revisions win, whatever order they come in.
+//! Facts about the settlement, from the settler's row. The newest revision wins, in any order of arrival.
 
 use crate::ids::OperationId;
 use crate::payment::event::Event;
@@ -13,8 +13,8 @@ fn newer(payment: &Payment, operation: OperationId, revision: u32) -> Option<&Se
     (settlement.operation == operation && settlement.revision < revision).then_some(settlement)
 }
 
-/// The chain carried it out. A confirmed payment is settled by that (`judge`); a settled one whose settlement had been
-/// orphaned is settled anew; any other only remembers it, for when it is confirmed again.
+/// The chain executed the settlement. A confirmed payment becomes settled (`judge`). A settled payment whose settlement
+/// was orphaned is settled again. Any other payment records it for a later confirmation.
 pub(super) fn complete(
     payment: &Payment,
     operation: OperationId,
@@ -31,7 +31,8 @@ pub(super) fn complete(
     }
 }
 
-/// It reverted for a lasting reason. The PSP is told the first time, and again when it had asked for the attempt.
+/// The settlement reverted for a permanent reason. The PSP is notified the first time, and whenever a person requested
+/// the attempt.
 pub(super) fn fail(
     payment: &Payment,
     operation: OperationId,
@@ -47,14 +48,14 @@ pub(super) fn fail(
     vec![Event::SettlementFailed { revision, reason: reason.to_owned(), retry_at, announced, at: now }]
 }
 
-/// It is in the chain no more.
+/// The settlement is no longer in the chain.
 pub(super) fn orphan(payment: &Payment, operation: OperationId, revision: u32, now: Timestamp) -> Vec<Event> {
     let Some(settlement) = newer(payment, operation, revision) else { return Vec::new() };
     let was_settled = settlement.state == SettlementState::Settled;
     vec![Event::SettlementOrphaned { revision, was_settled, at: now }]
 }
 
-/// Tries a failed one again: on demand, or when its time has come.
+/// Retries a failed settlement, on request or on schedule.
 pub(super) fn retry(payment: &Payment, by: Requester) -> Result<Vec<Event>, Rejection> {
     let state = payment.settlement.as_deref().map(|settlement| settlement.state);
     match state {

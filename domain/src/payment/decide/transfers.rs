@@ -1,4 +1,4 @@
-//! Facts about transfers: seen, re-mined, orphaned, final, screened.
+//! Facts about transfers: seen, mined again, orphaned, final, screened.
 
 use super::REMINE_GRACE_SECS;
 use crate::chain::Finality;
@@ -13,8 +13,8 @@ use crate::payment::transfer::{
 };
 use crate::time::Timestamp;
 
-/// The watcher's row, unless it is no newer than what was applied, or is new and finds no room. A transfer found in
-/// another block than before has been taken back and re-mined at once.
+/// Applies the watcher's row, unless it is outdated, or new and beyond the list limits. A transfer that is found in
+/// another block was orphaned and mined again at the same time.
 pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Vec<Event> {
     let known = payment.transfer(observed.key);
     if known.is_some_and(|known| known.revision >= observed.revision) {
@@ -26,7 +26,7 @@ pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Times
     }
     let lost = known.is_some_and(|known| known.counted) && !transfer.counted;
     let missing = transfer.status == TransferStatus::Orphaned && transfer.is_right() && payment.is_in_time(&transfer);
-    // The chain's own clock may run ahead of ours.
+    // The clock of the chain may be ahead of ours.
     let latest = payment.passed_at.unwrap_or(now).max(now).max(observed.block.time);
     let remine_until = missing.then(|| latest.plus_secs(REMINE_GRACE_SECS));
     let mut events = vec![Event::TransferRecorded { transfer: Box::new(transfer), remine_until }];
@@ -37,8 +37,8 @@ pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Times
     events
 }
 
-/// Money that was set aside for want of room is listed, as far as there may be more of it, and goes its way from there;
-/// `observed` names each transfer once.
+/// Lists transfers that were set aside, up to the limit, and processes them normally from then on. `observed` names
+/// each transfer once.
 pub(super) fn take_in(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Vec<Event>, Rejection> {
     let is_aside =
         |observed: &&ObservedTransfer| observed.presence == Presence::Present && payment.sets_aside(observed);
@@ -54,8 +54,8 @@ pub(super) fn take_in(payment: &Payment, observed: &[ObservedTransfer]) -> Resul
     if events.is_empty() { Err(Rejection::ListFull { listed_max: LISTED_MAX }) } else { Ok(events) }
 }
 
-/// Whether losing money that was decided upon sends the payment back to pending. Where the PSP or lateness has
-/// had a say, only the amounts change.
+/// Returns true if losing a counted transfer returns the payment to pending. If the PSP has decided, or the payment is
+/// late, only the amounts change.
 fn reopens(payment: &Payment) -> bool {
     match payment.status {
         Status::Confirmed | Status::Settled => true,
@@ -107,7 +107,8 @@ fn classify(payment: &Payment, observed: &ObservedTransfer) -> TransferToken {
     }
 }
 
-/// Final, if it is the current state of the transfer and enough was reached for all that has arrived by now.
+/// Marks a transfer as final, if this is its current revision and the finality is sufficient for the total received so
+/// far.
 pub(super) fn finalise(payment: &Payment, key: TransferKey, revision: u32, reached: Finality) -> Vec<Event> {
     let current = payment.transfer(key).filter(|t| t.status == TransferStatus::Seen && t.revision == revision);
     match current {
@@ -116,7 +117,7 @@ pub(super) fn finalise(payment: &Payment, key: TransferKey, revision: u32, reach
     }
 }
 
-/// A verdict, unless one stands that it does not outrank.
+/// Applies a verdict, unless an existing verdict outranks it.
 pub(super) fn screen(
     payment: &Payment,
     key: TransferKey,
@@ -138,13 +139,14 @@ pub(super) fn screen(
     }
 }
 
-/// Whether the verdict that a transfer has is a decision, not a wait for one.
+/// Returns true if the verdict of a transfer is a decision, not a pending review.
 fn stands(transfer: &Transfer) -> bool {
     matches!(transfer.decision(), Some(Decision::Allow | Decision::Block))
 }
 
-/// A person stands above a provider; of providers the strictest, save that `review` is only a wait. What was blocked is
-/// released by a person alone, while the payment is open and none of it was sent back.
+/// Returns true if a new verdict outranks the existing one. A person outranks a provider. Among providers the strictest
+/// wins, except that `review` is only pending. Only a person can release blocked funds, only while the payment is
+/// pending, and only if none of them were refunded.
 fn outranks(payment: &Payment, transfer: &Transfer, new: &Verdict) -> bool {
     let Some(old) = transfer.verdict.as_deref() else { return true };
     match (old.decision, new.decision) {

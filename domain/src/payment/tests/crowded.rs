@@ -1,4 +1,5 @@
-//! However many transfers come to a wallet, the payment stays small, and what is worth more is crowded out by nothing.
+//! Limits on listed transfers: the payment stays small, and transfers of lower value never displace those of higher
+//! value.
 
 use super::*;
 use Label::{Multiple, Overpaid, Reorged, Underpaid};
@@ -6,18 +7,18 @@ use Status::{Confirmed, Mismatched, Pending, Settled};
 
 const DUST: &str = "0.000001";
 
-/// Transfer `index` of transaction `n`.
+/// Log `index` of transaction `n`.
 fn one(n: u8, index: usize, of: &str) -> Tx {
     tx(n).log(u32::try_from(index).unwrap()).of(of)
 }
 
 impl Story {
-    /// So many of them are seen.
+    /// Observes `count` transfers.
     fn sees(self, count: usize, tx: impl Fn(usize) -> Tx) -> Self {
         (0..count).fold(self, |story, index| story.when(tx(index).seen()))
     }
 
-    /// So many more change nothing.
+    /// Asserts that further transfers change nothing.
     fn takes_no_notice(self, places: std::ops::Range<usize>, tx: impl Fn(usize) -> Tx) -> Self {
         places.fold(self, |story, index| story.unchanged(&tx(index).seen()))
     }
@@ -30,7 +31,7 @@ impl Story {
 }
 
 #[test]
-fn dust_has_little_room_and_the_payment_goes_its_way() {
+fn listed_dust_is_limited_and_does_not_block_the_payment() {
     let dust = |index| one(1, index, DUST);
     let story = given(terms())
         .sees(DUST_LISTED_MAX, dust)
@@ -43,12 +44,12 @@ fn dust_has_little_room_and_the_payment_goes_its_way() {
         .is(Settled, &[])
         .takes_no_notice(2_010..2_020, dust)
         .lists(DUST_LISTED_MAX + 1);
-    assert!(!story.payment.sets_aside(&dust(30).0), "nobody has to know of dust");
+    assert!(!story.payment.sets_aside(&dust(30).0), "dust is not reported");
     assert!(serde_json::to_string(&story.payment).unwrap().len() < 20_000);
 }
 
 #[test]
-fn what_becomes_of_listed_dust_is_noted_and_of_other_dust_nothing_is() {
+fn tracks_changes_of_listed_dust_and_ignores_other_dust() {
     let dust = |index| one(1, index, DUST);
     let (listed, other) = (dust(0), dust(DUST_LISTED_MAX));
     given(terms())
@@ -59,13 +60,13 @@ fn what_becomes_of_listed_dust_is_noted_and_of_other_dust_nothing_is() {
         .when(listed.rev(3).seen())
         .unchanged(&other.rev(3).seen())
         .lists(DUST_LISTED_MAX)
-        // In another branch it is another transfer.
+        // In another branch the same key is another transfer.
         .arrives(other.rev(4).of("10"))
         .is(Confirmed, &[]);
 }
 
 #[test]
-fn dust_that_was_taken_back_makes_room_for_what_the_chain_has_instead() {
+fn orphaned_dust_makes_room_for_its_replacement() {
     let dust = |index| one(1, index, DUST);
     let renumbered = |index| one(1, 5_000 + index, DUST);
     given(terms())
@@ -78,7 +79,7 @@ fn dust_that_was_taken_back_makes_room_for_what_the_chain_has_instead() {
 }
 
 #[test]
-fn wrong_money_has_room_of_its_own() {
+fn misdirected_transfers_have_their_own_limit() {
     let wrong = |index| one(1, index, "1").look_alike();
     let story = given(terms())
         .sees(MISDIRECTED_LISTED_MAX, wrong)
@@ -86,12 +87,12 @@ fn wrong_money_has_room_of_its_own() {
         .arrives(tx(2))
         .is(Confirmed, &[])
         .lists(MISDIRECTED_LISTED_MAX + 1);
-    assert!(story.payment.sets_aside(&wrong(150).0), "somebody has to know of money");
-    assert!(!story.payment.sets_aside(&wrong(0).0) && !story.payment.sets_aside(&tx(2).0), "these are listed");
+    assert!(story.payment.sets_aside(&wrong(150).0), "funds that are set aside are reported");
+    assert!(!story.payment.sets_aside(&wrong(0).0) && !story.payment.sets_aside(&tx(2).0), "listed already");
 }
 
 #[test]
-fn no_number_of_parts_keeps_out_what_pays_on_its_own() {
+fn partial_payments_cannot_displace_a_full_payment() {
     let part = |index| one(1, index, "0.001");
     let story = given(terms())
         .sees(PARTS_LISTED_MAX, part)
@@ -103,7 +104,7 @@ fn no_number_of_parts_keeps_out_what_pays_on_its_own() {
 }
 
 #[test]
-fn what_was_set_aside_goes_its_way_once_a_person_takes_it_in() {
+fn a_listed_transfer_that_was_set_aside_is_processed_normally() {
     let whole = |index| one(1, index, "10");
     let (aside, other) = (whole(WHOLES_LISTED_MAX), whole(WHOLES_LISTED_MAX + 1));
     let story = given(terms())
@@ -120,11 +121,11 @@ fn what_was_set_aside_goes_its_way_once_a_person_takes_it_in() {
     assert!(!story.payment.sets_aside(&aside.0) && story.payment.sets_aside(&other.0));
     let received = story.payment.excess_received().units();
     let story = story.when(aside.finalised()).when(aside.screened(Decision::Allow));
-    assert_eq!(story.payment.excess_received().units(), received + 10_000_000, "it is the payer's again");
+    assert_eq!(story.payment.excess_received().units(), received + 10_000_000, "its amount is refundable");
 }
 
 #[test]
-fn what_was_taken_in_keeps_nothing_out_that_the_chain_mines_anew() {
+fn transfers_listed_by_a_person_do_not_displace_re_mined_ones() {
     let whole = |index| one(1, index, "10");
     given(terms())
         .arrives(tx(2))
@@ -135,14 +136,14 @@ fn what_was_taken_in_keeps_nothing_out_that_the_chain_mines_anew() {
         .when(tx(2).rev(2).gone().seen())
         .is(Pending, &[Reorged])
         .unchanged(&one(3, 0, "10").seen())
-        // In another branch it is another transfer: there is one place for it, and no more.
+        // In another branch it is another transfer. There is room for exactly one.
         .arrives(tx(2).log(9).at(70))
         .is(Confirmed, &[Reorged])
         .unchanged(&tx(2).log(10).at(70).seen());
 }
 
 #[test]
-fn what_a_person_takes_in_has_an_end_too() {
+fn the_operator_limit_is_enforced() {
     let mut story = given(terms()).refused(&Command::TakeIn { observed: Vec::new() }, "nothing_set_aside");
     story = story.when(one(1, 0, "10").seen());
     let listed = story.payment.transfers[0].clone();
@@ -159,7 +160,7 @@ fn what_a_person_takes_in_has_an_end_too() {
 }
 
 #[test]
-fn of_what_pays_on_its_own_there_is_an_end_too() {
+fn full_payments_are_limited_too() {
     let whole = |index| one(1, index, "10");
     given(terms())
         .sees(WHOLES_LISTED_MAX, whole)
@@ -170,7 +171,7 @@ fn of_what_pays_on_its_own_there_is_an_end_too() {
 }
 
 #[test]
-fn a_listed_part_that_is_mined_again_elsewhere_counts_there() {
+fn a_listed_partial_payment_counts_in_its_new_block() {
     let dust = |index| one(1, index, DUST);
     given(terms())
         .sees(DUST_LISTED_MAX, dust)

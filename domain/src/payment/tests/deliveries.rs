@@ -1,4 +1,4 @@
-//! Transfers to customers: the same payment, with another end.
+//! Transfers to customers.
 
 use super::*;
 use crate::ledger::Account;
@@ -17,7 +17,7 @@ fn transfer() -> Terms {
 }
 
 #[test]
-fn what_arrives_is_sent_on_whole() {
+fn forwards_the_whole_amount() {
     let story = given(transfer()).arrives(tx(1));
     let delivery = story.last.as_ref().unwrap().operations[0];
     assert_eq!(delivery.body, OperationBody::Deliver { to: CUSTOMER, amount: amount("10.00") });
@@ -32,7 +32,7 @@ fn what_arrives_is_sent_on_whole() {
 }
 
 #[test]
-fn a_short_transfer_waits_for_the_rest_and_a_surplus_stays_refundable() {
+fn underpaid_transfer_waits_and_surplus_stays_refundable() {
     let story = given(transfer()).arrives(tx(1).of("4")).told(&["transfer.underpaid"]);
     assert_eq!(story.payment.public_status(), "underpaid");
     let story =
@@ -41,14 +41,14 @@ fn a_short_transfer_waits_for_the_rest_and_a_surplus_stays_refundable() {
 }
 
 #[test]
-fn what_never_comes_fails_and_what_comes_late_is_held() {
+fn unpaid_transfer_fails_and_holds_late_funds() {
     let story = given(transfer()).expired().told(&["transfer.failed"]).failed(FailureReason::Expired);
     let story = story.arrives(tx(1).at(1_300)).told(&["transfer.mismatched"]).money("10.00", "0.00", "0.00", "10.00");
     assert_eq!(story.payment.public_status(), "failed");
 }
 
 #[test]
-fn whatever_makes_it_fail_is_told_once() {
+fn a_failure_is_announced_once() {
     let both = &["transfer.mismatched", "transfer.failed"];
     let short = given(transfer()).arrives(tx(1).of("4")).told(&["transfer.underpaid"]);
     let story = short.arrives(tx(2).of("6").at(1_300)).told(&[]).expired().told(both);
@@ -59,7 +59,7 @@ fn whatever_makes_it_fail_is_told_once() {
 }
 
 #[test]
-fn a_delivery_that_fails_is_told_once_and_can_be_refunded() {
+fn a_failed_delivery_is_announced_once_and_refundable() {
     let story = given(transfer()).arrives(tx(1)).settlement_fails(1).told(&["transfer.failed"]);
     assert_eq!(story.payment.public_status(), "failed");
     let id = refund_id(1);

@@ -1,14 +1,14 @@
-//! What the ledger says after any story: each account holds what the payment's own state says it must.
+//! Ledger checks after every test step: each account holds the balance that the state of the payment requires.
 
 use super::*;
 use crate::ledger::{Account, Asset, Holdings, Posting};
 
-/// What stands on an account after these postings.
+/// Returns the balance of an account after these postings.
 pub(super) fn balance(postings: &[Posting], account: Account, asset: Asset) -> i64 {
     postings.iter().filter(|posting| posting.asset == asset).map(|posting| posting.change_of(account)).sum()
 }
 
-/// What must stand there, by the state alone.
+/// Returns the balance that the state requires.
 fn expected(payment: &Payment, account: Account, asset: Asset) -> i64 {
     let refunds = |source: Vault, state: RefundState| {
         let wanted =
@@ -43,7 +43,7 @@ fn expected(payment: &Payment, account: Account, asset: Asset) -> i64 {
     }
 }
 
-/// Checks every account of every token that the payment has met.
+/// Checks every account of every token that the payment received.
 #[track_caller]
 pub(super) fn check(payment: &Payment, postings: &[Posting]) {
     assert!(postings.iter().all(|posting| posting.amount > Amount::ZERO && posting.debit != posting.credit));
@@ -59,7 +59,7 @@ pub(super) fn check(payment: &Payment, postings: &[Posting]) {
 }
 
 #[test]
-fn a_settled_payment_is_three_postings() {
+fn a_settled_payment_has_three_postings() {
     let story = given(terms()).arrives(tx(1)).settled(1);
     let rows: Vec<_> =
         story.posted.iter().map(|p| (p.kind.as_str(), p.debit, p.credit, p.amount.to_string())).collect();
@@ -74,7 +74,7 @@ fn a_settled_payment_is_three_postings() {
 }
 
 #[test]
-fn what_the_chain_takes_back_is_reversed() {
+fn orphaned_funds_and_settlements_are_reversed() {
     let story = given(terms()).arrives(tx(1)).settled(1).settlement_orphaned(2).when(tx(1).rev(2).gone().seen());
     assert_eq!(balance(&story.posted, Account::Psp, story.payment.asset()), 0);
     assert_eq!(balance(&story.posted, Account::External, story.payment.asset()), 0);
@@ -83,7 +83,7 @@ fn what_the_chain_takes_back_is_reversed() {
 }
 
 #[test]
-fn dust_and_wrong_money_are_noted_where_they_lie() {
+fn dust_and_misdirected_funds_are_posted() {
     let story = given(terms()).when(tx(1).of("0.0005").seen()).arrives(tx(2).of("3").on(Chain::Polygon));
     assert_eq!(balance(&story.posted, Account::Suspense, story.payment.asset()), 500);
     let polygon = Asset { chain: Chain::Polygon, address: USDC };

@@ -1,4 +1,4 @@
-//! Given, when, then on events: a story of one payment, told with a small builder.
+//! Given-when-then tests of one payment, with a small builder.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod crowded;
@@ -25,7 +25,7 @@ pub(super) const WALLET: Address = Address([0x77; 20]);
 pub(super) const PAYER: Address = Address([0x11; 20]);
 pub(super) const ELSEWHERE: Address = Address([0x22; 20]);
 
-/// What the PSP is told, by outcome.
+/// Announcements by outcome.
 pub(super) const CONFIRMED: &[&str] = &["payment.confirmed", "payin.confirmed"];
 pub(super) const SETTLED: &[&str] = &["payment.settled", "payin.settled"];
 pub(super) const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
@@ -33,7 +33,7 @@ pub(super) const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid",
 pub(super) const FAILED: &[&str] = &["payment.failed", "payin.failed"];
 pub(super) const REORGED: &[&str] = &["payment.reorged"];
 
-/// So many cases, unless `PROPTEST_CASES` says otherwise. A failing seed is printed, not written into the sources.
+/// Number of cases, unless `PROPTEST_CASES` is set. A failing seed is printed, not written into the sources.
 pub(super) fn cases(cases: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     ProptestConfig { cases: asked.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
@@ -43,7 +43,7 @@ pub(super) fn amount(text: &str) -> Amount {
     text.parse().unwrap()
 }
 
-/// Seconds after the payment was made.
+/// Returns a time in seconds after initiation.
 pub(super) fn at(secs: i64) -> Timestamp {
     START.plus_secs(secs)
 }
@@ -56,7 +56,7 @@ pub(super) fn refund_id(n: u128) -> RefundId {
     RefundId::from_ulid(Ulid(n + 1_000))
 }
 
-/// 10.00 USDC on Base, two blocks, 1 %, no tolerance, hold.
+/// 10.00 USDC on Base, two blocks, fee 1 %, no tolerance, overpayment policy hold.
 pub(super) fn terms() -> Terms {
     Terms {
         id: PaymentId::from_ulid(Ulid(42)),
@@ -98,11 +98,11 @@ pub(super) fn verdict(decision: Decision) -> Verdict {
     }
 }
 
-/// A transfer of the payer, as the watcher's row would have it.
+/// A transfer of the payer, as in the watcher's row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tx(pub(super) ObservedTransfer);
 
-/// Transaction `n` with 10.00 of the right token, 60 s after the start.
+/// Transaction `n`: 10.00 of the due token, 60 s after the start.
 pub(super) fn tx(n: u8) -> Tx {
     let key = TransferKey { chain: Chain::Base, tx_hash: hash(n), log_index: 0 };
     let block = BlockRef { number: 100, hash: hash(200), time: at(60) };
@@ -124,7 +124,7 @@ impl Tx {
         self.0.amount = amount(text);
         self
     }
-    /// In a block of its own at this time.
+    /// Moves it into a separate block at this time.
     pub(super) fn at(mut self, secs: i64) -> Self {
         self.0.block = BlockRef { number: secs.unsigned_abs(), hash: hash(secs.to_le_bytes()[0]), time: at(secs) };
         self
@@ -169,7 +169,7 @@ impl Tx {
     }
 }
 
-/// A story: what was commanded so far and what came of it.
+/// A test of one payment: its state and the results of the commands so far.
 pub(super) struct Story {
     pub(super) payment: Payment,
     pub(super) now: Timestamp,
@@ -196,7 +196,7 @@ pub(super) fn given(terms: Terms) -> Story {
 }
 
 impl Story {
-    /// Runs a command; whether anything changed. Everything that must hold of every step is asserted here.
+    /// Runs a command and returns whether anything changed. Checks the conditions that must hold after every step.
     pub(super) fn run(&mut self, command: &Command) -> Result<bool, Rejection> {
         self.now = self.now.plus_secs(1);
         let Some(step) = transition(&self.payment, command, self.now)? else {
@@ -218,7 +218,7 @@ impl Story {
         Ok(true)
     }
 
-    /// So many seconds after the payment was made by the service's clock.
+    /// Sets the clock of the service, in seconds after initiation.
     pub(super) fn at(mut self, secs: i64) -> Self {
         self.now = at(secs);
         self
@@ -229,12 +229,12 @@ impl Story {
         self
     }
 
-    /// Seen, allowed and final.
+    /// The transfer is seen, allowed, and final.
     pub(super) fn arrives(self, tx: Tx) -> Self {
         self.when(tx.seen()).when(tx.screened(Decision::Allow)).when(tx.finalised())
     }
 
-    /// Seen, blocked and final.
+    /// The transfer is seen, blocked, and final.
     pub(super) fn tainted(self, tx: Tx) -> Self {
         self.when(tx.seen()).when(tx.screened(Decision::Block)).when(tx.finalised())
     }
@@ -263,7 +263,7 @@ impl Story {
         self.when(Command::CompleteSettlement { operation, revision, amount, tx_hash: hash(90), block_time: at(90) })
     }
 
-    /// The chain says that it moved another amount than the one that was frozen last.
+    /// The chain reports another amount than the one frozen last.
     pub(super) fn settled_with(self, revision: u32, text: &str) -> Self {
         let (operation, amount) = (self.operation(), amount(text));
         self.when(Command::CompleteSettlement { operation, revision, amount, tx_hash: hash(90), block_time: at(90) })
@@ -305,7 +305,7 @@ impl Story {
         self
     }
 
-    /// What was announced since this was asked last.
+    /// Asserts the announcements since the last call.
     #[track_caller]
     pub(super) fn told(mut self, names: &[&str]) -> Self {
         let new: Vec<_> = self.told[self.unread..].iter().map(|told| told.name.as_str()).collect();
@@ -322,7 +322,7 @@ impl Story {
         self
     }
 
-    /// The operations of the last command: what is to be done with which amount.
+    /// Asserts the operations of the last command: action and amount.
     #[track_caller]
     pub(super) fn queues(self, expected: &[(OperationAction, &str)]) -> Self {
         let operations = &self.last.as_ref().unwrap().operations;
@@ -343,7 +343,7 @@ impl Story {
         self
     }
 
-    /// What the last command has the operator told, and nothing else.
+    /// Asserts that the last command raises exactly these alarms.
     #[track_caller]
     pub(super) fn alarms(self, expected: &[Alarm]) -> Self {
         let effects = &self.last.as_ref().unwrap().effects;

@@ -1,4 +1,4 @@
-//! Refunds: which money, from which vault, and what their outcome means.
+//! Refunds: which funds, from which vault, and the consequences of their outcome.
 
 use super::OperationAction::{Cancel as CancelRow, Queue};
 use super::*;
@@ -29,13 +29,13 @@ fn fails(n: u128) -> Command {
     Command::FailRefund { refund_id: refund_id(n), revision: 1, reason: "screened".to_owned() }
 }
 
-/// The chain took it back, and refused it when it was sent again.
+/// The refund was orphaned and rejected when it was sent again.
 fn fails_after_all(n: u128) -> Command {
     Command::FailRefund { refund_id: refund_id(n), revision: 4, reason: "reverted".to_owned() }
 }
 
 #[test]
-fn all_of_a_mismatched_payment_goes_back() {
+fn refunds_a_mismatched_payment_completely() {
     given(terms())
         .arrives(tx(1).of("4"))
         .when(refund(1, None))
@@ -70,7 +70,7 @@ fn all_of_a_mismatched_payment_goes_back() {
 }
 
 #[test]
-fn a_failed_refund_frees_its_amount() {
+fn a_failed_refund_releases_its_amount() {
     given(terms())
         .arrives(tx(1).of("4"))
         .when(refund(1, Some("3")))
@@ -83,7 +83,7 @@ fn a_failed_refund_frees_its_amount() {
 }
 
 #[test]
-fn a_refund_that_was_taken_back_and_then_refused_has_failed_and_its_money_is_there_again() {
+fn orphaned_then_rejected_refund_fails_and_returns_the_funds() {
     let told = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.sent", "refund.failed"];
     given(terms())
         .arrives(tx(1).of("4"))
@@ -122,7 +122,7 @@ fn a_refund_that_was_taken_back_and_then_refused_has_failed_and_its_money_is_the
 }
 
 #[test]
-fn sending_back_what_never_counted_decides_nothing_about_the_rest() {
+fn a_refund_of_misdirected_funds_does_not_block_completion() {
     let elsewhere = tx(2).on(Chain::Polygon);
     let asset = Some(crate::ledger::Asset { chain: Chain::Polygon, address: USDC });
     let (refund_id, to, by) = (refund_id(1), Some(ELSEWHERE), Requester::Psp);
@@ -137,7 +137,7 @@ fn sending_back_what_never_counted_decides_nothing_about_the_rest() {
 }
 
 #[test]
-fn after_a_refund_was_accepted_nothing_completes_by_itself() {
+fn after_a_refund_only_the_psp_completes_the_payment() {
     given(terms())
         .arrives(tx(1).of("4"))
         .when(refund(1, Some("1")))
@@ -149,7 +149,7 @@ fn after_a_refund_was_accepted_nothing_completes_by_itself() {
 }
 
 #[test]
-fn a_settlement_under_way_is_not_undercut() {
+fn rejects_refunds_while_a_settlement_is_in_progress() {
     given(terms())
         .arrives(tx(1))
         .refused(&refund(1, None), "settlement_in_progress")
@@ -163,7 +163,7 @@ fn a_settlement_under_way_is_not_undercut() {
 }
 
 #[test]
-fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
+fn settled_funds_come_from_the_psp_and_excess_from_the_wallet() {
     let source = |vault| move |payment: &Payment| assert_eq!(payment.refunds.last().unwrap().source, vault);
     given(terms())
         .arrives(tx(1))
@@ -188,7 +188,7 @@ fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
         .when(sent(1))
         .is(Settled, &[Excess, Multiple])
         .money("10.00", "3.00", "0.00", "6.00");
-    // Without an amount: all of the wallet's first, and of the vault only when nothing is left there.
+    // Without an amount: first the whole wallet, then the vault.
     given(terms())
         .arrives(tx(1))
         .settled(1)
@@ -201,7 +201,7 @@ fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
 }
 
 #[test]
-fn a_failed_settlement_is_refunded_whole_or_not_at_all() {
+fn a_failed_settlement_is_refunded_completely_or_not_at_all() {
     let failing = || given(terms()).arrives(tx(1)).arrives(tx(2).of("3")).settlement_fails(1);
     let labels = &[Multiple, Excess, SettlementFailed];
     failing()
@@ -231,7 +231,7 @@ fn a_failed_settlement_is_refunded_whole_or_not_at_all() {
 }
 
 #[test]
-fn blocked_money_is_the_operators() {
+fn only_the_operator_refunds_blocked_funds() {
     given(terms())
         .tainted(tx(1))
         .refused(&refund(1, None), "funds_blocked")
@@ -254,7 +254,7 @@ fn blocked_money_is_the_operators() {
 }
 
 #[test]
-fn blocked_money_that_is_asked_for_again_under_one_id_goes_out_once() {
+fn a_repeated_refund_of_blocked_funds_is_sent_once() {
     let part = |n, text: Option<&str>, to| Command::RequestRefund {
         refund_id: refund_id(n),
         amount: text.map(amount),
@@ -279,7 +279,7 @@ fn blocked_money_that_is_asked_for_again_under_one_id_goes_out_once() {
 }
 
 #[test]
-fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
+fn refunds_to_the_sender_require_a_single_plain_account() {
     let unaddressed = Command::RequestRefund {
         refund_id: refund_id(1),
         amount: None,
@@ -316,14 +316,14 @@ fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
 }
 
 #[test]
-fn money_that_went_back_and_is_taken_back_alarms() {
+fn orphaned_funds_after_a_refund_raise_an_alarm() {
     let (small, gone) = (tx(1).of("4"), tx(1).of("4").rev(2).gone());
     let back = given(terms()).arrives(small).when(refund(1, None)).cleared(1).when(sent(1)).alarms(&[]);
     back.when(gone.seen()).alarms(&[Alarm::Overdrawn { amount: amount("4.00") }]);
 }
 
 #[test]
-fn money_that_left_after_all_is_believed() {
+fn a_refund_that_was_sent_after_a_failure_counts_as_sent() {
     given(terms())
         .arrives(tx(1).of("4"))
         .when(refund(1, None))
@@ -338,7 +338,7 @@ fn operator(decision: Decision) -> Verdict {
 }
 
 #[test]
-fn a_refund_to_a_blocked_address_fails_and_its_amount_is_free_again() {
+fn a_refund_to_a_blocked_address_fails_and_releases_its_amount() {
     let blocked = Command::ScreenRefund { refund_id: refund_id(1), verdict: verdict(Decision::Block) };
     given(terms())
         .arrives(tx(1).of("4"))
@@ -350,7 +350,7 @@ fn a_refund_to_a_blocked_address_fails_and_its_amount_is_free_again() {
 }
 
 #[test]
-fn an_address_in_review_waits_for_the_operator() {
+fn a_refund_address_in_review_waits_for_the_operator() {
     let by_provider = |decision| Command::ScreenRefund { refund_id: refund_id(1), verdict: verdict(decision) };
     let by_operator = |decision| Command::ScreenRefund { refund_id: refund_id(1), verdict: operator(decision) };
     let waiting = || {
@@ -383,7 +383,7 @@ fn recover(n: u128, text: Option<&str>, asset: crate::ledger::Asset) -> Command 
 }
 
 #[test]
-fn misdirected_money_is_recovered_where_it_lies() {
+fn misdirected_funds_are_refunded_on_their_chain() {
     let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
     let look_alike = crate::ledger::Asset { chain: Chain::Base, address: Address([0xbb; 20]) };
     let story = given(terms())
@@ -407,7 +407,7 @@ fn misdirected_money_is_recovered_where_it_lies() {
 }
 
 #[test]
-fn tainted_misdirected_money_is_not_sent_on() {
+fn tainted_misdirected_funds_are_not_refunded() {
     let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
     let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon));
     let story = story.refused(&recover(1, None, polygon), "funds_blocked");
@@ -431,7 +431,7 @@ fn tainted_misdirected_money_is_not_sent_on() {
 }
 
 #[test]
-fn what_the_operator_sends_back_of_tainted_money_is_not_taken_off_the_clean() {
+fn refunds_of_tainted_funds_do_not_reduce_clean_funds() {
     let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
     let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon)).arrives(tx(2).of("2").on(Chain::Polygon));
     let by_operator = Command::RequestRefund {
@@ -448,7 +448,7 @@ fn what_the_operator_sends_back_of_tainted_money_is_not_taken_off_the_clean() {
 }
 
 #[test]
-fn a_settlement_that_went_through_after_all_and_is_undone_again_does_not_take_what_was_promised_back() {
+fn a_late_then_orphaned_settlement_keeps_the_accepted_refund() {
     let story = given(terms()).arrives(tx(1)).settlement_fails(1).when(refund(1, None)).cleared(1);
     let story = story.settled(2).settlement_fails(3);
     let settlement = story.payment.settlement.as_deref().unwrap();

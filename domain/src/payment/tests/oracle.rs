@@ -1,19 +1,19 @@
-//! Where the order of the facts must not matter: all facts of a chain story, shuffled and repeated, end where the table
-//! says. The oracle knows no states: it sums up the chain as it is in the end.
+//! Property test: the order of facts does not matter. All facts of a scenario, shuffled and repeated, lead to the
+//! result of the interface's table. The oracle has no states; it only sums up the final chain.
 
 use super::*;
 use proptest::prelude::*;
 
-/// How one transaction of the story fared on the chain.
+/// Outcome of one transaction on the chain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// Stays where it was.
+    /// Stays in its block.
     Stays,
-    /// Taken back and mined again under the same log index, a minute later.
+    /// Orphaned and mined again under the same log index, a minute later.
     ReMined,
-    /// Taken back and mined again under another log index, 20 minutes later.
+    /// Orphaned and mined again under another log index, 20 minutes later.
     Renumbered,
-    /// Taken back for good.
+    /// Permanently orphaned.
     Gone,
 }
 
@@ -23,11 +23,11 @@ struct Part {
     fate: Fate,
     clean: bool,
     reviewed: bool,
-    /// It was set aside when it was seen, and the operator has it listed.
+    /// The transfer was set aside when it was seen, and the operator lists it.
     aside: bool,
 }
 
-/// The facts of one transaction in the order in which the world makes them.
+/// Returns the facts of one transaction in their natural order.
 fn facts(part: &Part, counted_before: bool) -> Vec<Command> {
     let decision = if part.clean { Decision::Allow } else { Decision::Block };
     let secs = part.tx.0.block.time.millis_since(START) / 1_000;
@@ -55,7 +55,7 @@ fn facts(part: &Part, counted_before: bool) -> Vec<Command> {
     facts
 }
 
-/// What the chain holds in the end, by kind: the only things the oracle looks at.
+/// Funds on the final chain, by kind. The oracle uses nothing else.
 #[derive(Debug, Default)]
 struct Held {
     clean: i64,
@@ -151,7 +151,7 @@ fn part(n: u8, clean: bool) -> impl Strategy<Value = Part> {
     })
 }
 
-/// The clean in-time money of a story: up to two parts that can never be too much together, or one of any size.
+/// Clean in-time funds: up to two parts that are never too much together, or one part of any size.
 fn clean_parts() -> impl Strategy<Value = Vec<Part>> {
     let one =
         (part(1, true), prop::sample::select(vec!["9", "9.5", "10", "10.000001", "14"])).prop_map(|(part, text)| {
@@ -174,8 +174,8 @@ fn stays(fate: Fate) -> Fate {
     if fate == Fate::Gone { Fate::Stays } else { fate }
 }
 
-/// Late, blocked and dust money beside. Blocked money that would pay stands alone: whether it or clean money is told first
-/// does matter, by the table.
+/// Adds late, blocked, and dust funds. Blocked funds that would pay the payment are generated alone, because the order
+/// of blocked and clean funds matters according to the table.
 fn parts() -> impl Strategy<Value = (Vec<Part>, bool)> {
     let late = || {
         prop::option::of((part(5, true), 1_200..3_000i64).prop_map(|(part, secs)| Part {
@@ -198,8 +198,8 @@ fn parts() -> impl Strategy<Value = (Vec<Part>, bool)> {
     prop_oneof![5 => clean, 1 => paying]
 }
 
-/// Shuffles the facts, keeping of each transaction only that it is known before it is final, and lets the watcher read past the
-/// deadline at any time after it told everything that came before it.
+/// Shuffles the facts, so that each transaction is known before it is final. The watcher reads past the deadline at any
+/// time after it reported everything before the deadline.
 fn orders(facts: Vec<Command>) -> impl Strategy<Value = Vec<Command>> {
     let repeated: Vec<Command> = facts.iter().chain(&facts).cloned().collect();
     (Just(repeated).prop_shuffle(), Just(facts), 0..=1_000usize).prop_map(|(mut order, facts, place)| {
@@ -208,7 +208,7 @@ fn orders(facts: Vec<Command>) -> impl Strategy<Value = Vec<Command>> {
             told.filter_map(|fact| order.iter().position(|other| other == fact)).max().map_or(0, |last| last + 1);
         let place = last + place * (order.len() - last) / 1_000;
         order.insert(place, Command::PassDeadline { chain_time: at(1_000_000) });
-        // What was asked for again and again by the waits that were still open.
+        // Facts that open waits requested again.
         order.extend(facts);
         order.push(Command::PassDeadline { chain_time: at(1_000_000) });
         order
@@ -226,7 +226,7 @@ proptest! {
     #![proptest_config(cases(3_000))]
 
     #[test]
-    fn the_order_of_the_facts_does_not_matter(
+    fn the_order_of_facts_does_not_matter(
         (parts, order) in story(),
         tolerance in 0..2i64,
         accepts in prop::bool::ANY,
@@ -237,7 +237,7 @@ proptest! {
         let mut story = given(terms.clone());
         for fact in &order {
             let taken = story.run(fact);
-            // What is listed already, or too little, is not set aside.
+            // A transfer that is already listed, or is dust, is not set aside.
             let is_known = matches!(fact, Command::TakeIn { .. }) && taken == Err(Rejection::NothingSetAside);
             prop_assert!(is_known || taken.is_ok(), "{:?}: {:?}", fact, taken);
         }

@@ -1,10 +1,10 @@
-//! Anything in any order: whatever a payment is told, no invariant breaks, what was known changes nothing, a replay ends
-//! where the original did, and everything asked for after a commit is owed again by `resume`.
+//! Property tests with any commands in any order: no invariant is violated, known facts change nothing, a replay ends
+//! in the same state, and `resume` returns every effect again.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Facts of a few transactions, under two log indexes, in a few blocks, on two chains, in two tokens.
+/// Generates facts about a few transactions, under two log indexes, in a few blocks, on two chains, in two tokens.
 fn observed() -> impl Strategy<Value = Tx> {
     let place = (1..5u8, 0..2u32, 1..6u32, prop::sample::select(vec![60, 61, 1_190, 1_250, 3_000]));
     let money = prop::sample::select(vec!["10", "4", "6", "3", "0.5", "0.0005", "12"]);
@@ -20,7 +20,7 @@ fn observed() -> impl Strategy<Value = Tx> {
     })
 }
 
-/// The operator has some of them listed; a person names each transfer once.
+/// The operator lists some of them, each transfer once.
 fn taking_in() -> impl Strategy<Value = Command> {
     prop::collection::vec(observed(), 1..4).prop_map(|txs| {
         let mut observed: Vec<ObservedTransfer> = Vec::new();
@@ -99,7 +99,7 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Mostly whole arrivals, so that deep states are reached, with anything between.
+/// Mostly complete arrivals, to reach deep states, mixed with other commands.
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let arrival = observed().prop_map(|tx| vec![tx.seen(), tx.screened(Decision::Allow), tx.finalised()]);
     let steps = prop_oneof![2 => arrival, 5 => command().prop_map(|command| vec![command])];
@@ -133,36 +133,32 @@ fn is_fact(command: &Command) -> bool {
         && !matches!(command, Command::ScreenTransfer { verdict, .. } | Command::ScreenRefund { verdict, .. } if verdict.by_operator)
 }
 
-/// What must hold between two steps, beside the invariants of each (which `transition` checks).
+/// Checks conditions between two steps, in addition to the invariants (which `transition` checks).
 fn follows(before: &Payment, step: &Transition, command: &Command) {
     let after = &step.payment;
     assert!(after.transfers.len() >= before.transfers.len() && after.refunds.len() >= before.refunds.len());
     for (old, new) in before.refunds.iter().zip(&after.refunds) {
         let same = (old.id, old.amount, old.to, old.source, old.funds, old.operation);
-        assert_eq!(same, (new.id, new.amount, new.to, new.source, new.funds, new.operation), "a refund is fixed");
+        assert_eq!(same, (new.id, new.amount, new.to, new.source, new.funds, new.operation), "refunds never change");
     }
     if let Command::TakeIn { observed } = command {
         let (known, listed) = after.transfers.split_at(before.transfers.len());
         for (old, new) in before.transfers.iter().zip(known) {
             let same = (old.key, old.revision, old.amount, old.status, &old.verdict);
-            assert_eq!(same, (new.key, new.revision, new.amount, new.status, &new.verdict), "what was listed stands");
-            // Of one transaction the chain's first word about any part of it counts.
+            assert_eq!(same, (new.key, new.revision, new.amount, new.status, &new.verdict), "listed ones stay");
+            // The first block time of any part of a transaction counts.
             assert!(new.first_block_time <= old.first_block_time);
         }
         assert!(!listed.is_empty());
         for transfer in listed {
-            let of_it = observed.iter().find(|tx| tx.key == transfer.key).expect("asked for");
+            let of_it = observed.iter().find(|tx| tx.key == transfer.key).expect("observed transfer");
             assert!(before.sets_aside(of_it) && of_it.presence == Presence::Present);
-            assert_eq!(
-                (transfer.status, transfer.counted),
-                (TransferStatus::Seen, false),
-                "it goes the way of all money"
-            );
+            assert_eq!((transfer.status, transfer.counted), (TransferStatus::Seen, false), "it is processed normally");
         }
         if let [only] = observed.as_slice() {
             let told = Command::ObserveTransfer(*only);
-            let told = transition(before, &told, after.updated_at).unwrap().expect("there is room in these stories");
-            assert_eq!(told.payment, *after, "it is as if there had been room at once");
+            let told = transition(before, &told, after.updated_at).unwrap().expect("the list has room");
+            assert_eq!(told.payment, *after, "the result is the same as with room at first sight");
         }
     }
     let reorganised = matches!(command, Command::ObserveTransfer(_));
@@ -170,22 +166,22 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
     let frozen = |payment: &Payment| matches!(payment.status, Status::Confirmed | Status::Settled);
     if frozen(before) && frozen(after) && !reorganised {
         let settled = |payment: &Payment| payment.settlement.as_ref().map(|s| s.amount);
-        // The chain's own word, or what there is for another attempt after the chain had moved more than that.
+        // Either the amount that the chain reports, or the rest for another attempt after the chain had moved more.
         let undone = matches!(command, Command::FailSettlement { .. }).then(|| after.settleable());
         let is_lowered = settled(after) < settled(before) && settled(after) == undone;
         let expected = if settled(before) == settled(after) || is_lowered { settled(after) } else { carried };
-        assert_eq!(expected, settled(after), "the settled amount is frozen, but for the chain's own word");
-        assert_eq!(before.amount_received(), after.amount_received(), "so is what was received");
+        assert_eq!(expected, settled(after), "the settled amount is frozen unless the chain reports another");
+        assert_eq!(before.amount_received(), after.amount_received(), "the amount received is frozen");
     }
     for operation in &step.operations {
         if let OperationBody::Settle { amount, psp_amount, treasury_fee } = operation.body {
-            assert_eq!(operation.id, OperationId::settlement_of(after.id()), "one settlement for ever");
+            assert_eq!(operation.id, OperationId::settlement_of(after.id()), "the settlement operation never changes");
             assert_eq!(psp_amount.checked_add(treasury_fee), Some(amount));
         }
     }
     let owed = resume(after);
     for effect in step.effects.iter().filter(|effect| !matches!(effect, Effect::Alarm(_))) {
-        assert!(owed.contains(effect), "{effect:?} is not owed again: {owed:?}");
+        assert!(owed.contains(effect), "{effect:?} is not returned by resume: {owed:?}");
     }
     let told: Vec<_> = step.events.iter().map(Event::name).collect();
     for announcement in &step.announcements {
@@ -198,21 +194,21 @@ proptest! {
     #![proptest_config(cases(1_500))]
 
     #[test]
-    fn nothing_breaks_an_invariant(terms in any_terms(), commands in commands()) {
+    fn random_commands_keep_every_invariant(terms in any_terms(), commands in commands()) {
         let mut story = given(terms);
         for command in &commands {
             let before = story.payment.clone();
             let changed = story.run(command);
             match (&changed, &story.last) {
                 (Ok(true), Some(step)) => follows(&before, step, command),
-                (Err(_), _) => prop_assert!(!is_fact(command), "a fact was refused: {:?}", command),
+                (Err(_), _) => prop_assert!(!is_fact(command), "a fact was rejected: {:?}", command),
                 _ => prop_assert_eq!(&story.payment, &before),
             }
             if matches!((command, &changed), (Command::TakeIn { .. }, Ok(true))) {
-                prop_assert_eq!(story.run(command), Err(Rejection::NothingSetAside), "nothing is listed twice");
+                prop_assert_eq!(story.run(command), Err(Rejection::NothingSetAside), "no transfer is listed twice");
             }
             if is_fact(command) && !matches!(command, Command::RetrySettlement { .. }) {
-                prop_assert_eq!(story.run(command), Ok(false), "known, and changed something: {:?}", command);
+                prop_assert_eq!(story.run(command), Ok(false), "a known fact changed the payment: {:?}", command);
             }
         }
         let commits = story.commits.iter().map(|(events, at)| (events.as_slice(), *at));
@@ -238,7 +234,7 @@ fn a_payment_is_small() {
 }
 
 #[test]
-fn newer_and_older_rows_are_read() {
+fn reads_rows_of_newer_and_older_versions() {
     let story = given(terms()).arrives(tx(1)).settlement_fails(1);
     let mut row = serde_json::to_value(&story.payment).unwrap();
     row["from_the_future"] = 1.into();

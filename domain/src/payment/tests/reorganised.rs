@@ -1,4 +1,4 @@
-//! What was true and is not any more: blocks and settlements taken back, settlements that fail, deadlines that move.
+//! Reorganisations, failed settlements, and moved deadlines.
 
 use super::OperationAction::{Cancel as CancelRow, Requeue};
 use super::*;
@@ -8,7 +8,7 @@ use Label::*;
 use Status::{Confirmed, Pending, Settled};
 
 #[test]
-fn a_lasting_failure_is_told_once_and_retried() {
+fn a_permanent_failure_is_announced_once_and_retried() {
     let story = given(terms()).arrives(tx(1)).told(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
     let retry_at = |story: &Story, secs| {
         let at = story.now.plus_secs(secs);
@@ -44,14 +44,14 @@ fn a_deep_reorganisation_reopens_a_confirmed_payment() {
 }
 
 #[test]
-fn a_transfer_taken_back_before_it_counted_is_labelled_and_told_of_to_nobody() {
+fn a_transfer_orphaned_before_it_counted_is_labelled_silently() {
     let gone = given(terms()).when(tx(1).seen()).is(Pending, &[]).when(tx(1).rev(2).gone().seen());
     let gone = gone.is(Pending, &[Reorged]).told(&[]);
     gone.arrives(tx(1).rev(3).at(75)).is(Confirmed, &[Reorged]).told(CONFIRMED);
 }
 
 #[test]
-fn what_was_re_mined_after_the_deadline_was_still_in_time() {
+fn a_transfer_re_mined_after_the_deadline_is_still_in_time() {
     let gone = || given(terms()).arrives(tx(1)).at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
     let again = tx(1).at(1_310).log(9);
     gone().read_to(1_301).is(Pending, &[Reorged]).arrives(again).is(Confirmed, &[Reorged]);
@@ -61,7 +61,7 @@ fn what_was_re_mined_after_the_deadline_was_still_in_time() {
 }
 
 #[test]
-fn one_fact_may_say_that_a_transfer_moved_to_another_block() {
+fn one_fact_can_move_a_transfer_to_another_block() {
     let moved = tx(1).rev(2).at(70);
     given(terms())
         .arrives(tx(1))
@@ -74,7 +74,7 @@ fn one_fact_may_say_that_a_transfer_moved_to_another_block() {
 }
 
 #[test]
-fn one_transaction_counts_in_one_block_only() {
+fn a_transaction_counts_in_only_one_block() {
     let (old, new) = (tx(1), tx(1).log(5).at(80));
     given(terms())
         .arrives(old)
@@ -89,7 +89,7 @@ fn one_transaction_counts_in_one_block_only() {
 }
 
 #[test]
-fn a_settlement_that_was_taken_back_is_settled_anew() {
+fn an_orphaned_settlement_is_settled_again() {
     let settled = || given(terms()).arrives(tx(1)).settled(1).told(&[CONFIRMED, SETTLED].concat());
     let orphaned = settled().settlement_orphaned(2).is(Settled, &[Reorged]).told(REORGED).queues(&[(Requeue, "10.00")]);
     orphaned.settled(1).told(&[]).settled(3).is(Settled, &[Reorged]).told(SETTLED).settlement_orphaned(2).told(&[]);
@@ -104,7 +104,7 @@ fn a_settlement_that_was_taken_back_is_settled_anew() {
 }
 
 #[test]
-fn what_was_final_and_is_taken_back_alarms() {
+fn orphaned_final_funds_and_settlements_raise_alarms() {
     let (paid, gone) = (given(terms()).arrives(tx(1)), tx(1).rev(2).gone());
     let operation = paid.operation();
     let lost = Alarm::ReceivedMoneyOrphaned { key: tx(1).0.key };
@@ -112,12 +112,12 @@ fn what_was_final_and_is_taken_back_alarms() {
     let orphaned = settled.settlement_orphaned(2).alarms(&[Alarm::SettlementOrphaned { operation }]);
     orphaned.when(gone.seen()).alarms(&[lost]);
     given(terms()).arrives(tx(1)).when(gone.seen()).alarms(&[lost]).arrives(tx(1).rev(3)).alarms(&[]);
-    // It was never told of.
+    // The transfer was never announced.
     given(terms()).when(tx(1).seen()).when(gone.seen()).alarms(&[]);
 }
 
 #[test]
-fn a_settlement_that_fails_alarms_as_often_as_it_is_told_of() {
+fn a_failed_settlement_raises_an_alarm_whenever_it_is_announced() {
     let story = given(terms()).arrives(tx(1)).settlement_fails(1);
     let operation = story.operation();
     let failed = |failures| Alarm::SettlementFailed { operation, failures };
@@ -128,7 +128,7 @@ fn a_settlement_that_fails_alarms_as_often_as_it_is_told_of() {
 }
 
 #[test]
-fn a_settlement_may_come_back_before_its_money_is_final_again() {
+fn a_settlement_can_complete_before_its_funds_are_final_again() {
     let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).told(&[CONFIRMED, REORGED].concat());
     gone.settled(1)
         .is(Pending, &[Reorged])
@@ -139,25 +139,25 @@ fn a_settlement_may_come_back_before_its_money_is_final_again() {
 }
 
 #[test]
-fn an_old_transaction_that_settles_after_other_money_came_settles_what_it_moved() {
+fn an_old_settlement_transaction_settles_the_amount_it_moved() {
     let accept = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
     let story = given(accept).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).arrives(tx(2).of("15"));
     let story = story.is(Confirmed, &[Overpaid, Reorged]).settled_with(1, "10").is(Settled, &[Overpaid, Reorged]);
     let on = |account| Amount::from_units(story.posted.iter().map(|posting| posting.change_of(account)).sum());
     assert_eq!((on(Account::Psp), on(Account::Treasury)), (amount("9.90"), amount("0.10")));
     assert_eq!((on(Account::Payment), story.payment.in_wallet()), (amount("5"), amount("5")));
-    // What it did not move can be sent back out of the wallet.
+    // The rest can be refunded from the wallet.
     story.money("15.00", "0.00", "0.00", "15.00");
 }
 
 #[test]
-fn a_settlement_that_fails_after_its_money_went_is_settled_no_more() {
+fn a_failed_settlement_of_orphaned_funds_is_not_retried() {
     let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).queues(&[(CancelRow, "10.00")]);
     gone.settlement_fails(1).is(Pending, &[Reorged]).queues(&[(CancelRow, "10.00")]).settlement_fails(2);
 }
 
 #[test]
-fn an_underpaid_payment_loses_its_money_and_waits_for_it() {
+fn an_underpaid_payment_waits_again_after_a_reorganisation() {
     given(terms())
         .arrives(tx(1).of("4"))
         .when(tx(1).of("4").rev(2).gone().seen())
@@ -186,7 +186,7 @@ fn an_outage_moves_the_deadline_once_by_its_length() {
 }
 
 #[test]
-fn screening_of_other_content_is_not_believed() {
+fn a_verdict_for_other_content_is_ignored() {
     let swapped = tx(1).rev(2).from(ELSEWHERE).at(70);
     given(terms())
         .when(tx(1).seen())

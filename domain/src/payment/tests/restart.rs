@@ -1,12 +1,12 @@
-//! A world that answers what a payment asks for: whether the effects after each commit or, after a crash at any point,
-//! those of `resume`, the payment comes to rest in the same place, and is then not live.
+//! Simulates the environment of a payment. With the effects of each commit, or with those of `resume` after a crash at
+//! any point, the payment reaches the same final state and is then not live.
 
 use super::properties::any_terms;
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// One transaction of the world, with what screening will say about it and whether the chain takes it back once.
+/// One transaction, with its screening result and its reorganisation.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     tx: Tx,
@@ -21,7 +21,7 @@ enum Reorg {
     Gone,
 }
 
-/// The outside: chains, screening and the settler. It answers every effect, however often it is asked.
+/// The environment: chains, screening, and the settler. It answers every effect, however often it is requested.
 struct World {
     parts: Vec<Part>,
     settler_revision: u32,
@@ -33,7 +33,7 @@ impl World {
         self.parts.iter().find(|part| part.tx.0.key.tx_hash == key.tx_hash).unwrap().decision
     }
 
-    /// The fact that answers an effect. Effects that only nudge and alarms have none.
+    /// Returns the fact that answers an effect. Notifications and alarms have no answer.
     fn answer(&mut self, effect: &Effect, operation: OperationId) -> Option<Command> {
         Some(match *effect {
             Effect::AwaitFinality { key, revision, finality, .. } => {
@@ -75,9 +75,9 @@ impl World {
     }
 }
 
-/// Everything the chain shows, in its order, and whatever the payment asks for until it asks no more: the chain first,
-/// or in turns as `turns` has it (true: an answer is due before the next thing the chain shows). A crash after
-/// `crash_after` commits loses every effect that is not answered yet.
+/// Runs a payment to its final state. It receives everything that the chain shows, in order, and the answers to its
+/// effects. Without `turns`, the chain comes first; otherwise each `true` puts an answer before the next block. A crash
+/// after `crash_after` commits drops all unanswered effects.
 fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>, turns: &[bool]) -> (Story, bool) {
     let mut story = given(terms);
     let mut world = World { parts: parts.to_vec(), settler_revision: 0, settlement_failures: failures };
@@ -112,7 +112,7 @@ fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>,
             owed = resume(&story.payment).into();
         }
     }
-    panic!("no rest after 500 steps: {:?}", story.payment.history);
+    panic!("no final state after 500 steps: {:?}", story.payment.history);
 }
 
 fn part(n: u8) -> impl Strategy<Value = Part> {
@@ -146,9 +146,9 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn a_crash_costs_nothing(terms in any_terms(), parts in parts(), failures in 0..3u32) {
+    fn a_crash_does_not_change_the_final_state(terms in any_terms(), parts in parts(), failures in 0..3u32) {
         let (whole, _) = live(terms.clone(), &parts, failures, None, &[]);
-        prop_assert!(!whole.payment.is_live(), "at rest, and live: {:?}", whole.payment.history);
+        prop_assert!(!whole.payment.is_live(), "final state is live: {:?}", whole.payment.history);
         prop_assert!(resume(&whole.payment).contains(&Effect::Passivate));
         for commits in 1..=whole.commits.len() {
             let (broken, crashed) = live(terms.clone(), &parts, failures, Some(commits), &[]);
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_waiting(
+    fn every_payment_reaches_a_final_state(
         terms in any_terms(),
         parts in parts(),
         failures in 0..3u32,
@@ -167,7 +167,7 @@ proptest! {
     ) {
         let floor = terms.dust_floor;
         let (story, _) = live(terms, &parts, failures, crash_after, &turns);
-        prop_assert!(!story.payment.is_live(), "at rest, and live: {:?}", story.payment);
+        prop_assert!(!story.payment.is_live(), "final state is live: {:?}", story.payment);
         let clean = parts.iter().filter(|part| part.reorg != Reorg::Gone && part.decision != Decision::Block);
         let right = clean.map(|part| part.tx.0).filter(|o| o.token_address == USDC && o.key.chain == Chain::Base);
         let sum: Amount = right.map(|o| o.amount).filter(|amount| *amount >= floor).sum();

@@ -1,4 +1,4 @@
-//! The table of the interface, row by row, and the pairs of state and fact that hide in it.
+//! The table of the interface, row by row, with combinations of state and fact.
 
 use super::OperationAction::Queue;
 use super::*;
@@ -36,7 +36,7 @@ fn the_exact_amount_confirms_and_settles() {
 }
 
 #[test]
-fn screening_may_come_before_or_after_finality() {
+fn screening_can_come_before_or_after_finality() {
     given(terms())
         .when(tx(1).seen())
         .when(tx(1).screened(Allow))
@@ -46,7 +46,7 @@ fn screening_may_come_before_or_after_finality() {
 }
 
 #[test]
-fn what_comes_twice_changes_nothing() {
+fn repeated_facts_change_nothing() {
     given(terms())
         .when(tx(1).seen())
         .unchanged(&tx(1).seen())
@@ -62,7 +62,7 @@ fn what_comes_twice_changes_nothing() {
 }
 
 #[test]
-fn finality_below_the_tier_is_not_enough_and_all_that_arrived_sets_the_tier() {
+fn the_total_received_determines_the_required_finality() {
     let large = Terms { amount: amount("900"), finality: FinalityPolicy::default_for(Chain::Base), ..terms() };
     let reached = |tx: Tx, reached| Command::FinaliseTransfer { key: tx.0.key, revision: 1, reached };
     let (first, second) = (tx(1).of("600"), tx(2).of("600"));
@@ -79,7 +79,7 @@ fn finality_below_the_tier_is_not_enough_and_all_that_arrived_sets_the_tier() {
 }
 
 #[test]
-fn too_little_is_underpaid_and_a_top_up_in_time_completes_it() {
+fn underpayment_can_be_completed_in_time() {
     given(terms())
         .arrives(tx(1).of("4"))
         .is(Mismatched, &[Underpaid])
@@ -94,7 +94,7 @@ fn too_little_is_underpaid_and_a_top_up_in_time_completes_it() {
 }
 
 #[test]
-fn tolerance_forgives_too_little_and_never_too_much() {
+fn tolerance_applies_to_underpayment_only() {
     let tolerant = || Terms { tolerance: Tolerance { absolute: amount("0.5"), bps: 0 }, ..terms() };
     given(tolerant()).arrives(tx(1).of("9.5")).is(Confirmed, &[]).queues(&[(Queue, "9.50")]);
     given(tolerant()).arrives(tx(1).of("9.499999")).is(Mismatched, &[Underpaid]);
@@ -102,7 +102,7 @@ fn tolerance_forgives_too_little_and_never_too_much() {
 }
 
 #[test]
-fn too_much_is_held_accepted_or_sent_back_by_policy() {
+fn overpayment_follows_the_policy() {
     given(terms())
         .arrives(tx(1).of("12"))
         .is(Mismatched, &[Overpaid])
@@ -148,7 +148,7 @@ fn too_much_is_held_accepted_or_sent_back_by_policy() {
 }
 
 #[test]
-fn too_much_that_a_policy_takes_is_told_with_its_shares() {
+fn accepted_overpayment_announces_the_shares() {
     let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
     let story = given(accepting).arrives(tx(1).of("12"));
     for (told, sequence) in story.told.iter().zip(1_u32..) {
@@ -166,7 +166,7 @@ fn too_much_that_a_policy_takes_is_told_with_its_shares() {
 }
 
 #[test]
-fn too_much_is_told_once_whoever_takes_it() {
+fn overpayment_is_announced_once_when_a_person_accepts_it() {
     let held = given(terms()).arrives(tx(1).of("12")).told(MISMATCHED);
     held.when(accept()).is(Confirmed, &[Overpaid]).told(CONFIRMED).settled(1).told(SETTLED);
 }
@@ -188,7 +188,7 @@ fn an_underpaid_payment_can_become_overpaid() {
 }
 
 #[test]
-fn the_psp_accepts_what_is_there() {
+fn the_psp_accepts_the_amount_received() {
     given(terms())
         .arrives(tx(1).of("4"))
         .refused(&Command::Accept { expected_received: Some(amount("5")) }, "received_moved")
@@ -201,7 +201,7 @@ fn the_psp_accepts_what_is_there() {
 }
 
 #[test]
-fn blocked_money_that_would_have_paid_fails_the_payment() {
+fn a_blocked_full_payment_fails_the_payment() {
     given(terms()).tainted(tx(1)).failed(FailureReason::KytBlocked).is(Failed, &[FundsBlocked]).told(FAILED);
     given(terms())
         .tainted(tx(1).of("6"))
@@ -216,7 +216,7 @@ fn blocked_money_that_would_have_paid_fails_the_payment() {
 }
 
 #[test]
-fn blocked_money_alarms_whenever_it_comes() {
+fn blocked_funds_always_raise_an_alarm() {
     let alarm = |n| Alarm::FundsBlocked { key: tx(n).0.key };
     let blocked = |story: Story, tx: Tx| story.when(tx.seen()).alarms(&[]).when(tx.screened(Block));
     let all = blocked(given(terms()), tx(1)).alarms(&[alarm(1)]).when(tx(1).finalised()).alarms(&[]);
@@ -231,13 +231,13 @@ fn blocked_money_alarms_whenever_it_comes() {
 }
 
 #[test]
-fn tainted_dust_spoils_nothing() {
+fn a_small_blocked_transfer_does_not_fail_the_payment() {
     given(terms()).tainted(tx(1).of("1")).is(Pending, &[FundsBlocked]).arrives(tx(2)).is(Confirmed, &[FundsBlocked]);
     given(terms()).tainted(tx(1).of("1")).expired().failed(FailureReason::Expired);
 }
 
 #[test]
-fn blocked_money_waits_for_clean_money_on_its_way() {
+fn blocked_funds_wait_for_pending_clean_funds() {
     given(terms())
         .when(tx(2).seen())
         .tainted(tx(1))
@@ -261,7 +261,7 @@ fn expiry_waits_for_a_review() {
 }
 
 #[test]
-fn a_person_stands_above_a_provider_and_the_strict_above_the_lax() {
+fn a_person_outranks_a_provider_and_the_stricter_provider_wins() {
     let small = tx(1).of("1");
     given(terms())
         .when(small.seen())
@@ -277,7 +277,7 @@ fn a_person_stands_above_a_provider_and_the_strict_above_the_lax() {
 }
 
 #[test]
-fn nothing_in_time_expires() {
+fn a_payment_without_funds_expires() {
     given(terms())
         .unchanged(&Command::PassDeadline { chain_time: at(EXPIRY_SECS).plus_millis(-1) })
         .expired()
@@ -286,7 +286,7 @@ fn nothing_in_time_expires() {
 }
 
 #[test]
-fn money_in_time_outlives_the_deadline() {
+fn an_in_time_transfer_can_be_final_after_the_deadline() {
     given(terms())
         .when(tx(1).at(1_199).seen())
         .expired()
@@ -298,7 +298,7 @@ fn money_in_time_outlives_the_deadline() {
 }
 
 #[test]
-fn late_money_makes_a_failed_payment_mismatched() {
+fn late_funds_make_a_failed_payment_mismatched() {
     let late = tx(1).at(EXPIRY_SECS);
     given(terms())
         .expired()
@@ -312,7 +312,7 @@ fn late_money_makes_a_failed_payment_mismatched() {
         .is(Settled, &[Late]);
     let early = given(terms()).arrives(late).is(Pending, &[]).told(&[]).expired().is(Mismatched, &[Late]);
     let early = early.told(&[FAILED, MISMATCHED].concat()).money("10.00", "0.00", "0.00", "10.00");
-    // It is late, not failed, when the commit ends: what failed says why all the same.
+    // The payment is late, not failed, when the commit ends. The failure event must still have its reason.
     for told in &early.told {
         let body = payload(&early.payment, told, EventId::from_ulid(Ulid(1))).unwrap();
         let is_failed = told.name.as_str().ends_with(".failed");
@@ -321,7 +321,7 @@ fn late_money_makes_a_failed_payment_mismatched() {
 }
 
 #[test]
-fn late_money_neither_completes_nor_spoils() {
+fn late_funds_neither_complete_nor_spoil() {
     let (first, late) = (tx(1).of("4"), tx(2).of("6").at(EXPIRY_SECS));
     given(terms())
         .arrives(first)
@@ -347,12 +347,12 @@ fn late_money_neither_completes_nor_spoils() {
 }
 
 #[test]
-fn in_time_money_that_is_told_late_still_completes() {
+fn in_time_funds_that_are_reported_late_still_complete() {
     given(terms()).arrives(tx(1).of("4")).expired().arrives(tx(2).of("6")).is(Confirmed, &[Multiple]);
 }
 
 #[test]
-fn cancelling_is_for_payments_nobody_has_sent_to() {
+fn only_a_payment_without_transfers_can_be_cancelled() {
     given(terms())
         .when(Command::Cancel)
         .failed(FailureReason::Cancelled)
@@ -366,7 +366,7 @@ fn cancelling_is_for_payments_nobody_has_sent_to() {
 }
 
 #[test]
-fn more_after_confirmation_is_excess() {
+fn funds_after_confirmation_are_excess() {
     given(terms())
         .arrives(tx(1))
         .told(CONFIRMED)
@@ -383,7 +383,7 @@ fn more_after_confirmation_is_excess() {
 }
 
 #[test]
-fn wrong_money_is_labelled_and_told_and_does_not_count() {
+fn misdirected_funds_are_labelled_and_do_not_count() {
     given(terms())
         .when(tx(1).look_alike().seen())
         .is(Pending, &[])
@@ -414,13 +414,13 @@ fn wrong_money_is_labelled_and_told_and_does_not_count() {
 }
 
 #[test]
-fn expiry_waits_until_wrong_money_is_final() {
+fn expiry_waits_until_misdirected_funds_are_final() {
     let wrong = tx(1).look_alike();
     given(terms()).when(wrong.seen()).expired().is(Pending, &[]).when(wrong.finalised()).is(Mismatched, &[WrongToken]);
 }
 
 #[test]
-fn dust_is_ignored_and_small_payments_are_not_dust() {
+fn dust_is_ignored_except_for_small_payments() {
     given(terms()).when(tx(1).of("0.000999").seen()).is(Pending, &[]).expired().failed(FailureReason::Expired);
     given(terms()).arrives(tx(1).of("0.001")).is(Mismatched, &[Underpaid]);
     let tiny = Terms { amount: amount("0.01"), dust_floor: amount("1"), ..terms() };

@@ -1,7 +1,7 @@
-//! `GET /pay/{token}`: the payer's page. Whoever has the link sees it; it shows nothing of any person.
+//! `GET /pay/{token}`: the payer's page. Everyone who has the link can open it, so it shows no personal data.
 //!
-//! `scene` says what the payer is told, `view` how it looks, `qr` draws the code. The page is whole without JavaScript;
-//! with it, `GET /pay/{token}/events` brings the same content anew whenever it changes.
+//! `scene` decides the content, `view` renders it, `qr` draws the code. The page is complete without JavaScript. With
+//! it, `GET /pay/{token}/events` sends the content again whenever it changes.
 
 mod qr;
 mod scene;
@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use axum::response::sse::Event;
 use maud::html;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::error::ApiError;
@@ -26,7 +26,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use crate::http::live;
 use crate::http::state::{AppState, Shared};
 
-/// Characters of a link's token, far above what they have.
+/// Upper bound for a token's length in characters; real tokens are shorter.
 const TOKEN_CHARS_MAX: usize = 128;
 
 /// The page.
@@ -41,7 +41,7 @@ pub(in crate::http) async fn serve(
     }
 }
 
-/// Its content, again whenever it changes.
+/// Streams the page's content whenever it changes.
 pub(in crate::http) async fn events(
     _: Admitted,
     State(app): State<AppState>,
@@ -64,7 +64,7 @@ fn event(app: &Shared, payment: &Payment) -> Event {
 }
 
 async fn find(app: &Shared, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
-    // What is not even text is no link's token.
+    // A path that is not UTF-8 contains no token.
     let token = token.map_or_else(|_| String::new(), |Path(token)| token);
     let spelled = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if token.len() > TOKEN_CHARS_MAX || !spelled {
@@ -74,7 +74,7 @@ async fn find(app: &Shared, token: Result<Path<String>, PathRejection>) -> Resul
     Ok(store::payment_of(&row.ok_or(ApiError::NotFound("payment"))?)?)
 }
 
-/// A page instead of a document: people read it.
+/// Answers with a page for people instead of a problem document.
 fn failure(error: &ApiError) -> Response {
     if let Some((_, reason)) = error.for_log() {
         tracing::error!(error = reason, "a payer's page failed: {reason}");
@@ -82,7 +82,7 @@ fn failure(error: &ApiError) -> Response {
     let (status, retry_after) = (error.status(), error.retry_after_secs());
     let (headline, explanation) = match status {
         StatusCode::NOT_FOUND => {
-            ("No such payment", "This link leads to no payment. Ask whoever sent it to you for a new one.")
+            ("No such payment", "There is no payment for this link. Ask its sender for a new one.")
         }
         StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
         _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),

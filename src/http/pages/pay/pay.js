@@ -1,5 +1,5 @@
-// Keeps the payer's page at the present: counts down, copies, asks a wallet in this browser to pay, and takes over what
-// the service sends when the payment changes. Without it the page is whole, and stands still until it is loaded again.
+// Keeps the payer's page current: countdown, copy buttons, payment with a wallet in this browser, and live updates.
+// Without the script the page is complete, but does not change until it is reloaded.
 'use strict';
 (() => {
   const TICK_MS = 500, SOON_MS = 120000, COPIED_MS = 2000, AGAIN_MS = 20000, TIMEOUT_MS = 10000;
@@ -24,7 +24,7 @@
     left.hidden = false;
   };
 
-  // What the script adds to what came from the service.
+  // Adds what only works with the script to a part from the server.
   const dress = part => {
     for (const time of part.querySelectorAll('time')) {
       time.textContent = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
@@ -42,7 +42,7 @@
     tick();
   };
 
-  // Takes over the parts that differ.
+  // Replaces the parts that differ.
   const take = html => {
     const fresh = new DOMParser().parseFromString(html, 'text/html').getElementById('payment');
     if (!fresh) return;
@@ -80,7 +80,7 @@
     link.dataset.state = live ? 'live' : 'away';
   };
 
-  // When no stream is to be had, the page is fetched now and then.
+  // Fallback without a stream: fetches the page from time to time.
   const look = async () => {
     again = null;
     if (document.hidden || main().hasAttribute('data-over')) return;
@@ -100,12 +100,12 @@
     stream.onopen = say;
     stream.onerror = () => {
       say();
-      // Refused, not interrupted: the browser does not come again by itself.
+      // Refused, not interrupted: the browser does not reconnect by itself.
       if (stream.readyState === EventSource.CLOSED && !again) again = setTimeout(look, AGAIN_MS);
     };
   };
 
-  // Only a page that is seen listens.
+  // Listen only while the page is visible.
   const attend = () => {
     clearTimeout(again);
     again = null;
@@ -117,7 +117,7 @@
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // Without a secure context: select it, and let the browser copy what is selected.
+      // In an insecure context: select the text, and let the browser copy the selection.
       const value = button.parentElement.querySelector('.value');
       getSelection().selectAllChildren(value);
       if (!document.execCommand('copy')) return;
@@ -133,18 +133,18 @@
   const pay = async button => {
     const { chain, chainName, to, call } = button.dataset;
     button.disabled = true;
-    tell('Your wallet asks you to agree.');
+    tell('Confirm the payment in your wallet.');
     try {
       const [from] = await provider.request({ method: 'eth_requestAccounts' });
       if (await provider.request({ method: 'eth_chainId' }) !== chain) {
         await provider.request({ method: 'wallet_switchEthereumChain', params: [{ chainId: chain }] });
       }
       await provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data: call, value: '0x0' }] });
-      tell('Your wallet has sent the payment. It shows here once the chain has it; do not send it twice.');
+      tell('Your wallet has sent the payment. It appears here once it is in the chain; do not send it twice.');
     } catch (error) {
       if (error?.code === REFUSED) tell('You declined in your wallet; nothing was sent.');
       else if (error?.code === UNKNOWN_CHAIN) tell(`Your wallet does not know ${chainName}. Add the chain there, then try again.`);
-      else tell('Your wallet could not do it. Scan the code, or copy the address.');
+      else tell('Your wallet reported an error. Scan the code, or copy the address.');
       button.disabled = false;
     }
   };

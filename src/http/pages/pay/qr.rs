@@ -1,14 +1,14 @@
-//! A QR code as a picture within the page: nothing is fetched for it.
+//! Draws a QR code as inline SVG.
 
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
 use qrcode::{Color, EcLevel, QrCode};
 
-/// Modules of white around the code; scanners want four.
+/// White modules around the code, as scanners require.
 const QUIET: usize = 4;
 
-/// The code of `text`; nothing if it is longer than a code can be.
+/// Renders the code of `text`; `None` if it is too long for a QR code.
 pub(super) fn picture(text: &str, label: &str) -> Option<Markup> {
     let code = QrCode::with_error_correction_level(text, EcLevel::M).ok()?;
     let side = code.width() + 2 * QUIET;
@@ -20,7 +20,7 @@ pub(super) fn picture(text: &str, label: &str) -> Option<Markup> {
     })
 }
 
-/// Each run of dark modules in a line is one rectangle.
+/// Draws each horizontal run of dark modules as one rectangle.
 fn outline(code: &QrCode) -> String {
     let (colors, width) = (code.to_colors(), code.width());
     let mut path = String::new();
@@ -29,7 +29,7 @@ fn outline(code: &QrCode) -> String {
         for run in line.chunk_by(|one, next| one == next) {
             if run[0] == Color::Dark {
                 let length = run.len();
-                // A string takes everything.
+                // Writing to a `String` cannot fail.
                 let _ = write!(path, "M{} {}h{length}v1h-{length}z", x + QUIET, y + QUIET);
             }
             x += run.len();
@@ -43,11 +43,11 @@ fn outline(code: &QrCode) -> String {
 mod tests {
     use super::*;
 
-    /// Dots to each module of the picture that is read.
+    /// Pixels per module of the rendered test image.
     const DOTS: usize = 3;
 
     #[test]
-    fn a_scanner_reads_the_picture() {
+    fn a_scanner_can_read_the_picture() {
         let text = "ethereum:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913@8453/transfer\
                     ?address=0x5FbDB2315678afecb367f032d93F642f64180aa3&uint256=12500000";
         let code = QrCode::with_error_correction_level(text, EcLevel::M).unwrap();
@@ -62,6 +62,6 @@ mod tests {
             rqrr::PreparedImage::prepare_from_bitmap(side * DOTS, side * DOTS, |x, y| dark[y / DOTS][x / DOTS]);
         let found = picture.detect_grids();
         assert_eq!(found[0].decode().unwrap().1, text);
-        assert!(super::picture(&"x".repeat(5_000), "").is_none(), "too much for a code");
+        assert!(super::picture(&"x".repeat(5_000), "").is_none(), "too long for a QR code");
     }
 }

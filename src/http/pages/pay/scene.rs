@@ -1,25 +1,25 @@
-//! What the payer is told: one scene for every way a payment can stand.
+//! Content of the payer's page: one scene for each state of a payment.
 //!
-//! Pure. The words name no person and no screening, and never ask for money that is on its way already. Money that may
-//! never count stops nobody from paying the rest. Deliberately absent: how it looks (`view`).
+//! Pure functions. The texts name no person and do not mention screening. They never ask for money that is already on
+//! its way. A transfer that may never count does not stop the payer from paying the rest. `view` renders the scene.
 
 use payferry_domain::payment::{
     Decision, FailureReason, Funds, Label, Payment, RefundState, Status, Transfer, TransferStatus,
 };
 use payferry_domain::{Amount, Timestamp};
 
-/// How it goes, for colours.
+/// State of the payment, as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// The payer is to act.
+    /// The payer has to act.
     Asking,
-    /// Something is under way.
+    /// The payment is in progress.
     Working,
-    /// All is well.
+    /// The payment succeeded.
     Good,
-    /// Something does not fit.
+    /// The payment has a problem.
     Trouble,
-    /// Nothing more comes of it.
+    /// The payment is over.
     Over,
 }
 
@@ -35,16 +35,16 @@ impl Mood {
     }
 }
 
-/// The way of a payment that goes well.
+/// Steps of a successful payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     /// Nothing has arrived.
     Waiting,
-    /// Something has arrived that may still be taken back.
+    /// A transfer was seen that a reorg may still orphan.
     Seen,
-    /// It is there for good.
+    /// The payment is final.
     Confirmed,
-    /// It is passed on.
+    /// The money was passed on.
     Complete,
 }
 
@@ -52,28 +52,28 @@ impl Step {
     pub(super) const ALL: [Self; 4] = [Self::Waiting, Self::Seen, Self::Confirmed, Self::Complete];
 }
 
-/// All that the payer is told.
+/// The content of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scene {
     pub(super) headline: &'static str,
     pub(super) explanation: String,
     pub(super) mood: Mood,
-    /// How far it is; nothing once it does not go its usual way.
+    /// The current step; `None` if the payment left the usual course.
     pub(super) step: Option<Step>,
-    /// What is to be sent now, if anything.
+    /// The amount to send now, if any.
     pub(super) to_pay: Option<Amount>,
-    /// What is to be known besides.
+    /// Additional notices.
     pub(super) notices: Vec<String>,
 }
 
 impl Scene {
-    /// The payment as it stands at `now`.
+    /// The scene of the payment at `now`.
     pub(super) fn of(payment: &Payment, now: Timestamp) -> Self {
         let mut scene = match payment.status {
             Status::Pending => pending(payment, now),
             Status::Confirmed => usual(
                 "Payment confirmed",
-                "Thank you. Your payment has arrived for good; there is nothing more to do.",
+                "Thank you. Your payment is final; there is nothing more to do.",
                 Mood::Good,
                 Step::Confirmed,
             ),
@@ -91,21 +91,21 @@ impl Scene {
     }
 }
 
-/// Whom the payer turns to: of a transfer to a customer there is no merchant.
+/// The payer's contact. A transfer to a customer has no merchant.
 pub(super) fn contact(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "whoever sent you this link" }
+    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the sender of this link" }
 }
 
-/// The same at the beginning of a sentence.
+/// The contact at the beginning of a sentence.
 fn contact_first(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "The merchant" } else { "Whoever sent you this link" }
+    if payment.terms.purpose.is_pay_in() { "The merchant" } else { "The sender of this link" }
 }
 
 fn recipient(payment: &Payment) -> &'static str {
     if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the recipient" }
 }
 
-/// Right money in time that has arrived and does not count yet.
+/// Sum of transfers in the right token and in time that have arrived but do not count yet.
 pub(super) fn on_its_way(payment: &Payment) -> Amount {
     payment.transfers.iter().filter(|transfer| is_coming(payment, transfer)).map(|transfer| transfer.amount).sum()
 }
@@ -115,7 +115,7 @@ fn is_coming(payment: &Payment, transfer: &Transfer) -> bool {
     is_good && !transfer.counted && payment.is_in_time(transfer)
 }
 
-/// Right money in time that the chain took back, and that usually comes again.
+/// Sum of transfers in the right token and in time that a reorg orphaned and that are usually included again.
 fn taken_back(payment: &Payment) -> Amount {
     let is_again = |gone: &Transfer| {
         let same = |other: &Transfer| other.key.chain == gone.key.chain && other.key.tx_hash == gone.key.tx_hash;
@@ -128,7 +128,7 @@ fn taken_back(payment: &Payment) -> Amount {
     payment.transfers.iter().filter(is_gone).map(|transfer| transfer.amount).sum()
 }
 
-/// What has still to be sent when all that is on its way arrives, and `besides` too.
+/// The amount still to be sent if everything on its way arrives, and `besides` too.
 fn missing(payment: &Payment, besides: Amount) -> Amount {
     let expected = payment.settleable().saturating_add(on_its_way(payment)).saturating_add(besides);
     if expected >= payment.terms.tolerance.least_for(payment.terms.amount) {
@@ -137,12 +137,12 @@ fn missing(payment: &Payment, besides: Amount) -> Amount {
     payment.terms.amount.saturating_sub(expected)
 }
 
-/// Whether screening is undecided about a transfer that could still pay.
+/// Returns true if a transfer that could pay is under review by screening.
 fn is_reviewed(transfer: &Transfer) -> bool {
     could_pay(transfer) && transfer.decision() == Some(Decision::Review)
 }
 
-/// Whether it is in the chain and of what is asked for.
+/// Returns true if the transfer is in the chain and in the right token.
 fn could_pay(transfer: &Transfer) -> bool {
     transfer.is_right() && transfer.is_present()
 }
@@ -157,7 +157,7 @@ fn unusual(headline: &'static str, explanation: impl Into<String>, mood: Mood) -
     Scene { headline, explanation, mood, step: None, to_pay: None, notices: Vec::new() }
 }
 
-/// Whether what is due is there, and only its checking is waited for.
+/// Returns true if the due amount has arrived and only a review is pending.
 fn waits_for_review(payment: &Payment) -> bool {
     let reviewed = |transfer: &Transfer| is_coming(payment, transfer) && is_reviewed(transfer);
     payment.status == Status::Pending
@@ -183,13 +183,13 @@ fn pending(payment: &Payment, now: Timestamp) -> Scene {
     let gone = taken_back(payment);
     let missing = missing(payment, gone);
     if missing.is_zero() {
-        let explanation = "Your transfer was seen, and then the chain took its block back. It usually comes again by \
-                           itself within minutes; do not pay again yet.";
+        let explanation = "Your transfer was seen, but the chain has dropped its block. It usually reappears within \
+                           minutes; do not pay again yet.";
         return usual("Waiting for the chain", explanation, Mood::Working, Step::Seen);
     }
     if now >= payment.expires_at {
-        let explanation = "The time to pay is over. Transfers that were sent in time are still being looked for; do not \
-                           send anything now.";
+        let explanation = "The time to pay is over. The service is still checking for transfers that were sent in \
+                           time; do not send anything now.";
         return usual("Time is up", explanation, Mood::Working, Step::Waiting);
     }
     let seen = coming.saturating_add(gone);
@@ -226,27 +226,28 @@ fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
     }
     if payment.labels.contains(Label::Late) {
         let explanation = format!(
-            "Money arrived after the time to pay was over. {they} has been told, and accepts it or sends it back. \
-             Contact {them}; do not pay again."
+            "Money arrived after the time to pay was over. {they} has been notified and will accept it or send it \
+             back. Contact {them}; do not pay again."
         );
         return unusual("Payment arrived late", explanation, Mood::Trouble);
     }
     if payment.labels.contains(Label::Underpaid) {
         let explanation = format!(
-            "{received} {token} of {due} {token} arrived in time. {they} has been told, and accepts it or sends it back. \
-             Contact {them}; do not send anything more."
+            "{received} {token} of {due} {token} arrived in time. {they} has been notified and will accept it or send \
+             it back. Contact {them}; do not send anything more."
         );
         return unusual("Payment incomplete", explanation, Mood::Trouble);
     }
     if payment.labels.contains(Label::Overpaid) {
         let explanation = format!(
-            "{received} {token} arrived instead of {due} {token}. {they} has been told, and accepts it or sends money \
-             back. There is nothing for you to pay."
+            "{received} {token} arrived instead of {due} {token}. {they} has been notified and will accept it or send \
+             money back. There is nothing for you to pay."
         );
         return unusual("More than the amount arrived", explanation, Mood::Trouble);
     }
     let explanation = format!(
-        "What arrived is not what was asked for. {they} has been told. Contact {them}; do not send anything more."
+        "The received money does not match the request. {they} has been notified. Contact {them}; do not send \
+         anything more."
     );
     unusual("Payment does not match", explanation, Mood::Trouble)
 }
@@ -257,8 +258,8 @@ fn failed(payment: &Payment) -> Scene {
         Some(FailureReason::Expired) => (
             "Payment expired",
             format!(
-                "The time to pay is over. Do not send anything any more; ask {them} for a new link. If you have just \
-                 sent it, contact {them}: it is not lost."
+                "The time to pay is over. Do not send anything; ask {them} for a new link. If you have just sent \
+                 money, contact {them}: it is not lost."
             ),
         ),
         Some(FailureReason::Cancelled) => {
@@ -267,14 +268,15 @@ fn failed(payment: &Payment) -> Scene {
         Some(FailureReason::KytBlocked) => (
             "Payment being checked",
             format!(
-                "What arrived is being checked, and this payment cannot be completed. Do not send anything more; contact \
-                 {them}."
+                "The received money is being checked, and this payment cannot be completed. Do not send anything \
+                 more; contact {them}."
             ),
         ),
         Some(FailureReason::SettlementFailed) => (
             "Payment sent back",
             format!(
-                "This payment could not be completed, and {them} sends it back. Contact {them} before you pay again."
+                "This payment could not be completed, and {them} will send it back. Contact {them} before you pay \
+                 again."
             ),
         ),
         None => ("Payment failed", format!("Do not send anything; contact {them}.")),
@@ -288,18 +290,19 @@ fn notices(payment: &Payment) -> Vec<String> {
     let strays = || payment.transfers.iter().filter(|transfer| transfer.is_present() && !transfer.is_right());
     if payment.labels.contains(Label::WrongToken) || strays().any(|stray| stray.key.chain == terms.chain) {
         notices.push(format!(
-            "A token arrived that is not the {} asked for, so it does not pay this. Contact {them}, who can have it sent \
-             back.",
+            "A token arrived that is not the {} asked for, so it does not count for this payment. Contact {them} to \
+             have it sent back.",
             terms.token
         ));
     }
     if payment.labels.contains(Label::WrongChain) || strays().any(|stray| stray.key.chain != terms.chain) {
         notices.push(format!(
-            "Money arrived on another chain than {}, so it does not pay this. Contact {them}, who can have it sent back.",
+            "Money arrived on another chain than {}, so it does not count for this payment. Contact {them} to have it \
+             sent back.",
             chain_name(terms.chain)
         ));
     }
-    let checked = "A transfer that arrived is being checked and does not count meanwhile.";
+    let checked = "A received transfer is being checked and does not count until then.";
     if payment.status != Status::Failed {
         if payment.transfers.iter().any(|transfer| could_pay(transfer) && transfer.is_blocked()) {
             notices.push(format!("{checked} Contact {them}."));
@@ -310,7 +313,7 @@ fn notices(payment: &Payment) -> Vec<String> {
     let excess = payment.excess_received();
     if !excess.is_zero() {
         notices.push(format!(
-            "{excess} {} arrived after the payment was complete. {they} has been told and can send it back.",
+            "{excess} {} arrived after the payment was complete. {they} has been notified and can send it back.",
             terms.token
         ));
     }
@@ -328,7 +331,7 @@ fn notices(payment: &Payment) -> Vec<String> {
     notices
 }
 
-/// The chain as wallets call it.
+/// The chain's name in wallets.
 pub(super) fn chain_name(chain: payferry_domain::Chain) -> &'static str {
     match chain {
         payferry_domain::Chain::Base => "Base",

@@ -1,7 +1,7 @@
-//! How the payer's page looks. One file whole: style and script are inline and allowed by their hash.
+//! Renders the payer's page. Style and script are inline and allowed by their hash.
 //!
-//! Each part has an id: the script replaces those that differ in what the stream brings, and no others, so that what
-//! somebody reads, selects or has focused stays.
+//! Each part has an id. The script replaces only the parts that differ from the streamed content, so the reader's
+//! position, selection and focus stay.
 
 use std::sync::LazyLock;
 
@@ -24,10 +24,10 @@ use crate::http::state::Shared;
 const STYLE: &str = include_str!("pay.css");
 const SCRIPT: &str = include_str!("pay.js");
 
-/// Seconds after which a browser without JavaScript loads the page again.
+/// Seconds after which a browser without JavaScript reloads the page.
 const RELOAD_SECS: u32 = 15;
 
-/// What a call of `transfer(address,uint256)` begins with.
+/// Function selector of `transfer(address,uint256)`.
 const TRANSFER_SELECTOR: &str = "a9059cbb";
 
 /// The icon: a coin.
@@ -35,7 +35,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     cx='8' cy='8' r='7' fill='%230b6e75'/%3E%3Cpath d='M4.5 8.5l2.5 2.5 4.5-5' fill='none' stroke='%23fff' \
     stroke-width='1.6'/%3E%3C/svg%3E";
 
-/// Nothing from elsewhere, nothing but the two texts above, no frame around it, no forms.
+/// Allows only the inline style and script above: no external resources, frames or forms.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
     let policy = format!(
@@ -44,10 +44,10 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
         hash(STYLE),
         hash(SCRIPT)
     );
-    HeaderValue::from_str(&policy).expect("base64 and words are a header's text")
+    HeaderValue::from_str(&policy).expect("the policy is a valid header value")
 });
 
-/// The whole page.
+/// Renders the complete page.
 pub(super) fn page(app: &Shared, payment: &Payment) -> Response {
     let title = Scene::of(payment, app.clock().now()).headline;
     let markup = html! {
@@ -80,7 +80,7 @@ pub(super) fn page(app: &Shared, payment: &Payment) -> Response {
     response
 }
 
-/// What changes with the payment.
+/// Renders the part of the page that changes with the payment.
 pub(super) fn content(app: &Shared, payment: &Payment) -> Markup {
     let now = app.clock().now();
     let scene = Scene::of(payment, now);
@@ -125,7 +125,7 @@ fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
         {
             match payment.required_finality() {
                 Finality::Blocks(_) => String::new(),
-                Finality::Safe | Finality::Finalized => "waiting until the chain calls it final".to_owned(),
+                Finality::Safe | Finality::Finalized => "waiting for finality on the chain".to_owned(),
             }
         }
         None => String::new(),
@@ -150,7 +150,7 @@ fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
     }
 }
 
-/// What to send, and where to.
+/// Renders the amount to send and its address.
 fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
     let terms = &payment.terms;
     let (chains, chain) = (app.system.chains(), chain_name(terms.chain));
@@ -180,13 +180,13 @@ fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
             }
             p.warning {
                 "Send " strong { (terms.token) } " on " strong { (chain) } " only. Another token or another chain does not "
-                "pay this, and getting it back takes the help of " (contact(payment)) "."
+                "count for this payment; to get it back, contact " (contact(payment)) "."
             }
         }
     }
 }
 
-/// A value to copy. Without JavaScript, a click selects it whole.
+/// Renders a value to copy. Without JavaScript, a click selects all of it.
 fn field(label: &str, name: &str, value: &str, unit: &Markup) -> Markup {
     let id = format!("value-{name}");
     html! {
@@ -198,7 +198,7 @@ fn field(label: &str, name: &str, value: &str, unit: &Markup) -> Markup {
     }
 }
 
-/// What has arrived, without who sent it.
+/// Lists the transfers that have arrived, without their senders.
 fn arrived(payment: &Payment) -> Markup {
     let shown: Vec<&Transfer> = payment.transfers.iter().filter(|one| one.status != TransferStatus::Ignored).collect();
     if shown.is_empty() {
@@ -236,15 +236,15 @@ fn token_name(payment: &Payment, transfer: &Transfer) -> &'static str {
 
 fn standing(transfer: &Transfer) -> &'static str {
     match transfer.status {
-        TransferStatus::Orphaned => "taken back by the chain",
-        _ if !transfer.is_right() => "does not pay this",
+        TransferStatus::Orphaned => "dropped by the chain",
+        _ if !transfer.is_right() => "does not count for this payment",
         _ if transfer.counted => "confirmed",
         TransferStatus::Seen => "being confirmed",
         _ => "being checked",
     }
 }
 
-/// A time as people read it; the script puts it into the reader's own zone.
+/// Renders a time, which the script converts to the reader's time zone.
 fn moment(at: Timestamp) -> Markup {
     let text = chrono::DateTime::<chrono::Utc>::from(at).format("%-d %b %Y, %H:%M UTC").to_string();
     html! { time datetime=(at) { (text) } }
@@ -255,8 +255,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_inline_ends_its_own_element() {
-        // Escaping is off in them.
+    fn inline_style_and_script_contain_no_closing_tag() {
+        // Escaping is disabled for both.
         assert!(!STYLE.contains("</") && !SCRIPT.contains("</"));
     }
 }

@@ -1,7 +1,7 @@
 //! `GET /payments/{payment_id}/refunds/{refund_id}`.
 
 use axum::extract::State;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -15,8 +15,8 @@ use crate::http::state::AppState;
 #[utoipa::path(
     get, path = "/payments/{payment_id}/refunds/{refund_id}", tag = "Payments", operation_id = "getRefund",
     params(
-        ("payment_id" = String, Path, description = "As `initiate` answered it."),
-        ("refund_id" = String, Path, description = "As the request for the refund answered it."),
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        ("refund_id" = String, Path, description = "The id from the refund request."),
     ),
     responses(
         (status = 200, description = "The refund.", body = RefundRecord),

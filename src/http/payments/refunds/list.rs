@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -18,7 +18,7 @@ use crate::http::state::AppState;
 #[derive(Serialize, ToSchema)]
 pub struct RefundList {
     message: &'static str,
-    /// How many there are.
+    /// Number of refunds.
     total: usize,
     limit: u64,
     offset: u64,
@@ -30,12 +30,12 @@ pub struct RefundList {
 #[utoipa::path(
     get, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "listRefunds",
     params(
-        ("payment_id" = String, Path, description = "As `initiate` answered it."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses(
-        (status = 200, description = "The refunds, those that failed included.", body = RefundList),
+        (status = 200, description = "The refunds, including failed ones.", body = RefundList),
         (status = 404, description = "There is no payment with this id.", body = Problem),
     ),
 )]

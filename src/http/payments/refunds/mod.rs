@@ -1,5 +1,5 @@
-//! Refunds: part of their payment, so that asking for one is one call to the payment's actor, and reading them is reading
-//! the payment.
+//! Refunds are part of their payment: creating one is one call to the payment's actor, and reading them reads the
+//! payment.
 
 pub mod get;
 pub mod list;

@@ -1,9 +1,9 @@
-//! `POST /payments/{payment_id}/refunds`, and how a refund is asked for wherever it can be.
+//! `POST /payments/{payment_id}/refunds`, and the reading of refund requests for other endpoints.
 
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::{Command, Funds, Payment, Requester};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId};
 use payferry_httpkit::Answer;
@@ -18,45 +18,47 @@ use crate::http::payments::change::Change;
 use crate::http::payments::own;
 use crate::http::state::{AppState, Shared};
 
-/// The field that says where money goes.
+/// The field with the recipient's address.
 const ADDRESS: &str = "address";
 
-/// A refund to be made.
+/// A refund to create.
 #[derive(ToSchema)]
 pub struct RefundRequest {
-    /// A decimal string. Left out, it is everything that is in the payment's own wallet (all of it before the settlement, what
-    /// came besides afterwards); only where nothing is there, all that can be refunded from the account's vault.
+    /// A decimal string. If absent, everything in the payment's own wallet is refunded (before the settlement the whole
+    /// amount, afterwards money that arrived later). If that wallet is empty, everything that can be refunded from the
+    /// account's vault.
     #[schema(example = "10.00")]
     pub amount: Option<String>,
-    /// Where it goes. May be left out only if the account's settings say `refund_to_sender` and one plain account sent
-    /// everything.
+    /// The recipient's address. Optional only if the account's settings have `refund_to_sender` and one plain account
+    /// sent everything.
     #[schema(example = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8")]
     pub address: Option<String>,
-    /// Of money that came on another chain than the payment's: which. base, polygon or arbitrum.
+    /// For money that arrived on another chain than the payment's: that chain. base, polygon or arbitrum.
     #[schema(example = "polygon")]
     pub chain: Option<String>,
-    /// Of money that came in another token than the payment's: its contract. Left out, it is the payment's own token on
+    /// For money that arrived in another token than the payment's: its contract. If absent, the payment's own token on
     /// `chain`.
     pub token_address: Option<String>,
 }
 
 /// Refund a payment
 ///
-/// Before its settlement a payment's money goes back from its wallet, afterwards from the account's own vault. What
-/// becomes of it is told by `refund.sent` or `refund.failed`; what failed can be asked for again. One refund takes from one of
-/// them: where there is money in both, all of it goes back by two. Money of another token, or on another chain, is named by
-/// `chain` and `token_address` as its transfer shows them, and goes back from the same wallet there.
+/// Before the settlement, money is refunded from the payment's wallet, afterwards from the account's vault. The webhook
+/// `refund.sent` or `refund.failed` reports the outcome. A failed refund can be requested again. One refund takes from
+/// one of the two sources. If there is money in both, two refunds return all of it. For money in another token or on
+/// another chain, set `token_address` and `chain` as in its transfer. It is refunded from the same wallet on that
+/// chain.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "refundPayment",
     request_body = RefundRequest,
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 202, description = "The refund; its amount is reserved.", body = RefundRecord),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`refund_too_large`, `nothing_to_refund`, `payment_pending`, `settlement_in_progress`, \
             `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, `above_send_limit`, \
             `above_daily_limit`, or `psp_paused`: the operator has paused the account.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `refund_address_required`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
     ),
 )]
 pub async fn request(
@@ -76,8 +78,8 @@ pub async fn request(
     asked.change(&app, &store::payment_of(&row)?, refund_id)?.carry_out(&app, &request, answer).await
 }
 
-/// Whether the address in `body`, if there is one, is none to send money to. Looked up before the fields are read, so that
-/// every fault is named at once.
+/// Checks the address in `body`, if there is one. This happens before the fields are read, so that every fault is
+/// reported at once.
 pub(in crate::http::payments) async fn unsuitable(app: &Shared, body: &Value) -> Result<Option<Unsuitable>, ApiError> {
     match body.get(ADDRESS).map(read::address) {
         Some(Ok(address)) => Ok(app.system.unsuitable(address).await?),
@@ -85,7 +87,7 @@ pub(in crate::http::payments) async fn unsuitable(app: &Shared, body: &Value) ->
     }
 }
 
-/// What a caller wants to have refunded.
+/// The fields of a refund request.
 pub(in crate::http::payments) struct RefundAsked {
     amount: Option<Amount>,
     to: Option<Address>,
@@ -97,7 +99,7 @@ impl RefundAsked {
     /// The names of the fields.
     pub const FIELDS: [&str; 4] = ["amount", ADDRESS, "chain", "token_address"];
 
-    /// Reads the fields; `unsuitable` is what was found of the address.
+    /// Reads the fields. `unsuitable` is the result of checking the address.
     pub fn read(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Self {
         let to = fields.optional(ADDRESS, read::address);
         if let Some(unsuitable) = unsuitable {
@@ -108,7 +110,7 @@ impl RefundAsked {
         Self { amount: fields.optional("amount", read::part), to, chain, token_address }
     }
 
-    /// The decision to refund so much of this payment's money.
+    /// The decision to refund this amount of the payment's money.
     pub fn change(self, app: &Shared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
         let asset = self.asset(app, payment)?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
@@ -125,12 +127,13 @@ impl RefundAsked {
             return Ok(None);
         }
         let chain = self.chain.unwrap_or(terms.chain);
-        let spec =
-            app.system.chains().spec(chain).ok_or_else(|| {
-                ApiError::field("chain", "chain_unavailable", "is not run by this service at the moment")
-            })?;
+        let spec = app
+            .system
+            .chains()
+            .spec(chain)
+            .ok_or_else(|| ApiError::field("chain", "chain_unavailable", "is not available at the moment"))?;
         let address = self.token_address.or_else(|| spec.token_address(terms.token)).ok_or_else(|| {
-            ApiError::field("token_address", "required", "is required: the payment's token is not taken on this chain")
+            ApiError::field("token_address", "required", "is required: this chain does not have the payment's token")
         })?;
         Ok(Some(Asset { chain, address }).filter(|asset| *asset != payment.asset()))
     }

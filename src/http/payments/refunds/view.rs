@@ -1,38 +1,38 @@
-//! A refund as the interface shows it.
+//! A refund in answers.
 
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Decision, Payment, Refund, TransferToken};
 use payferry_domain::{Amount, Asset, RefundId, Token};
 use payferry_httpkit::error::ApiError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Money that goes back.
+/// A refund.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RefundRecord {
     #[schema(example = "rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     refund_id: String,
     payment_id: String,
-    /// pending, sent or failed. Only what failed can be asked for again.
+    /// pending, sent or failed. Only a failed refund can be requested again.
     status: &'static str,
     #[schema(example = "10.00")]
     amount: String,
-    /// USDC or USDT; null of a contract that is only mistaken for one.
+    /// USDC or USDT; null for a token that the service does not support.
     currency: Option<&'static str>,
     chain: &'static str,
     token_address: String,
-    /// Where it goes.
+    /// The recipient's address.
     address: String,
-    /// payment or psp: whether it is taken from the payment's wallet or, once settled, from the PSP's vault.
+    /// payment or psp: taken from the payment's wallet or, once settled, from the PSP's vault.
     source: &'static str,
-    /// received; misdirected: what came in another token or on another chain; or blocked: what screening blocked, which the
-    /// operator sends.
+    /// received; misdirected (arrived in another token or on another chain); or blocked (by screening; only the
+    /// operator can refund it).
     funds: &'static str,
     /// psp, operator, or schedule: the service itself, by the PSP's settings.
     requested_by: &'static str,
-    /// pending, allow, review or block: what screening says about the address. Nothing is sent before it allows.
+    /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
     kyt_verdict: &'static str,
-    /// Of the transaction that carried it, once sent.
+    /// Hash of the transaction, once sent.
     tx_hash: Option<String>,
     /// Why it failed.
     failure: Option<String>,
@@ -44,7 +44,7 @@ pub struct RefundRecord {
 }
 
 impl RefundRecord {
-    /// One of the payment's refunds.
+    /// The record of one of the payment's refunds.
     pub fn of(payment: &Payment, refund: &Refund) -> Self {
         let asset = refund.asset.unwrap_or_else(|| payment.asset());
         Self {
@@ -67,19 +67,19 @@ impl RefundRecord {
         }
     }
 
-    /// All of them, in the order in which they were accepted.
+    /// All refunds, in the order in which they were accepted.
     pub fn all(payment: &Payment) -> Vec<Self> {
         payment.refunds.iter().map(|refund| Self::of(payment, refund)).collect()
     }
 
-    /// The one with this id.
+    /// The refund with this id.
     pub fn find(payment: &Payment, id: RefundId) -> Result<Self, ApiError> {
         let refund = payment.refunds.iter().find(|refund| refund.id == id);
         refund.map(|refund| Self::of(payment, refund)).ok_or(ApiError::NotFound("refund"))
     }
 }
 
-/// Which token it is; misdirected money says so itself.
+/// The refund's token; `None` if it is not a supported one.
 fn token_of(payment: &Payment, asset: Asset) -> Option<Token> {
     if asset == payment.asset() {
         return Some(payment.terms.token);

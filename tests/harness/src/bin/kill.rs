@@ -1,4 +1,4 @@
-//! `cargo run -p payferry-harness --bin kill`: long runs of sudden death.
+//! `cargo run -p payferry-harness --bin kill`: long runs in which the service is killed repeatedly.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::{Chains, Run};
 use payferry_harness::process::Binary;
 
-/// Kills `payferry serve` again and again under load, and checks in the end that nothing is lost, counted twice or stuck.
+/// Kill `payferry serve` repeatedly under load, then check that nothing was lost, counted twice or left unfinished.
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
@@ -20,23 +20,23 @@ use payferry_harness::process::Binary;
   cargo run -p payferry-harness --bin kill -- --kills 20 --seed 7 --chains anvil --binary target/debug/payferry"
 )]
 struct Args {
-    /// How often it dies.
+    /// Number of kills.
     #[arg(long, default_value_t = 1_000)]
     kills: usize,
-    /// sqlite (a file of its own), postgres (a database of its own on the server that PAYFERRY_TEST_POSTGRES names), or
-    /// the URL of an empty database.
+    /// sqlite (a new file), postgres (a new database on the server named by PAYFERRY_TEST_POSTGRES), or the URL of an
+    /// empty database.
     #[arg(long, default_value = "sqlite")]
     database: String,
-    /// The binary.
+    /// Path of the service's binary.
     #[arg(long, default_value = "target/release/payferry")]
     binary: PathBuf,
-    /// Repeats a run, as far as chance goes [default: a new one].
+    /// Seed, to repeat the random choices of a run [default: random].
     #[arg(long)]
     seed: Option<u64>,
-    /// Payments a second, such as 60/s.
+    /// Payments per second, such as 60/s.
     #[arg(long, default_value = "60/s", value_parser = rate)]
     rate: f64,
-    /// What the chains are.
+    /// Chain implementation.
     #[arg(long, value_enum, default_value = "devchain")]
     chains: Chains,
     /// Print the report as JSON.
@@ -45,7 +45,7 @@ struct Args {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.trim_end_matches("/s").parse().map_err(|_| "expected payments a second, such as 60/s")?;
+    let rate: f64 = text.trim_end_matches("/s").parse().map_err(|_| "expected payments per second, such as 60/s")?;
     if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("must be above zero".to_owned()) }
 }
 
@@ -53,7 +53,7 @@ fn rate(text: &str) -> Result<f64, String> {
 async fn main() -> ExitCode {
     let args = Args::parse();
     if !args.binary.exists() {
-        eprintln!("error: there is no {}; build it, or name one with --binary", args.binary.display());
+        eprintln!("error: {} does not exist; build it, or name another binary with --binary", args.binary.display());
         return ExitCode::from(2);
     }
     let (database, url) = match args.database.as_str() {
@@ -62,7 +62,7 @@ async fn main() -> ExitCode {
         url => (None, url.to_owned()),
     };
     let progress = ProgressBar::new(u64::try_from(args.kills).unwrap_or(u64::MAX));
-    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} deaths, {eta} left");
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} kills, {eta} left");
     progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     progress.enable_steady_tick(Duration::from_secs(1));
 

@@ -1,5 +1,4 @@
-//! What stands in the way of a database's other users: locks, a table that is not there, commits that fail, and a disk
-//! without room.
+//! Disturbances for other users of a database: locks, a missing table, failing commits, and a full disk.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,27 +10,27 @@ use sea_orm::{
 
 use super::{Place, SMALL_TABLESPACE, TestDatabase};
 
-/// What a lock keeps others from.
+/// Operations that a lock blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// Writing; they can read.
+    /// Writes; reads continue.
     Writes,
-    /// Everything on PostgreSQL. On SQLite nothing keeps others from reading, so there it is writing, too.
+    /// Reads and writes on PostgreSQL. On SQLite reads cannot be blocked, so it blocks writes only.
     Everything,
 }
 
-/// A lock; dropped, it is released soon.
+/// A held lock. Dropping it releases it soon, not at once.
 #[derive(Debug)]
 pub struct Held(DatabaseTransaction);
 
 impl Held {
-    /// Lets the others go on.
+    /// Releases the lock.
     pub async fn release(self) {
         self.0.rollback().await.unwrap();
     }
 }
 
-/// A table that nobody finds, though the database answers; it stays away until it is brought back.
+/// A table that is renamed away while the database keeps running, until it is restored.
 #[derive(Debug)]
 pub struct TableAway {
     connection: DatabaseConnection,
@@ -39,22 +38,22 @@ pub struct TableAway {
 }
 
 impl TableAway {
-    /// In the database at this address, whoever is at it.
+    /// Renames the table in the database at this URL.
     pub async fn take(url: &str, table: &'static str) -> Self {
         let connection = super::connect(url).await.unwrap();
         connection.execute_unprepared(&format!("ALTER TABLE {table} RENAME TO {table}_away")).await.unwrap();
         Self { connection, table }
     }
 
-    /// Puts it back as it was.
+    /// Restores the table.
     pub async fn bring_back(self) {
         let Self { connection, table } = self;
         connection.execute_unprepared(&format!("ALTER TABLE {table}_away RENAME TO {table}")).await.unwrap();
     }
 }
 
-/// Whoever changes a row of a table has that taken and then fails at the commit, so that it might have been made for all
-/// that the error says. (It is not.) It stays so until it is ended.
+/// Makes every commit that changes a row of a table fail after its statements succeeded. The error leaves it open to
+/// the client if the commit took effect. (It did not.) Active until it is ended.
 #[derive(Debug)]
 pub struct CommitsFail {
     connection: DatabaseConnection,
@@ -62,7 +61,7 @@ pub struct CommitsFail {
 }
 
 impl CommitsFail {
-    /// Lets them be made again.
+    /// Ends the failures.
     pub async fn end(self) {
         execute_each(&self.connection, &self.ends).await;
     }
@@ -74,7 +73,7 @@ async fn execute_each(connection: &DatabaseConnection, statements: &[String]) {
     }
 }
 
-/// A disk without room; there is room again when this is dropped or emptied.
+/// A full disk; dropping or emptying this frees the space.
 #[derive(Debug)]
 pub struct Filled {
     connection: DatabaseConnection,
@@ -85,12 +84,12 @@ pub struct Filled {
 enum Filler {
     File(PathBuf),
     Table,
-    /// Where no small disk could be had: the server says that there is no room, as it would.
+    /// Without a small disk, a trigger reports the server's error for a full disk.
     Trigger,
 }
 
 impl Filled {
-    /// Makes room.
+    /// Frees the space.
     pub async fn empty(self) {
         let statement = match self.filler {
             Filler::File(path) => return std::fs::remove_file(path).unwrap(),
@@ -102,7 +101,7 @@ impl Filled {
 }
 
 impl TestDatabase {
-    /// Stands in everybody's way until it is released.
+    /// Locks the database until the lock is released.
     pub async fn lock(&self, lock: Lock) -> Held {
         let connection = self.connect().await;
         let mode = (!self.is_postgres()).then_some(SqliteTransactionMode::Exclusive);
@@ -119,7 +118,7 @@ impl TestDatabase {
                 Lock::Writes => "EXCLUSIVE",
                 Lock::Everything => "ACCESS EXCLUSIVE",
             };
-            // A deadlock with those who are at work may be ours to lose.
+            // The transaction may lose a deadlock with active transactions; it is retried then.
             if transaction.execute_unprepared(&format!("LOCK TABLE {tables} IN {mode} MODE")).await.is_ok() {
                 return Held(transaction);
             }
@@ -127,7 +126,7 @@ impl TestDatabase {
         }
     }
 
-    /// Fails commits that change this table: each owes a row that is missed at its end.
+    /// Makes commits that change this table fail: each inserts a row that violates a deferred foreign key.
     pub async fn fail_commits(&self, table: &'static str) -> CommitsFail {
         let connection = self.connect().await;
         let owe = "INSERT INTO troubles VALUES ('nobody')";
@@ -158,12 +157,12 @@ impl TestDatabase {
         CommitsFail { connection, ends }
     }
 
-    /// Leaves no room on the disk below: of SQLite's folder, or of the tablespace `small`.
+    /// Fills the disk below SQLite's folder, or the tablespace `small`.
     pub async fn fill(&self) -> Filled {
         let connection = self.connect().await;
         let filler = match &self.place {
             Place::Folder(_) | Place::Foreign(_) => {
-                // What the log has room for already would be written all the same.
+                // Otherwise writes would still fit into the existing WAL file.
                 connection.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
                 let path = self.file().unwrap().with_file_name("filler");
                 let mut file = std::fs::File::create(&path).unwrap();
@@ -192,16 +191,16 @@ impl TestDatabase {
         Filled { connection, filler }
     }
 
-    /// On the server, on a disk so small that it can be filled where there is one; `tests/with-postgres` makes one where
-    /// it may.
+    /// Creates a database on the server, in the small tablespace if there is one. `tests/with-postgres` creates that
+    /// tablespace where the system permits it.
     pub async fn on_small_tablespace() -> Self {
         let anywhere = Self::postgres().await;
         let small = format!("SELECT 1 FROM pg_tablespace WHERE spcname = '{SMALL_TABLESPACE}'");
         let small = Statement::from_string(DbBackend::Postgres, small);
         if anywhere.connect().await.query_one_raw(small).await.unwrap().is_none() {
-            println!("the server has no tablespace {SMALL_TABLESPACE}: a trigger says that the disk is full");
+            println!("the server has no tablespace {SMALL_TABLESPACE}: a trigger reports the full disk instead");
             return anywhere;
         }
-        Self::on_server(true).await
+        Self::on_server(true, true).await
     }
 }

@@ -1,4 +1,4 @@
-//! What an endpoint can be made to do wrong, and when.
+//! Faults of an endpoint and their conditions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use alloy::primitives::{B256, U256, keccak256};
 use payferry_domain::Address;
 use serde_json::{Value, json};
 
-/// One fault: what, on which methods, and when.
+/// One fault: its kind, its methods and its time window.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub(super) what: What,
@@ -17,89 +17,89 @@ pub struct Fault {
     pub(super) one_in: u32,
 }
 
-/// What is wrong.
+/// Kind of a fault.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// The connection is closed without an answer.
+    /// Closes the connection without an answer.
     Closed,
-    /// The answer takes this long.
+    /// Delays the answer by this time.
     Slow(Duration),
-    /// An HTTP status in place of an answer, with `Retry-After` in seconds if there is one.
+    /// Answers with an HTTP status, and with `Retry-After` in seconds if given.
     Status(u16, Option<u64>),
-    /// An HTTP status with a JSON-RPC error in its body.
+    /// Answers with an HTTP status and a JSON-RPC error in the body.
     StatusError(u16, Option<u64>, i64, &'static str),
-    /// A JSON-RPC error.
+    /// Answers with a JSON-RPC error.
     Error(i64, &'static str),
-    /// Something that is no JSON.
+    /// Answers with a body that is not JSON.
     Garbage,
-    /// A page for people, with status 200.
+    /// Answers with an HTML page and status 200.
     Html,
-    /// The answer breaks off in the middle.
+    /// Truncates the answer.
     Truncated,
-    /// Batches are refused as a whole.
+    /// Refuses batches as a whole.
     NoBatches,
-    /// `eth_getLogs` over more blocks than this is refused with this error; code 413 is HTTP's.
+    /// Refuses `eth_getLogs` over more blocks than this with this error; code 413 is sent as an HTTP status.
     RangeMax(u64, i64, &'static str),
-    /// Every nth log is left out; 1 for all of them.
+    /// Omits every nth log; 1 omits all.
     MissingLogs(usize),
-    /// Every log is there twice.
+    /// Returns every log twice.
     DuplicateLogs,
-    /// One log more, of a transfer that no transaction made.
+    /// Adds a log of a transfer that no transaction made.
     ForgedLog {
         /// The token.
         contract: Address,
-        /// Who seems to get it.
+        /// Apparent recipient.
         to: Address,
-        /// How much, base units.
+        /// Amount in base units.
         units: u64,
     },
-    /// `eth_chainId` answers this.
+    /// Answers `eth_chainId` with this id.
     ChainId(u64),
-    /// The chain shows another head than it has.
+    /// Shows a head other than the chain's.
     Head(HeadShown),
-    /// Every block is `null`.
+    /// Answers every block request with `null`.
     NullBlocks,
 }
 
-/// Which head is shown.
+/// The head that is shown.
 #[derive(Clone, Copy, Debug)]
 pub enum HeadShown {
-    /// Always this one.
+    /// A fixed block, or the real head if it is lower.
     At(u64),
-    /// So many blocks behind.
+    /// This number of blocks behind the real head.
     Behind(u64),
-    /// In turns, as of two nodes behind one address that are so many blocks behind.
+    /// Alternates between two distances behind the real head, like two nodes behind one address.
     Alternating(u64, u64),
 }
 
 impl Fault {
-    /// On every method, from now on, always.
+    /// A permanent fault on every method.
     pub fn of(what: What) -> Self {
         Self { what, methods: Vec::new(), after: Duration::ZERO, lasting: None, times: None, one_in: 1 }
     }
 
-    /// On requests that have one of these methods.
+    /// Limits the fault to requests that contain one of these methods.
     #[must_use]
     pub fn on(mut self, methods: impl IntoIterator<Item = &'static str>) -> Self {
         self.methods = methods.into_iter().collect();
         self
     }
 
-    /// So many times.
+    /// Limits the number of times the fault is applied.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Not before this much time has passed, and for so long.
+    /// Limits the fault to a time window: its start and its length.
     #[must_use]
     pub fn between(mut self, after: Duration, lasting: Duration) -> Self {
         (self.after, self.lasting) = (after, Some(lasting));
         self
     }
 
-    /// By chance, one time in so many.
+    /// Applies the fault randomly, once in this number of requests on average.
     #[must_use]
     pub fn one_in(mut self, one_in: u32) -> Self {
         self.one_in = one_in;
@@ -124,7 +124,7 @@ impl HeadShown {
 }
 
 impl What {
-    /// The JSON-RPC error that it answers a call with, if it does.
+    /// JSON-RPC error that the fault answers a call with, if any.
     pub(super) fn error(&self, method: &str, params: &Value) -> Option<(i64, String)> {
         match self {
             Self::Error(code, message) => Some((*code, (*message).to_owned())),
@@ -140,7 +140,8 @@ impl What {
         }
     }
 
-    /// What it makes of the right logs, if it does anything. A log without a block is put into the last one asked for.
+    /// Changes the correct logs, if the fault does that. A log without a block is later placed in the last requested
+    /// block.
     pub(super) fn distort(&self, logs: &[Value], dice: u64) -> Option<Vec<Value>> {
         match self {
             Self::MissingLogs(every) if !logs.is_empty() => {

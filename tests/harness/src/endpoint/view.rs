@@ -1,11 +1,11 @@
-//! The chain as the endpoint shows it: as it is, or as if its head were an older block.
+//! The chain as shown by the endpoint: with its real head or with an older one.
 
 use payferry_devchain::Devchain;
 use serde_json::{Value, json};
 
 pub(super) struct View<'a> {
     pub(super) chain: &'a Devchain,
-    /// The newest block that shows.
+    /// The newest visible block.
     pub(super) head: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ impl View<'_> {
                 self.straight(method, params).await
             }
             _ => {
-                // The block is the last parameter of what asks for state.
+                // The block tag is the last parameter of methods that read state.
                 if let Some(tag) = params.as_array_mut().and_then(|params| params.last_mut())
                     && tag == "latest"
                 {
@@ -62,7 +62,7 @@ impl View<'_> {
         }
     }
 
-    /// Logs without a place are put into the last block that the filter asks for.
+    /// Places logs without a block into the last block of the filter.
     pub(super) async fn placed(&self, mut logs: Vec<Value>, filter: &Value) -> Value {
         let (method, id) = if filter["blockHash"].is_string() {
             ("eth_getBlockByHash", filter["blockHash"].clone())

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a JSON-RPC client speaks, and as wrong as is wished.
+//! The part of HTTP/1.1 that a JSON-RPC client uses, with faults.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use tokio::net::TcpStream;
 
 use super::fault::What;
 
-/// Bytes of a request's head at most.
+/// Maximum length of a request's head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What goes over the wire for a request.
+/// Answer to a request.
 pub(super) enum Reply {
-    /// Nothing: the connection is closed.
+    /// No answer: the connection is closed.
     Close,
-    /// An answer, of which so many bytes are sent before the connection is closed, if not all.
+    /// An answer; `cut_at` limits the body bytes that are sent before the connection is closed.
     Http { status: u16, retry_after: Option<u64>, content_type: &'static str, body: String, cut_at: Option<usize> },
 }
 
@@ -24,7 +24,7 @@ impl Reply {
         Self::http(200, None, "application/json", body.to_string())
     }
 
-    /// HTTP's word for a query that asks for too much.
+    /// HTTP status for a query whose range is too large.
     pub(super) fn too_large() -> Self {
         Self::http(413, None, "text/plain", "content too large".to_owned())
     }
@@ -33,7 +33,7 @@ impl Reply {
         Self::Http { status, retry_after, content_type, body, cut_at: None }
     }
 
-    /// The same, broken off in the middle.
+    /// Truncates the answer.
     pub(super) fn cut(self) -> Self {
         match self {
             Self::Http { status, retry_after, content_type, body, .. } => {
@@ -44,7 +44,7 @@ impl Reply {
         }
     }
 
-    /// What a fault answers in place of everything, if it does.
+    /// Answer of a fault that replaces the whole answer.
     pub(super) fn of(what: &What, is_batch: bool) -> Option<Self> {
         let text = |status, retry_after, body: &str| Self::http(status, retry_after, "text/plain", body.to_owned());
         match *what {
@@ -67,7 +67,7 @@ impl Reply {
         }
     }
 
-    /// Answers whether the connection goes on.
+    /// Sends the answer. Returns whether the connection stays open.
     pub(super) async fn write(self, stream: &mut TcpStream) -> bool {
         let Self::Http { status, retry_after, content_type, body, cut_at } = self else { return false };
         let mut head =
@@ -82,7 +82,7 @@ impl Reply {
     }
 }
 
-/// The body of the next request; `None` when there is none any more. `rest` keeps what was read beyond it.
+/// Reads the body of the next request; `None` at the end of the connection. `rest` keeps further bytes.
 pub(super) async fn read_request(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Vec<u8>> {
     let head_end = loop {
         if let Some(at) = rest.windows(4).position(|bytes| bytes == b"\r\n\r\n") {

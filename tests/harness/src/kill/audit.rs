@@ -1,7 +1,7 @@
-//! Does everything fit? Compares what was acknowledged, paid, announced, delivered, settled and sent out, and names each
-//! payment and each order of which something does not.
+//! The audit: compares requests, transfers, events, deliveries, settlements and outbound transfers, and reports every
+//! payment and order with an inconsistency.
 //!
-//! A pure function of the evidence, so that it can itself be tested with planted faults.
+//! A pure function of the evidence, so that it can be tested with injected faults.
 
 mod announced;
 mod books;
@@ -20,10 +20,10 @@ use super::report::{Finding, Findings};
 
 pub use money_out::moved_out;
 
-/// What of an acknowledgement must be read again for ever.
+/// Fields of an acknowledgement that must never change.
 const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "intermediary_wallet", "magic_link"];
 
-/// Everything that is wrong.
+/// Returns all findings.
 pub fn audit(evidence: &Evidence) -> Findings {
     let mut findings = Findings::new();
     for story in &evidence.stories {
@@ -54,7 +54,7 @@ pub fn audit(evidence: &Evidence) -> Findings {
     findings
 }
 
-/// What was acknowledged is there, as it was acknowledged, and the same request has the same answer.
+/// Checks that an acknowledged payment exists unchanged, and that a repeated request gets the same answer.
 fn acknowledged(story: &Story, findings: &mut Findings) {
     let mut wrong = |what: String| findings.push(Finding::of(story.name(), what));
     if let Some(trouble) = &story.trouble {
@@ -79,11 +79,11 @@ fn acknowledged(story: &Story, findings: &mut Findings) {
     match &story.replayed {
         Some(replayed) if replayed == made => {}
         Some(replayed) => wrong(format!("the same request was answered {made} and then {replayed}")),
-        None => wrong("the same request is refused now".to_owned()),
+        None => wrong("the same request is now refused".to_owned()),
     }
 }
 
-/// The payment ended as its payer's behaviour demands.
+/// Checks that the payment ended as its behaviour requires.
 fn ended(story: &Story, findings: &mut Findings) {
     let Some(read) = &story.read else { return };
     let ends = story.intent.behaviour.ends();
@@ -101,7 +101,7 @@ fn ended(story: &Story, findings: &mut Findings) {
         );
         findings.push(Finding::of(story.name(), what));
     }
-    // REORGED may be there: chains take blocks back that are not final yet.
+    // REORGED is permitted: chains reorg blocks that are not final yet.
     let wrong_labels = ["SETTLEMENT_FAILED", "EXCESS", "LATE", "WRONG_TOKEN", "WRONG_CHAIN", "IN_REVIEW"];
     let labels = read["labels"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for label in labels.filter(|label| wrong_labels.contains(label)) {
@@ -109,7 +109,7 @@ fn ended(story: &Story, findings: &mut Findings) {
     }
 }
 
-/// No request made two payments, no two requests one, and nothing is there that nobody asked for.
+/// Checks that every request created one payment, that no two requests share one, and that every payment has a request.
 fn made_once(evidence: &Evidence, findings: &mut Findings) {
     let mut by_id: HashMap<&str, u32> = HashMap::new();
     for id in evidence.stories.iter().filter_map(Story::payment_id) {
@@ -123,7 +123,7 @@ fn made_once(evidence: &Evidence, findings: &mut Findings) {
         if !listed.insert(id.as_str()) {
             findings.push(Finding::of(id, "is listed twice"));
         } else if !by_id.contains_key(id.as_str()) {
-            findings.push(Finding::of(id, "is there although no request was answered with it"));
+            findings.push(Finding::of(id, "exists although no request was answered with it"));
         }
     }
     for id in by_id.keys().filter(|id| !listed.contains(**id)) {

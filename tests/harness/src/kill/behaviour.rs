@@ -1,4 +1,4 @@
-//! What payers and PSPs do with a payment, and how it must end for that.
+//! Behaviours of payers and PSPs, and the expected result of each payment.
 
 use payferry_domain::{Chain, Token};
 use rand::rngs::StdRng;
@@ -6,48 +6,48 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
-/// Seconds to pay for those who never do: the shortest that the interface takes.
+/// Expiry of payments that are never paid, in seconds: the interface's minimum.
 pub const EXPIRES_SOON_SECS: u64 = 60;
-/// Cents of the smallest and the largest payment.
+/// Range of payment amounts, in cents.
 const CENTS: std::ops::RangeInclusive<i64> = 100..=99_999;
-/// Base units of a cent.
+/// Base units per cent.
 const CENT: i64 = 10_000;
-/// How much too much is, base units.
+/// Excess of an overpayment, in base units.
 pub const EXCESS: i64 = CENT;
 
-/// What becomes of a payment, by those outside the service.
+/// Behaviour of the payer and the PSP for one payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Behaviour {
-    /// Pays what is due, in one transfer.
+    /// Pays the amount due in one transfer.
     Exact,
-    /// Pays too little, and the rest some time later.
+    /// Pays too little, and the rest later.
     ShortThenRest,
     /// Pays too much.
     Over,
     /// Pays in two transfers at once.
     TwoTransfers,
-    /// Pays with money from the sanctions list.
+    /// Pays from a sanctioned address.
     Tainted,
-    /// The PSP cancels, nobody pays.
+    /// The PSP cancels; no payment is made.
     Cancels,
-    /// Nobody pays.
+    /// No payment is made.
     NeverPays,
-    /// Pays what is due; once it is settled, the PSP sends all of it back.
+    /// Pays the amount due; after settlement the PSP refunds all of it.
     Returned,
-    /// Pays what is due; once it is settled, the PSP sends a part of it back, and then the rest.
+    /// Pays the amount due; after settlement the PSP refunds a part, and then the rest.
     ReturnedInParts,
-    /// Pays too much; the PSP sends the excess back and accepts the payment.
+    /// Pays too much; the PSP refunds the excess and accepts the payment.
     OverReturned,
     /// Pays too little; the PSP accepts it.
     ShortAccepted,
-    /// Pays too little; the PSP sends it back.
+    /// Pays too little; the PSP refunds it.
     ShortReturned,
-    /// It is a transfer to a customer: pays what is due, which is sent on.
+    /// A transfer to a customer: pays the amount due, which is forwarded.
     SendsOn,
 }
 
-/// How often each is, of a hundred.
+/// Frequency of each behaviour, in percent.
 const WEIGHTS: [(Behaviour, u32); 13] = [
     (Behaviour::Exact, 48),
     (Behaviour::ShortThenRest, 8),
@@ -64,27 +64,27 @@ const WEIGHTS: [(Behaviour, u32); 13] = [
     (Behaviour::SendsOn, 5),
 ];
 
-/// How a payment must end.
+/// Expected result of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Its status.
+    /// Final status.
     pub status: &'static str,
-    /// Why it failed, if it did.
+    /// Failure reason, if the payment fails.
     pub failure_reason: Option<&'static str>,
-    /// Events that it announces exactly once.
+    /// Events that must be published exactly once.
     pub announces: &'static [&'static str],
-    /// Events that it may announce, once.
+    /// Events that may be published, at most once.
     pub may_announce: &'static [&'static str],
 }
 
 impl Behaviour {
-    /// How a payment must end for this.
+    /// Expected result of a payment with this behaviour.
     pub const fn ends(self) -> Ends {
         const FAILED: &[&str] = &["payment.failed", "payin.failed"];
         const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
         const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
         const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
-        // Each begins with what a mismatch announces and ends with what a settlement does.
+        // Each of these starts with the events of a mismatch and ends with those of a settlement.
         const OVER_SETTLED: &[&str] = &[
             "payment.mismatched",
             "payin.mismatched",
@@ -116,17 +116,17 @@ impl Behaviour {
         }
     }
 
-    /// Whether what is made is a transfer to a customer instead of a payment.
+    /// Whether the request creates a transfer to a customer instead of a payment.
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::SendsOn)
     }
 
-    /// Where it is asked for.
+    /// Request path.
     pub const fn path(self) -> &'static str {
         if self.is_transfer() { "/transfers" } else { "/payments/initiate" }
     }
 
-    /// How many refunds the PSP asks for.
+    /// Number of refunds that the PSP requests.
     pub const fn refunds(self) -> usize {
         match self {
             Self::Returned | Self::OverReturned | Self::ShortReturned => 1,
@@ -144,29 +144,29 @@ const fn failed_for(reason: &'static str, announces: &'static [&'static str]) ->
     Ends { failure_reason: Some(reason), ..ends("failed", announces) }
 }
 
-/// One payment to be made, all of it decided by the seed and its number.
+/// One planned payment, determined by the seed and its number.
 #[derive(Debug, Clone)]
 pub struct Intent {
-    /// Its idempotency key, and its reference.
+    /// Idempotency key and reference.
     pub key: String,
-    /// What those outside do with it.
+    /// Behaviour of payer and PSP.
     pub behaviour: Behaviour,
-    /// What is due, base units.
+    /// Amount due, in base units.
     pub units: i64,
-    /// In which token.
+    /// The token.
     pub token: Token,
-    /// On which chain, or `best`.
+    /// The chain, or `best`.
     pub chain: &'static str,
-    /// Milliseconds before each step of whoever pays.
+    /// Milliseconds before each transfer of the payer.
     pub waits_ms: [u64; 2],
 }
 
 impl Intent {
-    /// The `number`th of a run.
+    /// The planned payment with this number.
     pub fn nth(seed: u64, number: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed.rotate_left(32) ^ number);
         let chosen = WEIGHTS.choose_weighted(&mut random, |(_, weight)| *weight).map_or(Behaviour::Exact, |(b, _)| *b);
-        // A run begins with one of each, so that none is missing in a short one.
+        // A run starts with one of each behaviour, so that short runs include all of them.
         let first = usize::try_from(number).ok().and_then(|number| WEIGHTS.get(number));
         let behaviour = first.map_or(chosen, |(behaviour, _)| *behaviour);
         let chains = [Chain::Base.as_str(), Chain::Polygon.as_str(), Chain::Arbitrum.as_str(), "best"];
@@ -180,13 +180,13 @@ impl Intent {
         }
     }
 
-    /// What the PSP's balance lives on while it pays out more than comes in: paid exactly, at once.
+    /// A payment that funds the PSP's outbound transfers: paid exactly and at once.
     pub fn funds(seed: u64, chain: Chain, token: Token, units: i64) -> Self {
         let key = format!("kill-{seed}-funds-{chain}-{token}");
         Self { key, behaviour: Behaviour::Exact, units, token, chain: chain.as_str(), waits_ms: [0, 0] }
     }
 
-    /// What is sent to the payment's wallet, base units.
+    /// Amounts sent to the payment's wallet, in base units.
     pub fn transfers(&self) -> Vec<i64> {
         match self.behaviour {
             Behaviour::Exact
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_everything_and_everything_happens() {
+    fn seed_determines_every_intent_and_all_behaviours_occur() {
         let intents: Vec<Intent> = (0..300).map(|number| Intent::nth(7, number)).collect();
         for (number, intent) in (0..).zip(&intents) {
             let again = Intent::nth(7, number);

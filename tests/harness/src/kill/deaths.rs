@@ -1,4 +1,4 @@
-//! The deaths: which there are, in which order, and who brings them about.
+//! The kills: their kinds, their order and their execution.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,29 +16,29 @@ use crate::node::Dropped;
 use crate::process::{Binary, Folder, Served, Starting};
 use crate::receiver::{Manner, Receiver};
 
-/// The steps of a settlement, as `PAYFERRY_HOLD_AFTER` names them.
+/// Steps of a settlement, by their names in `PAYFERRY_HOLD_AFTER`.
 pub const STEPS: [&str; 7] = ["batched", "signed", "stored", "broadcast", "mined", "recorded", "told"];
-/// Names the step after which the service stands still.
+/// Variable with the step after which the service holds.
 const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
-/// How long a settlement may take to come to a step, and a start to be ready.
+/// Maximum time for a settlement to reach a step, and for a start to become ready.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How often somebody who waits looks.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(10);
-/// How often the receiver refuses an event: less often than the service tries, so that each must arrive.
+/// Number of times the receiver refuses an event: less than the sender's attempts, so every event must arrive.
 const REFUSED_MAX: usize = 2;
-/// Longest wait until a start is killed, as long as none is known to take longer.
+/// Longest pause before a start is killed, unless an earlier start took longer.
 const STARTING_MAX: Duration = Duration::from_millis(600);
 
-/// One death.
+/// Kind of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Death {
-    /// At any moment under load.
+    /// At a random time under load.
     UnderLoad,
-    /// Before it is ready: while rows are read and actors come back.
+    /// Before the service is ready: while it loads rows and restores actors.
     Starting,
-    /// The moment it is ready, right after the death before.
+    /// As soon as the service is ready, directly after the previous kill.
     AtOnce,
-    /// After a step of a settlement, the n-th time that it is reached.
+    /// After a step of a settlement, when it is reached for the nth time.
     After(&'static str, u32),
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for Death {
     }
 }
 
-/// So many deaths, decided by the seed: each step of a settlement once in twenty, or in the ten or more that remain, the
-/// others at random moments.
+/// Plans this number of kills from the seed: each settlement step once per block of twenty (or per last block of at
+/// least ten), the others at random times.
 pub fn plan(kills: usize, seed: u64) -> Vec<Death> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut deaths = Vec::with_capacity(kills);
@@ -69,21 +69,21 @@ pub fn plan(kills: usize, seed: u64) -> Vec<Death> {
         block.shuffle(&mut random);
         deaths.extend(block);
     }
-    // The first one is of a process that was started before anybody thought of death.
+    // The first kill hits a process that was started normally, without a hold.
     if let Some(first) = deaths.iter().position(|death| *death == Death::UnderLoad) {
         deaths.swap(0, first);
     }
     deaths
 }
 
-/// What the deaths were.
+/// Record of the kills.
 #[derive(Debug, Default)]
 pub struct Deaths {
-    /// How often the service died in which way.
+    /// Number of kills by kind.
     pub kinds: BTreeMap<Death, u32>,
-    /// From the start after a death until it was ready.
+    /// Time from each restart until the service was ready.
     pub ready_after: Vec<Duration>,
-    /// How often a chain took its newest block back while nobody was there.
+    /// Number of reorgs of a chain while the service was down.
     pub reorgs: u32,
 }
 
@@ -93,28 +93,28 @@ impl Deaths {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
-    /// How often it died.
+    /// Total number of kills.
     pub fn total(&self) -> u32 {
         self.kinds.values().sum()
     }
 }
 
-/// Kills the service again and again, and starts it on the same data.
+/// Kills the service repeatedly and restarts it on the same data.
 pub struct Killer<'a> {
-    /// What is started.
+    /// Binary of the service.
     pub binary: &'a Binary,
-    /// With which configuration.
+    /// Folder with its configuration.
     pub folder: &'a Folder,
-    /// The PSP's receiver, which has bad moments, too.
+    /// The PSP's receiver, which fails temporarily.
     pub receiver: &'a Receiver,
-    /// The chains, which go on while it is dead.
+    /// The chains, which continue while the service is down.
     pub deployments: &'a [Deployment],
-    /// Shows how far it is.
+    /// Progress display.
     pub progress: &'a ProgressBar,
 }
 
 impl Killer<'_> {
-    /// Brings about all of `deaths`, the first one upon `running`; answers the process that is left in peace.
+    /// Executes all of `deaths`, the first on `running`. Returns the last process, which is not killed.
     pub async fn run(
         &self,
         running: Served,
@@ -167,10 +167,11 @@ impl Killer<'_> {
         self.progress.inc(1);
     }
 
-    /// Transfers go on and blocks are mined while nobody is there; one may be taken back, what it held goes elsewhere.
+    /// Keeps the service down while transfers are sent and blocks are mined. A reorg may move transactions to other
+    /// blocks.
     async fn be_away(&self, random: &mut StdRng, done: &mut Deaths) {
         pause(random, 300..2_000).await;
-        // Only devchain puts transactions back at the same moment: payers must not lose any.
+        // Only devchain returns dropped transactions at once: payers must not lose any.
         if let Some(deployment) = self.deployments.choose(random)
             && deployment.node.in_process().is_some()
         {
@@ -179,7 +180,7 @@ impl Killer<'_> {
         }
     }
 
-    /// Waits until it is ready; none, and a finding, if it never is.
+    /// Waits until the service is ready. Returns `None` and adds a finding if it exits.
     async fn ready(&self, starting: Starting, done: &mut Deaths, findings: &mut Findings) -> Option<Served> {
         let since = Instant::now();
         match tokio::task::spawn_blocking(|| starting.try_ready()).await.unwrap() {
@@ -188,14 +189,14 @@ impl Killer<'_> {
                 Some(served)
             }
             Err(log) => {
-                findings.push(Finding::of("service", format!("did not start again: {}", tail(&log))));
+                findings.push(Finding::of("service", format!("did not restart: {}", tail(&log))));
                 None
             }
         }
     }
 
-    /// Waits until it stands still after a step, with what the death before has left perhaps before it is ready; a
-    /// finding if it never comes there.
+    /// Waits until the service holds after a step, possibly before it is ready, with work left by the previous kill.
+    /// Adds a finding if it does not reach the step.
     async fn held(&self, starting: &mut Starting, step: &str, done: &mut Deaths, findings: &mut Findings) {
         let (since, line) = (Instant::now(), format!("held after {step}"));
         let mut ready = None;
@@ -207,7 +208,7 @@ impl Killer<'_> {
                 return findings.push(ended_by_itself(status, &starting.log()));
             }
             if since.elapsed() > PATIENCE {
-                let what = format!("no settlement came to `{step}` within {PATIENCE:?}: {}", tail(&starting.log()));
+                let what = format!("no settlement reached `{step}` within {PATIENCE:?}: {}", tail(&starting.log()));
                 return findings.push(Finding::of("service", what));
             }
             tokio::time::sleep(POLL).await;
@@ -224,14 +225,14 @@ fn kill(mut served: Served, findings: &mut Findings) {
 }
 
 fn ended_by_itself(status: ExitStatus, log: &str) -> Finding {
-    Finding::of("service", format!("ended by itself with {status}: {}", tail(log)))
+    Finding::of("service", format!("exited by itself with {status}: {}", tail(log)))
 }
 
 async fn pause(random: &mut StdRng, millis: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(random.random_range(millis))).await;
 }
 
-/// The last lines of a log.
+/// Last lines of a log.
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(5)..].join(" | ")
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_is_died_after_and_the_other_ways_are_there() {
+    fn plan_kills_after_every_step_and_in_every_other_way() {
         for (kills, each) in [(10, 1), (20, 1), (100, 5)] {
             let deaths = plan(kills, 3);
             assert_eq!(deaths.len(), kills);

@@ -1,5 +1,5 @@
-//! What can be known in the end, from outside: the PSP's view of every payment and of all money out, the feed, what was
-//! delivered, the books, and the chains themselves.
+//! Evidence at the end of a run, collected from outside: the PSP's view of all payments and outbound transfers, the
+//! event feed, the deliveries, the ledger, and the chains.
 
 mod chain;
 mod rest;
@@ -20,53 +20,54 @@ use crate::deployment::{Accounts, Deployment};
 use crate::psp::Psp;
 use crate::receiver::{Delivery, Receiver};
 
-/// Requests of the gathering at once.
+/// Maximum number of concurrent requests while evidence is collected.
 const IN_FLIGHT: usize = 16;
 
-/// All that the audit goes by.
+/// The evidence for the audit.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// The PSP.
     pub psp_id: String,
-    /// What was asked, acknowledged, paid and read again: payments and transfers to customers, with their refunds.
+    /// Requests, acknowledgements, transfers and final reads of payments and transfers to customers, with their
+    /// refunds.
     pub stories: Vec<Story>,
-    /// The same of payouts and withdrawals.
+    /// The same for payouts and withdrawals.
     pub orders: Vec<Outgoing>,
-    /// The ids of all payments and transfers to customers that the service lists.
+    /// Ids of all payments and transfers to customers that the service lists.
     pub listed: Vec<String>,
-    /// The ids of all payouts and withdrawals that it lists.
+    /// Ids of all payouts and withdrawals that the service lists.
     pub listed_orders: Vec<String>,
-    /// Every event that it announced.
+    /// All events of the feed.
     pub feed: Vec<Value>,
-    /// Every delivery that verified.
+    /// All verified deliveries.
     pub deliveries: Vec<Delivery>,
-    /// The `webhook-id`s of those that did not.
+    /// The `webhook-id`s of deliveries that did not verify.
     pub unverified: Vec<String>,
-    /// What it says of the PSP's money.
+    /// The PSP's balances and ledger.
     pub books: Books,
     /// The chains.
     pub chains: BTreeMap<Chain, ChainEvidence>,
 }
 
-/// What the service says of the PSP's money.
+/// The PSP's balances and ledger as reported by the service.
 #[derive(Debug, Clone, Default)]
 pub struct Books {
-    /// Its balances.
+    /// The PSP's balances.
     pub balances: Vec<Value>,
-    /// Every entry of its ledger, oldest first.
+    /// All ledger entries, oldest first.
     pub entries: Vec<Value>,
-    /// What `payferry reconcile` complains of, if it does.
+    /// Output of `payferry reconcile` if it reports a problem.
     pub complaint: Option<String>,
 }
 
 impl Evidence {
-    /// All money that the PSP asked to be sent out.
+    /// All outbound transfers that the PSP requested.
     pub fn outgoing(&self) -> impl Iterator<Item = &Outgoing> {
         self.stories.iter().flat_map(|story| &story.refunds).chain(&self.orders)
     }
 }
 
-/// Reads everything again, and repeats every request with its key.
+/// Reads everything again, and repeats every request with its idempotency key.
 pub async fn gather(
     psp: &Psp,
     psp_id: &str,
@@ -75,7 +76,7 @@ pub async fn gather(
     accounts: &Accounts,
     stories: Stories,
 ) -> Evidence {
-    // First: a repeated request that makes something must show in all that follows.
+    // First, because anything that a repeated request creates must be visible in the later reads.
     let Stories { payments, orders } = stories;
     let payments = futures::stream::iter(payments).map(|story| read_again(psp, story));
     let payments = payments.buffer_unordered(IN_FLIGHT).collect().await;

@@ -1,5 +1,6 @@
-//! The load: payments at a steady rate, whatever the service does, each made by a PSP that insists and paid by payers who
-//! never hear of the service's deaths; and in a steady share money out, in refunds of them, payouts and withdrawals.
+//! The load: payments at a steady rate, independent of the service's state. The PSP repeats requests until they are
+//! answered, and payers are not aware of kills. A steady share are outbound transfers: refunds, payouts and
+//! withdrawals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,49 +20,49 @@ use super::payees::Payees;
 use crate::payers::{Payer, Payers};
 use crate::psp::{Psp, decimal};
 
-/// How long a PSP insists on an answer. Deaths in a row are shorter; orders of one PSP are written one in a commit, and on a
-/// starved machine a hundred of them wait for minutes.
+/// Maximum time a PSP waits for an answer. Consecutive kills are shorter; but orders of one PSP are committed one at a
+/// time, and on a slow machine a hundred of them take minutes.
 const INSIST: Duration = Duration::from_mins(10);
-/// One order of so many is asked for twice at once, as by a PSP that has lost patience.
+/// One order in this number is requested twice at once, as by an impatient PSP.
 const IMPATIENT_OF: i64 = 3;
-/// How often a PSP looks whether a payment is where it waits for it.
+/// Interval at which a PSP polls a payment.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A transfer that a payer sent.
+/// A transfer sent by a payer.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// Where.
+    /// The chain.
     pub chain: Chain,
-    /// In which token.
+    /// The token.
     pub token: Token,
-    /// To which wallet.
+    /// The receiving wallet.
     pub to: Address,
-    /// Its transaction.
+    /// The transaction.
     pub tx_hash: B256,
-    /// Base units.
+    /// Amount in base units.
     pub units: i64,
 }
 
-/// What happened to one payment, as those outside saw it.
+/// One payment as seen from outside.
 #[derive(Debug, Clone)]
 pub struct Story {
-    /// What was meant to happen.
+    /// The planned payment.
     pub intent: Intent,
-    /// What was asked for.
+    /// The request.
     pub request: Value,
-    /// The first answer: from then on the payment must not be lost.
+    /// The first answer; once it exists, the payment must not be lost.
     pub made: Option<Value>,
-    /// A request was refused that must not be.
+    /// A refusal that must not happen.
     pub trouble: Option<String>,
-    /// What was paid.
+    /// Transfers sent to the payment.
     pub sent: Vec<Sent>,
-    /// To whom the money must be sent on, as the PSP registered the customer; none of a payment.
+    /// The customer's registered wallet that must receive a transfer; `None` for a payment.
     pub to: Option<Address>,
-    /// What the PSP asked to be sent back.
+    /// Refunds requested by the PSP.
     pub refunds: Vec<Outgoing>,
-    /// The payment as it was read in the end.
+    /// The payment as read at the end.
     pub read: Option<Value>,
-    /// The answer to the same request with the same key in the end.
+    /// The answer to the repeated request at the end.
     pub replayed: Option<Value>,
 }
 
@@ -71,29 +72,29 @@ impl Story {
         Self { intent, request, made: None, trouble: None, sent, to: None, refunds, read: None, replayed: None }
     }
 
-    /// The payment's id, once it was acknowledged.
+    /// The payment's id, once it is acknowledged.
     pub fn payment_id(&self) -> Option<&str> {
         self.made.as_ref()?["payment_id"].as_str()
     }
 
-    /// For findings: the payment, or its request's key.
+    /// Name in findings: the payment's id, or the request's key.
     pub fn name(&self) -> String {
         self.payment_id().map_or_else(|| format!("request {}", self.intent.key), str::to_owned)
     }
 
-    /// What was paid, base units.
+    /// Total amount paid, in base units.
     pub fn paid(&self) -> i64 {
         self.sent.iter().map(|sent| sent.units).sum()
     }
 
-    /// What of it was sent back out of its own wallet by what the service says, base units.
+    /// Amount refunded from the payment's own wallet according to the service, in base units.
     pub fn refunded_from_wallet(&self) -> i64 {
         let refunds = self.refunds.iter().filter(|refund| refund.is_sent() && refund.is_from_wallet());
         refunds.map(|refund| refund.units).sum()
     }
 }
 
-/// All that was played.
+/// All payments and orders of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Stories {
     /// Payments, and transfers to customers.
@@ -102,18 +103,18 @@ pub struct Stories {
     pub orders: Vec<Outgoing>,
 }
 
-/// Where the load goes.
+/// Generator of the load.
 #[derive(Debug)]
 pub struct Load {
-    /// Who asks.
+    /// The PSP.
     pub psp: Psp,
-    /// Who pays, by chain.
+    /// The payers of each chain.
     pub payers: BTreeMap<Chain, Payers>,
-    /// Who is paid out.
+    /// The recipients of outbound transfers.
     pub payees: Payees,
-    /// Payments a second.
+    /// Payments per second.
     pub rate: f64,
-    /// Decides all of it.
+    /// Seed of all random choices.
     pub seed: u64,
     stopped: AtomicBool,
     requests: AtomicU64,
@@ -121,23 +122,23 @@ pub struct Load {
 }
 
 impl Load {
-    /// Not yet running.
+    /// Creates a load that does not run yet.
     pub fn new(psp: Psp, payers: BTreeMap<Chain, Payers>, payees: Payees, rate: f64, seed: u64) -> Self {
         let (requests, retried) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { psp, payers, payees, rate, seed, stopped: AtomicBool::new(false), requests, retried }
     }
 
-    /// Nothing new is begun; what was begun is played to its end.
+    /// Starts no further payments; those already started are completed.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Requests that had to be answered, and how often they were sent again.
+    /// Number of requests that change data, and of their repetitions.
     pub fn requests(&self) -> (u64, u64) {
         (self.requests.load(Ordering::Relaxed), self.retried.load(Ordering::Relaxed))
     }
 
-    /// Has what the PSP's balance lives on paid in and settled, in every token on every chain.
+    /// Funds the PSP's balance in every token on every chain, and waits for settlement.
     pub async fn fund(&self, units: i64) -> Vec<Story> {
         let places = self.payers.keys().flat_map(|chain| Token::ALL.map(|token| (*chain, token)));
         let stories = places.map(|(chain, token)| self.play(Intent::funds(self.seed, chain, token, units)));
@@ -148,10 +149,10 @@ impl Load {
         stories
     }
 
-    /// Begins payments and orders at the rate until it is stopped; answers their stories when all are told.
+    /// Starts payments and orders at the rate until stopped. Returns all of them when they are complete.
     pub async fn run(self: Arc<Self>) -> Stories {
         let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / self.rate));
-        // Open-loop: a slow service is not spared.
+        // Open loop: the rate does not depend on the service's speed.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let (mut payments, mut orders) = (JoinSet::new(), JoinSet::new());
         for number in 0.. {
@@ -198,7 +199,7 @@ impl Load {
         story
     }
 
-    /// What the PSP does about the money once it is there.
+    /// Executes the PSP's decisions about a paid payment.
     async fn decide(&self, story: &mut Story) -> Result<(), String> {
         let id = story.payment_id().unwrap_or_default().to_owned();
         let paid = story.paid();
@@ -242,13 +243,13 @@ impl Load {
         accepted.map(|_| ()).map_err(|why| format!("could not be accepted: {why}"))
     }
 
-    /// Decides about a payment that was made.
+    /// Sends a decision about a payment.
     async fn change(&self, story: &Story, what: &str, body: &Value) -> Result<Value, String> {
         let id = story.payment_id().unwrap_or_default();
         self.insist(&format!("/payments/{id}/{what}"), body, &format!("{}-{what}", story.intent.key)).await
     }
 
-    /// Orders, sometimes twice at once: both must have the same answer.
+    /// Sends an order, sometimes twice at once: both requests must get the same answer.
     async fn order(&self, mut order: Outgoing) -> Outgoing {
         let ask = || self.insist(&order.path, &order.request, &order.key);
         let answer = if order.units % IMPATIENT_OF == 0 {
@@ -266,14 +267,14 @@ impl Load {
         order
     }
 
-    /// Waits until the payment has this status, over deaths of the service.
+    /// Waits until the payment has this status, across kills of the service.
     async fn until(&self, id: &str, status: &str) -> Result<(), String> {
         let (since, path) = (Instant::now(), format!("/payments/{id}"));
         loop {
             let read = self.psp.try_call(Method::GET, &path, &Value::Null, None).await;
             match read {
                 Ok((_, read)) if read["status"] == status => return Ok(()),
-                read if since.elapsed() > INSIST => return Err(format!("never became {status}: {read:?}")),
+                read if since.elapsed() > INSIST => return Err(format!("did not become {status}: {read:?}")),
                 _ => tokio::time::sleep(LOOK).await,
             }
         }

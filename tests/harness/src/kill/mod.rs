@@ -1,8 +1,8 @@
-//! Sudden death: the real binary is killed again and again in the middle of its work, and in the end everything that it
-//! acknowledged must be there, once: money that came in, and money that went out.
+//! Kill test: the real binary is killed repeatedly while it works. At the end, everything that it acknowledged must
+//! exist exactly once, both incoming payments and outbound transfers.
 //!
-//! The world goes on while it is dead: chains, payers and the PSP's receiver run in this process. Deliberately absent:
-//! deaths of the chains and of the database's server, which are faults of their own.
+//! The environment keeps running while the service is down: chains, payers and the PSP's receiver run in this process.
+//! Deliberately absent: failures of the chains and of the database server, which have their own tests.
 
 pub mod audit;
 pub mod behaviour;
@@ -33,45 +33,45 @@ use load::Load;
 use payees::{Desk, Payees};
 use report::{Finding, Findings, Percentiles, Report};
 
-/// Payers on each chain.
+/// Number of payers on each chain.
 const PAYERS: usize = 24;
-/// What the PSP's balance begins with in each token on each chain, base units: more than orders ever take from it.
+/// Initial balance of the PSP in each token on each chain, in base units: more than all orders of a run.
 const FUNDS: i64 = 500_000_000_000;
-/// What the service says when something of it panicked.
+/// Text in the log when part of the service panicked.
 const PANICKED: &str = "panicked at";
 
-/// What the chains are.
+/// Implementation of the chains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Chains {
-    /// Of this process.
+    /// A devchain in this process.
     Devchain,
-    /// A process each.
+    /// One anvil process per chain.
     Anvil,
 }
 
-/// A run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What is killed.
+    /// The binary that is killed.
     pub binary: Binary,
-    /// How often.
+    /// Number of kills.
     pub kills: usize,
-    /// Where it keeps its rows.
+    /// Database of the service.
     pub database_url: String,
-    /// What its chains are.
+    /// Implementation of the chains.
     pub chains: Chains,
-    /// Time between blocks.
+    /// Block time.
     pub block_time: Duration,
-    /// Payments a second.
+    /// Payments per second.
     pub rate: f64,
-    /// Decides what can be decided.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Shows how far it is.
+    /// Progress display.
     pub progress: ProgressBar,
 }
 
 impl Run {
-    /// A run as the tests do it: three devchains, a block each 200 ms, ten payments a second.
+    /// Test defaults: three devchains, a block every 200 ms, ten payments per second.
     pub fn new(binary: Binary, kills: usize, database_url: &str) -> Self {
         Self {
             binary,
@@ -85,7 +85,7 @@ impl Run {
         }
     }
 
-    /// Does it, and says what came of it.
+    /// Executes the run and reports its result.
     pub async fn report(&self) -> Report {
         let since = Instant::now();
         let accounts = Arc::new(Accounts::known(PAYERS));
@@ -130,7 +130,7 @@ impl Run {
             Self::fill(&mut report, &evidence, deaths);
             report.findings.extend(audit::audit(&evidence));
         } else {
-            // Nobody answers any more, so that nothing else can be said.
+            // The service cannot be reached any more, so no further check is possible.
             loading.abort();
         }
         (report.requests, report.requests_retried) = load.requests();
@@ -151,14 +151,14 @@ impl Run {
 
     fn folder(&self, path: &std::path::Path, deployments: &[Deployment], accounts: &Accounts) -> Folder {
         let mut folder = Folder::new(path, &self.database_url, deployments, accounts, free_ports());
-        // The receiver's bad moments are short, and so is the patience of a test.
+        // The receiver's failures are short, so the retry delays are short too.
         let webhooks = toml::toml! { retry_delays_ms = [1000, 3000, 10000] };
         folder.settings.more.insert("webhooks".to_owned(), webhooks.into());
         folder.write();
         folder
     }
 
-    /// What the operator's own check complains of, if it does.
+    /// Output of the operator's `payferry reconcile` if it reports a problem.
     fn reconcile(&self, folder: &Folder) -> Option<String> {
         let arguments = ["reconcile", "--json", "--treasury-kept", "--pause-secs", "1"];
         let output = tokio::task::block_in_place(|| self.binary.output(folder, &arguments));

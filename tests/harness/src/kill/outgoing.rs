@@ -1,4 +1,4 @@
-//! Money that the PSP sends out: refunds, payouts and withdrawals, as they are asked for and as those outside saw them.
+//! Outbound transfers of the PSP: refunds, payouts and withdrawals, as requested and as seen from outside.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use super::payees::{Payee, Payees};
 use crate::psp::decimal;
 
-/// How often a payment that is begun comes with an order, of a hundred.
+/// Share of payments that come with an order, in percent.
 const ORDERS_OF_HUNDRED: u32 = 12;
-/// How often each order is, of a hundred: to a customer, to one whom USDC refuses, to the PSP's own wallet.
+/// Frequency of each kind of order, in percent: to a customer, to a blacklisted customer, to the PSP's own wallet.
 const WEIGHTS: [(Order, u32); 3] = [(Order::Payout, 55), (Order::RefusedPayout, 10), (Order::Withdrawal, 35)];
-/// Base units of the smallest and the largest order: so many that hardly two are of the same.
+/// Range of order amounts, in base units: so large that amounts rarely repeat.
 const UNITS: std::ops::RangeInclusive<i64> = 10_000..=50_000_000;
-/// Sets the chances of orders apart from those of payments.
+/// Separates the random numbers of orders from those of payments.
 const SALT: u64 = 0x6f72_6465_7200;
 
-/// What leaves a vault.
+/// Kind of an outbound transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Back to a payer.
@@ -50,39 +50,39 @@ enum Order {
     Withdrawal,
 }
 
-/// One request for money to be sent, and what came of it.
+/// One requested outbound transfer and its result.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Its idempotency key.
     pub key: String,
-    /// Where it is asked for; below it stands what was made.
+    /// Request path; the created record is read below it.
     pub path: String,
-    /// What was asked for.
+    /// The request body.
     pub request: Value,
-    /// On which chain it must be sent.
+    /// The chain on which it must be sent.
     pub chain: Chain,
-    /// In which token.
+    /// The token.
     pub token: Token,
-    /// To whom.
+    /// The recipient.
     pub to: Address,
-    /// How much, base units, whether the request said so or meant all.
+    /// Amount in base units, also if the request asks for all that is left.
     pub units: i64,
-    /// The token refuses to go there: it must fail, and the money stay.
+    /// The token refuses the recipient: the transfer must fail, and the money must stay.
     pub is_refused: bool,
-    /// The first answer: from then on it must not be lost.
+    /// The first answer; once it exists, the transfer must not be lost.
     pub made: Option<Value>,
-    /// A request was refused that must not be.
+    /// A refusal that must not happen.
     pub trouble: Option<String>,
-    /// As it was read in the end.
+    /// The record as read at the end.
     pub read: Option<Value>,
-    /// The answer to the same request with the same key in the end.
+    /// The answer to the repeated request at the end.
     pub replayed: Option<Value>,
 }
 
 impl Outgoing {
-    /// A refund of a payment, to an account that nobody else uses; `units` are named unless it is to be all that there is.
+    /// A refund of a payment to a fresh address; the request names `units` unless it asks for all that is left.
     pub fn refund(payment: &Value, key: String, units: i64, is_all: bool) -> Self {
         let text = |field: &str| payment[field].as_str().unwrap_or_default();
         let to = Address::from_slice(&keccak256(&key)[12..]);
@@ -103,10 +103,10 @@ impl Outgoing {
         }
     }
 
-    /// The order that comes with the `number`th payment of a run, if one does.
+    /// The order that comes with this payment number, if any.
     pub fn nth(seed: u64, number: u64, payees: &Payees) -> Option<Self> {
         let mut random = StdRng::seed_from_u64(seed.rotate_left(32) ^ number ^ SALT);
-        // A run begins with one of each, so that none is missing in a short one.
+        // A run starts with one order of each kind, so that short runs include all of them.
         let first = usize::try_from(number).ok().and_then(|number| WEIGHTS.get(number));
         if !random.random_ratio(ORDERS_OF_HUNDRED, 100) && first.is_none() {
             return None;
@@ -115,7 +115,7 @@ impl Outgoing {
         let order = first.map_or(chosen, |(order, _)| *order);
         let chain = Chain::ALL.choose(&mut random).copied()?;
         let is_refused = order == Order::RefusedPayout;
-        // The blacklist of the other one binds senders alone.
+        // USDT's blacklist applies to senders only.
         let token = if is_refused { Token::Usdc } else { *Token::ALL.choose(&mut random)? };
         let units = random.random_range(UNITS);
         let key = format!("kill-{seed}-{number}-order");
@@ -153,12 +153,12 @@ impl Outgoing {
         }
     }
 
-    /// Its id, once it was acknowledged.
+    /// Id of the record, once it is acknowledged.
     pub fn id(&self) -> Option<&str> {
         self.made.as_ref()?[self.id_field()].as_str()
     }
 
-    /// What its record calls its id.
+    /// Name of the record's id field.
     pub const fn id_field(&self) -> &'static str {
         match self.kind {
             Kind::Refund => "refund_id",
@@ -166,7 +166,7 @@ impl Outgoing {
         }
     }
 
-    /// What its events call its amount: a refund's are its payment's.
+    /// Name of the amount field in events. A refund's events belong to its payment.
     pub const fn amount_field(&self) -> &'static str {
         match self.kind {
             Kind::Refund => "refund_amount",
@@ -174,7 +174,7 @@ impl Outgoing {
         }
     }
 
-    /// What its events call the address that it goes to: a refund's events are its payment's.
+    /// Name of the address field in events. A refund's events belong to its payment.
     pub const fn address_field(&self) -> &'static str {
         match self.kind {
             Kind::Refund => "refund_address",
@@ -182,17 +182,17 @@ impl Outgoing {
         }
     }
 
-    /// For findings: what was made, or its request's key.
+    /// Name in findings: the record's id, or the request's key.
     pub fn name(&self) -> String {
         self.id().map_or_else(|| format!("request {}", self.key), str::to_owned)
     }
 
-    /// The status that it must have in the end.
+    /// Expected final status.
     pub const fn ends(&self) -> &'static str {
         if self.is_refused { "failed" } else { "sent" }
     }
 
-    /// Events that it announces exactly once.
+    /// Events that must be published exactly once.
     pub const fn announces(&self) -> &'static [&'static str] {
         match (self.kind, self.is_refused) {
             (Kind::Refund, false) => &["refund.sent"],
@@ -204,12 +204,12 @@ impl Outgoing {
         }
     }
 
-    /// Whether the service says in the end that it was sent.
+    /// Whether the service reports it as sent at the end.
     pub fn is_sent(&self) -> bool {
         self.read.as_ref().is_some_and(|read| read["status"] == "sent")
     }
 
-    /// Whether it is taken from a payment's wallet instead of the PSP's vault.
+    /// Whether it is paid from a payment's wallet instead of the PSP's vault.
     pub fn is_from_wallet(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made["source"] == "payment")
     }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_orders_and_every_kind_is_there() {
+    fn seed_determines_the_orders_and_every_kind_occurs() {
         let payee = |byte: u8| Payee { customer_id: format!("cr_{byte}"), wallet: Address::repeat_byte(byte) };
         let payees = Payees {
             customers: vec![payee(1), payee(2)],

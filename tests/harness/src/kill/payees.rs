@@ -1,4 +1,5 @@
-//! Who is paid out: customers and the PSP's own wallet, made ready through the interface and as an operator does it.
+//! Recipients of outbound transfers: customers and the PSP's own wallet, set up through the interface and operator
+//! commands.
 
 use alloy::primitives::{Address, keccak256};
 use alloy::sol_types::SolCall;
@@ -12,35 +13,35 @@ use crate::payers::send_as;
 use crate::process::{Binary, Folder};
 use crate::psp::Psp;
 
-/// More than any run sends of a token on a day: what is tried here is not the ceiling.
+/// Daily ceiling, above the total of any run: the ceiling is not under test here.
 const SEND_DAILY_MAX: &str = "1000000000";
-/// Customers who are paid, each again and again.
+/// Number of customers; each is paid repeatedly.
 const CUSTOMERS: usize = 3;
-/// Gas that a call of the tokens' owner surely fits in.
+/// Gas limit of a call by the tokens' owner.
 const OWNER_GAS: u64 = 120_000;
 
-/// A customer who may be paid.
+/// A customer who can be paid.
 #[derive(Debug, Clone)]
 pub struct Payee {
-    /// As the service calls the customer.
+    /// The service's id of the customer.
     pub customer_id: String,
     /// The customer's wallet.
     pub wallet: Address,
 }
 
-/// Everybody who is paid out. None of them ever sends anything on.
+/// All recipients. None of them sends funds on.
 #[derive(Debug, Clone)]
 pub struct Payees {
     /// Customers.
     pub customers: Vec<Payee>,
-    /// A customer whom the service may pay, and USDC refuses to.
+    /// A customer whom the service may pay but whose wallet USDC blacklists.
     pub refused: Payee,
-    /// Where the PSP withdraws to.
+    /// The PSP's withdrawal wallet.
     pub withdrawal_wallet: Address,
 }
 
 impl Payees {
-    /// Registers where the PSP withdraws to, before the service is started.
+    /// Registers the PSP's withdrawal wallet, before the service is started.
     pub fn register_wallet(binary: &Binary, folder: &Folder, psp_id: &str) -> Address {
         let wallet = account("the PSP's own wallet");
         let address = wallet.to_string();
@@ -49,7 +50,7 @@ impl Payees {
         wallet
     }
 
-    /// Has customers registered, consenting and cleared, and USDC refuse one of them.
+    /// Registers customers with consent and approval, and blacklists one of them in USDC.
     pub async fn prepare(
         psp: &Psp,
         operator: &Desk,
@@ -69,7 +70,7 @@ impl Payees {
     }
 }
 
-/// The operator's listener.
+/// Client of the operator listener.
 #[derive(Debug)]
 pub struct Desk {
     url: String,
@@ -78,12 +79,12 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// The one at `url`, opened by `token`.
+    /// Creates a client with the bearer token.
     pub fn new(url: &str, token: &str) -> Self {
         Self { url: url.to_owned(), token: token.to_owned(), http: reqwest::Client::new() }
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     async fn post(&self, path: &str, body: &Value) {
         let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
         let response = request.send().await.unwrap();
@@ -92,12 +93,12 @@ impl Desk {
     }
 }
 
-/// An account of nobody else's.
+/// An address used for one name only.
 fn account(name: &str) -> Address {
     Address::from_slice(&keccak256(format!("payferry test {name}"))[12..])
 }
 
-/// A customer of this name, cleared, with a wallet.
+/// Creates an approved customer with this name and a wallet.
 async fn payee(psp: &Psp, operator: &Desk, name: &str) -> Payee {
     let wallet = account(name);
     let email = format!("{}@example.com", name.replace(' ', "."));
@@ -121,7 +122,7 @@ async fn payee(psp: &Psp, operator: &Desk, name: &str) -> Payee {
     Payee { customer_id: id, wallet }
 }
 
-/// USDC refuses to go to an account.
+/// Blacklists an account in USDC.
 async fn refuse(deployment: &Deployment, accounts: &Accounts, account: Address) {
     let input = TestUSDC::blacklistCall { account }.abi_encode();
     let token = deployment.token(Token::Usdc);

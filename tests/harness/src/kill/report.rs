@@ -1,4 +1,4 @@
-//! What a run says in the end: figures, and everything that is wrong.
+//! Report of a run: figures and findings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,97 +8,97 @@ use serde::Serialize;
 
 use crate::psp::decimal;
 
-/// Something that is wrong.
+/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The payment, or what else it is about.
+    /// The payment or other object.
     pub about: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub what: String,
 }
 
 impl Finding {
-    /// `what` is wrong with `about`.
+    /// Creates a finding about an object.
     pub fn of(about: impl Into<String>, what: impl Into<String>) -> Self {
         Self { about: about.into(), what: what.into() }
     }
 }
 
-/// All that is wrong.
+/// All findings.
 pub type Findings = Vec<Finding>;
 
-/// A run's figures.
+/// Figures of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// What rows were kept in.
+    /// Database of the service.
     pub database: String,
-    /// What the chains were.
+    /// Implementation of the chains.
     pub chains: String,
-    /// Repeats the run, as far as chance goes.
+    /// Seed, to repeat the random choices of the run.
     pub seed: u64,
-    /// Payments a second.
+    /// Payments per second.
     pub rate: f64,
-    /// How long it took, whole.
+    /// Total duration.
     pub took_secs: f64,
-    /// Of that, until the last death.
+    /// Duration from the first to the last kill.
     pub dying_secs: f64,
-    /// From then until everything had come to its end.
+    /// Duration from the last kill until all work was complete.
     pub resting_secs: f64,
-    /// How often the service was killed.
+    /// Number of kills.
     pub kills: u32,
-    /// In which way, how often.
+    /// Number of kills by kind.
     pub kills_by_kind: BTreeMap<String, u32>,
-    /// How often it was started again and became ready.
+    /// Number of restarts that became ready.
     pub restarts: usize,
-    /// From such a start until it was ready, milliseconds.
+    /// Time from a restart until ready, in milliseconds.
     pub ready_ms: Percentiles,
-    /// How often a chain took its newest block back while nobody was there.
+    /// Number of reorgs of a chain while the service was down.
     pub reorgs: u32,
-    /// Requests that change something.
+    /// Requests that change data.
     pub requests: u64,
-    /// How often one was sent again.
+    /// Number of repeated requests.
     pub requests_retried: u64,
-    /// Payments that were acknowledged.
+    /// Acknowledged payments.
     pub payments: usize,
-    /// By their status in the end.
+    /// Payments by final status.
     pub payments_by_status: BTreeMap<String, usize>,
-    /// Transfers of payers.
+    /// Transfers by payers.
     pub transfers: usize,
     /// Settlements on-chain.
     pub settlements: usize,
-    /// Transactions that carried them.
+    /// Transactions with settlements.
     pub settlement_txs: usize,
     /// Refunds, payouts, withdrawals and transfers to customers that were sent, by kind.
     pub moved_out: BTreeMap<String, usize>,
-    /// Base units that left on-chain with them, of all tokens together.
+    /// Total amount of outbound transfers on-chain, in base units over all tokens.
     pub moved_out_units: i64,
-    /// Transactions that carried them.
+    /// Transactions with outbound transfers.
     pub sent_txs: usize,
-    /// Payouts that the token refused, as was meant: their money is where it was.
+    /// Payouts that the token refused as expected; their money was returned.
     pub refused: usize,
-    /// Events that were announced.
+    /// Events in the feed.
     pub events: usize,
-    /// Deliveries of them that were taken.
+    /// Accepted deliveries.
     pub deliveries: usize,
-    /// Of those, how many had come before.
+    /// Accepted deliveries of events that were already delivered.
     pub duplicate_deliveries: usize,
-    /// Everything that is wrong.
+    /// All findings.
     pub findings: Findings,
 }
 
-/// How long something took.
+/// Percentiles of a duration, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// Half took less.
+    /// Median.
     pub p50: u128,
-    /// One in a hundred took more.
+    /// 99th percentile.
     pub p99: u128,
-    /// The longest.
+    /// Maximum.
     pub max: u128,
 }
 
 impl Percentiles {
-    /// Of these, in milliseconds.
+    /// Computes the percentiles of these durations.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |percent: usize| {
@@ -109,7 +109,7 @@ impl Percentiles {
     }
 }
 
-/// Findings shown one by one.
+/// Maximum number of findings that are printed.
 const FINDINGS_SHOWN_MAX: usize = 100;
 
 impl fmt::Display for Report {
@@ -125,7 +125,7 @@ impl fmt::Display for Report {
         let Percentiles { p50, p99, max } = self.ready_ms;
         line(f, "restarts", self.restarts.to_string())?;
         line(f, "ready after a kill", format!("p50 {p50} ms, p99 {p99} ms, max {max} ms"))?;
-        line(f, "reorganisations meanwhile", self.reorgs.to_string())?;
+        line(f, "reorgs while down", self.reorgs.to_string())?;
         line(f, "payments", format!("{} at {}/s: {}", self.payments, self.rate, list(&self.payments_by_status)))?;
         line(f, "requests", format!("{}, sent again {} times", self.requests, self.requests_retried))?;
         line(f, "transfers", self.transfers.to_string())?;
@@ -135,8 +135,8 @@ impl fmt::Display for Report {
         line(f, "events", self.events.to_string())?;
         line(f, "deliveries", format!("{}, {} of them repeated", self.deliveries, self.duplicate_deliveries))?;
         let Self { took_secs, dying_secs, resting_secs, .. } = self;
-        let parts = format!("{dying_secs:.0} s of dying and {resting_secs:.0} s of coming to rest");
-        line(f, "took", format!("{took_secs:.0} s, with {parts}"))?;
+        let parts = format!("{dying_secs:.0} s of kills and {resting_secs:.0} s until all work was complete");
+        line(f, "duration", format!("{took_secs:.0} s, with {parts}"))?;
         line(f, "findings", self.findings.len().to_string())?;
         for Finding { about, what } in self.findings.iter().take(FINDINGS_SHOWN_MAX) {
             writeln!(f, "    {about}: {what}")?;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_taken_from_what_was_measured() {
+    fn percentiles_are_computed_from_the_durations() {
         let times = (1..=200).rev().map(Duration::from_millis).collect();
         assert_eq!(Percentiles::of(times), Percentiles { p50: 100, p99: 198, max: 200 });
         assert_eq!(Percentiles::of(vec![Duration::from_millis(7)]), Percentiles { p50: 7, p99: 7, max: 7 });
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_what_is_wrong_and_counts_what_was_moved_out() {
+    fn table_lists_findings_and_counts_outbound_transfers() {
         let findings = vec![Finding::of("pay_1", "was lost")];
         let moved_out = [("payout".to_owned(), 4), ("refund".to_owned(), 2)].into();
         let report = Report { database: "sqlite".into(), kills: 3, findings, moved_out, ..Report::default() };

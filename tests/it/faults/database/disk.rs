@@ -5,36 +5,39 @@ use std::process::Command;
 use std::time::Duration;
 
 use payferry_harness::database::{Filled, TestDatabase};
+use payferry_harness::short_or_long;
 
 use super::site::Site;
 use super::story;
 
-/// Names the folder on a small disk, in the process that has one.
+/// Environment variable with the folder on a small disk, for the child process.
 const SMALL_DISK: &str = "PAYFERRY_TEST_SMALL_DISK";
-const LASTING: Duration = Duration::from_secs(10);
+const LASTING_SECS: u64 = 10;
+const LASTING_SHORT_SECS: u64 = 3;
 
 async fn filled(database: TestDatabase) {
     let site = Site::on(database).await;
+    let lasting = Duration::from_secs(short_or_long(LASTING_SHORT_SECS, LASTING_SECS));
     let begin = async |site: &Site| site.database.fill().await;
-    story(site, "full", LASTING, begin, async |_, filled: Filled| filled.empty().await).await;
+    story(site, "full", lasting, begin, async |_, filled: Filled| filled.empty().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_below_postgres() {
+async fn full_disk_under_postgres() {
     filled(TestDatabase::on_small_tablespace().await).await;
 }
 
-/// Only a process of its own can have a disk of its own: this test, run once more within one.
+/// Only a child process can have a disk of its own: the test runs itself again within one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_below_sqlite() {
+async fn full_disk_under_sqlite() {
     if let Ok(folder) = std::env::var(SMALL_DISK) {
         filled(TestDatabase::sqlite_in(Path::new(&folder))).await;
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Room for a write-ahead log as long as it becomes before it is taken over into the database.
+    // Enough for the longest write-ahead log before a checkpoint.
     let mount = "mount -t tmpfs -o size=64m tmpfs \"$0\" && exec \"$@\"";
-    let test = "faults::database::disk::a_full_disk_below_sqlite";
+    let test = "faults::database::disk::full_disk_under_sqlite";
     let mut command = Command::new("unshare");
     let ran = command
         .args(["--map-root-user", "--mount", "sh", "-c", mount])

@@ -1,4 +1,4 @@
-//! The server is out of reach, and says so or does not.
+//! The server is unreachable, with refused connections or silently.
 
 use std::time::Duration;
 
@@ -14,21 +14,23 @@ async fn out_of_reach(line: Line, name: &str, lasting: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_minute_without_a_server() {
+#[ignore = "long"]
+async fn server_refuses_connections_for_a_minute() {
     out_of_reach(Line::Gone, "refused", Duration::from_mins(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_moment_without_a_server() {
+async fn server_refuses_connections_for_a_second() {
     out_of_reach(Line::Gone, "refused", Duration::from_secs(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_falls_silent() {
+#[ignore = "long"]
+async fn server_is_silent_for_15_seconds() {
     out_of_reach(Line::Silent, "silent", Duration::from_secs(15)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_silent_for_a_moment() {
+async fn server_is_silent_for_two_seconds() {
     out_of_reach(Line::Silent, "silent", Duration::from_secs(2)).await;
 }

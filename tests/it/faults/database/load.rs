@@ -1,7 +1,7 @@
-//! Customers who pay all the time, and look closely at every answer.
+//! Clients that create and pay payments constantly and check every answer.
 //!
-//! Each initiation has an idempotency key and is repeated until it is answered with a payment, then once more: the same
-//! payment must come again. Whatever is not a success must be a refusal that says when to try again.
+//! Each initiation has an idempotency key and is repeated until it returns a payment, and then once more: the same
+//! payment must be returned. Every other answer must be a refusal with Retry-After.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,19 +17,19 @@ use tokio::task::JoinSet;
 
 use super::site::Site;
 
-/// Customers at once.
+/// Number of concurrent clients.
 const CUSTOMERS: usize = 4;
-/// What a customer waits after each payment, and after each refusal.
+/// Pause of a client after each payment and after each refusal.
 const PAUSE: Duration = Duration::from_millis(150);
 const AMOUNT: &str = "7.77";
 
-/// The load while it runs.
+/// The running load.
 pub struct Load {
     shared: Arc<Shared>,
     customers: JoinSet<Vec<(String, Chain, Token)>>,
 }
 
-/// What came of it.
+/// Result of the load.
 pub struct Made {
     pub made: Vec<(String, Chain, Token)>,
     pub refused: usize,
@@ -69,12 +69,12 @@ impl Load {
         Self { shared, customers }
     }
 
-    /// The longest that a payment took so far.
+    /// Returns the longest successful request so far.
     pub fn slowest(&self) -> Duration {
         self.shared.answers.lock().iter().filter(|answer| answer.is_made).map(|answer| answer.took).max().unwrap()
     }
 
-    /// Until so many payments were made.
+    /// Waits until this many payments are created.
     pub async fn until_made(&mut self, count: usize) {
         self.until("payments are made", |answers| {
             answers.iter().filter(|answer| answer.is_made).nth(count - 1).copied()
@@ -82,13 +82,13 @@ impl Load {
         .await;
     }
 
-    /// Until a request was refused.
+    /// Waits until a request is refused.
     pub async fn until_refused(&mut self, since: Instant) {
         self.until("a request is refused", |answers| answers.iter().find(|a| a.at >= since && !a.is_made).copied())
             .await;
     }
 
-    /// How long it took from `since` until a payment was made.
+    /// Returns the time from `since` until a payment is created.
     pub async fn until_made_since(&mut self, since: Instant) -> Duration {
         let made =
             self.until("a payment is made", |answers| answers.iter().find(|a| a.at >= since && a.is_made).copied());
@@ -102,14 +102,14 @@ impl Load {
                 return found;
             }
             if let Some(ended) = self.customers.try_join_next() {
-                panic!("a customer gave up: {:?}", ended.err());
+                panic!("a client gave up: {:?}", ended.err());
             }
             assert!(since.elapsed() < PATIENCE, "waited too long until {what}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Lets the customers finish what they have begun.
+    /// Lets the clients finish their current work.
     pub async fn stop(self) -> Made {
         self.shared.is_over.store(true, Ordering::Relaxed);
         let made = self.customers.join_all().await.concat();
@@ -135,14 +135,14 @@ impl Shared {
             let again = self.insist(|| post().header("idempotency-key", &key).json(&body), false).await;
             assert_eq!(again, payment, "the same answer to the same key");
             let read = self.insist(|| self.http.get(format!("{}/payments/{id}", self.psp.url)), false).await;
-            assert_eq!(text(&read, "payment_id"), id, "what was acknowledged is there");
+            assert_eq!(text(&read, "payment_id"), id, "acknowledged payments exist");
             made.push((id.to_owned(), chain, token));
             tokio::time::sleep(PAUSE).await;
         }
         made
     }
 
-    /// Asks until the answer is a success.
+    /// Repeats the request until it succeeds.
     async fn insist(&self, request: impl Fn() -> reqwest::RequestBuilder, is_noted: bool) -> Value {
         let since = Instant::now();
         loop {
@@ -157,7 +157,7 @@ impl Shared {
             if is_made {
                 return body;
             }
-            // The first attempt's outcome may still be open within the database.
+            // The outcome of the first attempt may still be undecided in the database.
             let is_running = status == 409 && body["code"] == "idempotency_request_running";
             assert!(status == 503 || is_running, "{status} {body:#}");
             assert_eq!(headers["content-type"], "application/problem+json");

@@ -1,9 +1,8 @@
-//! The database fails in the middle of the work: gone, silent, held, full, or cut off within a commit.
+//! Database failures during work: unreachable, silent, locked, full, or disconnected within a commit.
 //!
-//! Each test is the same story: a steady load on a service in this process, a fault, its end. While it lasts, requests
-//! are refused with 503 and Retry-After, and none is answered with a success that is none; within seconds after its end
-//! they succeed again, without a restart; and when the load is over everything that was acknowledged is there once,
-//! settled and told.
+//! Each test has the same steps: a steady load on a service in this process, a fault, and its end. During the fault,
+//! requests are refused with 503 and Retry-After, and no success is reported wrongly. Within seconds after its end,
+//! requests succeed again without a restart. Afterwards everything acknowledged exists once, settled and announced.
 
 mod commits;
 mod disk;
@@ -17,14 +16,14 @@ use std::time::{Duration, Instant};
 use load::Load;
 use site::Site;
 
-/// How long the load runs after a fault.
+/// Time for which the load runs after a fault.
 const CALM: Duration = Duration::from_secs(2);
-/// Payments made before a fault.
+/// Payments created before a fault.
 const WARM_UP: usize = 12;
-/// How long after a fault requests succeed again; what a request took here without a fault comes on top.
+/// Maximum time after a fault until requests succeed again, in addition to the longest request without a fault.
 const RECOVERY_MAX: Duration = Duration::from_secs(5);
 
-/// The story around a fault of this length.
+/// Runs the test steps with a fault of this duration.
 async fn story<F>(
     site: Site,
     name: &str,

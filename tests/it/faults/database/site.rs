@@ -1,4 +1,4 @@
-//! A sandbox in this process over a database that the test can disturb.
+//! Test environment: a sandbox in this process over a database that the test can disturb.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::stories::crowd::check_books;
 
 const BLOCK_TIME: Duration = Duration::from_millis(200);
 
-/// The service, its database and what may stand between them.
+/// The service, its database and the proxy between them, if any.
 pub struct Site {
     sandbox: Sandbox,
     pub psp: Psp,
@@ -30,13 +30,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// With nothing between the service and the database.
+    /// Creates a site without a proxy.
     pub async fn on(database: TestDatabase) -> Self {
         let url = database.url().to_owned();
         Self::at(url, None, database).await
     }
 
-    /// With a proxy between the service and a PostgreSQL server.
+    /// Creates a site with a proxy between the service and a PostgreSQL server.
     pub async fn behind_proxy() -> Self {
         let database = TestDatabase::postgres().await;
         let proxy = Proxy::start(database.url()).await;
@@ -56,17 +56,17 @@ impl Site {
         Self { sandbox, psp, receiver, purses, proxy, database }
     }
 
-    /// What stands between.
+    /// Returns the proxy.
     pub fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().unwrap()
     }
 
-    /// The chains, past the service.
+    /// Returns the chains, for direct access.
     pub fn chains(&self) -> Arc<Chains> {
         Arc::clone(self.sandbox.world())
     }
 
-    /// Until the operator is told that it is ready, or is not.
+    /// Waits until `readyz` reports this readiness.
     pub async fn until_ready(&self, ready: bool) {
         let url = format!("{}/readyz", self.sandbox.ready().operator_url);
         let since = Instant::now();
@@ -80,10 +80,10 @@ impl Site {
         }
     }
 
-    /// Everything that was acknowledged is there once, settled and told; and nothing else is.
+    /// Asserts that everything acknowledged exists once, settled and announced, and that nothing else exists.
     pub async fn check(&self, made: &Made) {
         let rows = payments::Entity::find().count(self.sandbox.system().database().reader()).await.unwrap();
-        assert_eq!(rows, made.made.len() as u64, "each key made one payment");
+        assert_eq!(rows, made.made.len() as u64, "each key created one payment");
         for (id, _, _) in &made.made {
             self.psp.until_status(id, "settled").await;
         }

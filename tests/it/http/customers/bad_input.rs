@@ -1,8 +1,8 @@
-//! Every field of a creation that may be bad, one at a time.
+//! Invalid fields of a creation request, one at a time.
 
 use super::*;
 
-/// Each of these alone is refused with exactly these faults, and nothing is made.
+/// Asserts that each change alone is refused with exactly these faults, and that no customer is created.
 async fn refused(app: &TestApp, base: &Value, cases: &[(Value, &[&str])]) {
     for (changes, faults) in cases {
         let reply = app.post(CUSTOMERS, &with(base, changes)).await;
@@ -13,7 +13,7 @@ async fn refused(app: &TestApp, base: &Value, cases: &[(Value, &[&str])]) {
 }
 
 #[tokio::test]
-async fn common_fields() {
+async fn rejects_invalid_common_fields() {
     let app = TestApp::start().await;
     let long = "x".repeat(256);
     refused(
@@ -68,7 +68,7 @@ async fn common_fields() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_set_here() {
+async fn rejects_fields_that_cannot_be_set() {
     let app = TestApp::start().await;
     refused(
         &app,
@@ -92,7 +92,7 @@ async fn what_cannot_be_set_here() {
 }
 
 #[tokio::test]
-async fn fields_of_businesses() {
+async fn rejects_invalid_fields_of_businesses() {
     let app = TestApp::start().await;
     let many: Vec<Value> = vec![with(&owner(), &json!({ "ownership_percentage": "1" })); 26];
     let owned = |changes: Value| json!({ "beneficiary_owners": [with(&owner(), &changes)] });
@@ -138,13 +138,13 @@ async fn fields_of_businesses() {
         ],
     )
     .await;
-    // To the whole they may add up.
+    // Shares may add up to 100 %.
     let whole = app.post(CUSTOMERS, &with(&business(), &shares(&["33.3333", "33.3333", "33.3334"]))).await;
     assert_eq!(whole.status, 201, "{}", whole.text());
 }
 
 #[tokio::test]
-async fn everything_that_is_missing_is_named_at_once() {
+async fn names_all_missing_fields_together() {
     let app = TestApp::start().await;
     let nothing = app.post(CUSTOMERS, &json!({})).await;
     insta::assert_json_snapshot!("nothing_given", nothing.redacted());

@@ -1,4 +1,4 @@
-//! What is made of a creation request.
+//! Creation of customers.
 
 use axum::http::Method;
 use payferry_entities::{audit_log, customers};
@@ -12,18 +12,18 @@ async fn count(app: &TestApp) -> u64 {
 }
 
 #[tokio::test]
-async fn an_individual_with_nothing_optional() {
+async fn creates_an_individual_with_required_fields_only() {
     let app = TestApp::start().await;
     let made = app.post(CUSTOMERS, &individual()).await;
     insta::assert_json_snapshot!("individual", made.redacted());
     assert_eq!(made.json["customers"][0]["dob"], "1990-12-10T00:00:00.000Z");
     let id = made.json["customers"][0]["id"].as_str().unwrap();
     assert!(id.starts_with("cr_"));
-    assert_eq!(read(&app, id).await, made.json["customers"][0], "what is read is what was answered");
+    assert_eq!(read(&app, id).await, made.json["customers"][0], "reads return the creation's answer");
 }
 
 #[tokio::test]
-async fn an_individual_with_everything() {
+async fn creates_an_individual_with_all_fields() {
     let app = TestApp::start().await;
     let made = app.post(CUSTOMERS, &individual_in_full()).await;
     insta::assert_json_snapshot!("individual_in_full", made.redacted());
@@ -32,7 +32,7 @@ async fn an_individual_with_everything() {
 }
 
 #[tokio::test]
-async fn a_business_with_nothing_optional() {
+async fn creates_a_business_with_required_fields_only() {
     let app = TestApp::start().await;
     let made = app.post(CUSTOMERS, &business()).await;
     insta::assert_json_snapshot!("business", made.redacted());
@@ -41,7 +41,7 @@ async fn a_business_with_nothing_optional() {
 }
 
 #[tokio::test]
-async fn a_business_with_everything() {
+async fn creates_a_business_with_all_fields() {
     let app = TestApp::start().await;
     let made = app.post(CUSTOMERS, &business_in_full()).await;
     insta::assert_json_snapshot!("business_in_full", made.redacted());
@@ -50,7 +50,7 @@ async fn a_business_with_everything() {
 }
 
 #[tokio::test]
-async fn null_is_as_good_as_absent() {
+async fn null_equals_absent() {
     let app = TestApp::start().await;
     let nulls = json!({ "phone_number": null, "tax_id": null, "document_type": null, "business_name": null,
         "beneficiary_owners": null, "verification_document": null, "proof_of_residential_address": null,
@@ -62,7 +62,7 @@ async fn null_is_as_good_as_absent() {
 }
 
 #[tokio::test]
-async fn what_is_empty_makes_no_business_of_an_individual() {
+async fn empty_business_fields_do_not_make_a_business() {
     let app = TestApp::start().await;
     let empty = json!({ "business_name": "", "incorporation_certificate_number": "", "business_tax_id": " ",
         "ownership_percentage": "", "registered_business_address": "", "website_url": "",
@@ -74,13 +74,13 @@ async fn what_is_empty_makes_no_business_of_an_individual() {
     let fields = |customer: &Value| customer.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!((&customer["type"], fields(customer)), (&json!("individual"), fields(&plain)));
     assert_eq!(customer["business_name"], plain["business_name"]);
-    // Of a business the same is missing.
+    // For a business the same field is missing.
     let business = app.post(CUSTOMERS, &with(&business(), &json!({ "business_name": "" }))).await;
     assert_eq!(business.faults(), ["business_name: empty"]);
 }
 
 #[tokio::test]
-async fn many_are_made_in_their_order() {
+async fn batch_is_created_in_order() {
     let app = TestApp::start().await;
     let many: Vec<Value> = (0..100)
         .map(|n| {
@@ -102,7 +102,7 @@ async fn many_are_made_in_their_order() {
 }
 
 #[tokio::test]
-async fn one_bad_customer_keeps_all_from_being_made() {
+async fn one_invalid_customer_rejects_the_batch() {
     let app = TestApp::start().await;
     let batch = json!([
         individual(),
@@ -137,7 +137,7 @@ async fn one_bad_customer_keeps_all_from_being_made() {
 }
 
 #[tokio::test]
-async fn a_creation_is_answered_again_and_not_made_again() {
+async fn repeated_creation_is_replayed() {
     let app = TestApp::start().await;
     let call = || app.request(Method::POST, CUSTOMERS).idempotency_key("k1").json(&individual_in_full());
     let first = call().send().await;
@@ -150,7 +150,7 @@ async fn a_creation_is_answered_again_and_not_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_with_one_key_make_one_customer() {
+async fn fifty_requests_with_one_key_create_one_customer() {
     let app = TestApp::start().await;
     let body = individual_in_full();
     let call = || app.request(Method::POST, CUSTOMERS).idempotency_key("k1").json(&body).send();
@@ -163,7 +163,7 @@ async fn fifty_with_one_key_make_one_customer() {
 }
 
 #[tokio::test]
-async fn who_made_a_customer_is_written_down_and_nothing_of_it() {
+async fn audit_names_the_creator_and_contains_no_personal_data() {
     let app = TestApp::start().await;
     let id = add(&app, &individual_in_full()).await;
     let entries = audit_log::Entity::find().all(app.state.database().reader()).await.unwrap();
@@ -175,7 +175,7 @@ async fn who_made_a_customer_is_written_down_and_nothing_of_it() {
     );
     assert!(entry.actor.starts_with("key_"), "{}", entry.actor);
     assert_eq!(entry.psp_id, Some(app.psp_id.to_string()));
-    // What is sealed is nowhere in the row.
+    // No sealed value is in the row.
     let row = customers::Entity::find_by_id(&id).one(app.state.database().reader()).await.unwrap().unwrap();
     let row = format!("{row:?} {entry:?}");
     for secret in ["P1234567", "1990-12-10", "123-45-6789", "+14155550123", "Lovelace", "Harbour"] {
@@ -184,7 +184,7 @@ async fn who_made_a_customer_is_written_down_and_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn a_body_of_a_hundred_businesses_with_all_owners_is_taken_and_a_larger_one_is_not() {
+async fn accepts_the_largest_batch_and_rejects_a_larger_body() {
     let app = TestApp::start().await;
     let owners = vec![with(&owner(), &json!({ "ownership_percentage": "4" })); 25];
     let business = with(&business_in_full(), &json!({ "beneficiary_owners": owners }));

@@ -1,4 +1,4 @@
-//! The end of a customer.
+//! Deactivation of customers.
 
 use payferry_entities::audit_log;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
@@ -6,7 +6,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use super::*;
 
 #[tokio::test]
-async fn it_is_final_and_repeatable() {
+async fn deactivation_is_final_and_repeatable() {
     let app = TestApp::start().await;
     let id = add(&app, &individual_in_full()).await;
     set_details(&app, &id, &json!({ "wallet_address": WALLET })).await;
@@ -21,7 +21,7 @@ async fn it_is_final_and_repeatable() {
 }
 
 #[tokio::test]
-async fn without_a_wallet_there_is_none_to_show() {
+async fn deactivation_without_a_wallet_shows_none() {
     let app = TestApp::start().await;
     let id = add(&app, &business()).await;
     let gone = deactivate(&app, &id).await;
@@ -30,7 +30,7 @@ async fn without_a_wallet_there_is_none_to_show() {
 }
 
 #[tokio::test]
-async fn afterwards_every_write_is_refused() {
+async fn writes_after_deactivation_are_refused() {
     let app = TestApp::start().await;
     let id = add(&app, &individual_in_full()).await;
     let details = json!({ "wallet_address": WALLET });

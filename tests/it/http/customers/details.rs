@@ -1,4 +1,4 @@
-//! Payment details: what a set may be, and that there is one.
+//! Payment details: valid sets, and updates.
 
 use axum::http::Method;
 use payferry_entities::{checks, payment_details};
@@ -6,19 +6,19 @@ use sea_orm::{EntityTrait, PaginatorTrait};
 
 use super::*;
 
-/// What the bank pair is.
+/// The required bank fields.
 fn bank() -> Value {
     json!({ "bank_name": "First Bank", "account_number": "000123456789" })
 }
 
-/// With everything.
+/// All fields.
 fn in_full() -> Value {
     let more = json!({ "account_type": "checking", "wallet_address": WALLET, "routing_number": "021000021",
         "bank_address": address(), "bank_code": "FRSTUS33" });
     with(&bank(), &more)
 }
 
-/// A customer whom the rules of the USA do not concern.
+/// A customer outside the USA.
 fn abroad() -> Value {
     with(&individual(), &json!({ "country": "NGA", "currency": "NGN" }))
 }
@@ -28,7 +28,7 @@ async fn checks(app: &TestApp) -> u64 {
 }
 
 #[tokio::test]
-async fn a_wallet_or_a_bank_account_or_both() {
+async fn accepts_a_wallet_a_bank_account_or_both() {
     let app = TestApp::start().await;
     for details in [json!({ "wallet_address": WALLET }), bank(), with(&bank(), &json!({ "wallet_address": WALLET }))] {
         let id = add(&app, &abroad()).await;
@@ -42,7 +42,7 @@ async fn a_wallet_or_a_bank_account_or_both() {
 }
 
 #[tokio::test]
-async fn a_set_is_added_then_updated_whole() {
+async fn set_is_added_and_then_replaced_as_a_whole() {
     let app = TestApp::start().await;
     let id = add(&app, &individual()).await;
     assert_eq!(read(&app, &id).await["payment_details"], Value::Null);
@@ -54,10 +54,10 @@ async fn a_set_is_added_then_updated_whole() {
     let updated = set_details(&app, &id, &json!({ "wallet_address": WALLET.to_lowercase() })).await;
     assert_eq!(updated.json["message"], "Payment details updated");
     let replaced = &read(&app, &id).await["payment_details"];
-    assert_eq!(replaced["bank_name"], Value::Null, "nothing is left of the set before");
+    assert_eq!(replaced["bank_name"], Value::Null, "nothing remains of the previous set");
     assert_eq!(replaced["created_at"], shown["payment_details"]["created_at"]);
     assert_eq!(replaced["wallet_address"], WALLET.to_lowercase(), "as submitted");
-    // What is sealed is nowhere in the row.
+    // No sealed value is in the row.
     set_details(&app, &id, &in_full()).await;
     let row = payment_details::Entity::find().one(app.state.database().reader()).await.unwrap().unwrap();
     let row = serde_json::to_string(&row).unwrap();
@@ -65,7 +65,7 @@ async fn a_set_is_added_then_updated_whole() {
 }
 
 #[tokio::test]
-async fn what_is_missing_or_bad_is_named() {
+async fn missing_and_invalid_fields_are_named() {
     let app = TestApp::start().await;
     let id = add(&app, &abroad()).await;
     let long = "1".repeat(65);
@@ -91,7 +91,7 @@ async fn what_is_missing_or_bad_is_named() {
             with(&bank(), &json!({ "bank_address": { "city": "Lagos" } })),
             &["bank_address.street_line_1: required", "bank_address.country: required"],
         ),
-        // A bank in the USA wants to know the account's type, whoever has it.
+        // For a bank in the USA the account type is required, regardless of the customer.
         (with(&bank(), &json!({ "bank_address": address() })), &["account_type: required"]),
     ] {
         let refused = set_details(&app, &id, &details).await;
@@ -106,7 +106,7 @@ async fn what_is_missing_or_bad_is_named() {
 }
 
 #[tokio::test]
-async fn an_account_of_somebody_in_the_usa_needs_more() {
+async fn account_of_a_us_customer_needs_more_fields() {
     let app = TestApp::start().await;
     let id = add(&app, &individual()).await;
     let refused = set_details(&app, &id, &with(&bank(), &json!({ "routing_number": "1" }))).await;
@@ -114,13 +114,13 @@ async fn an_account_of_somebody_in_the_usa_needs_more() {
     faults.sort();
     assert_eq!(faults, ["account_type: required", "bank_address: required", "routing_number: invalid_routing_number",]);
     let wallet = set_details(&app, &id, &json!({ "wallet_address": WALLET })).await;
-    assert_eq!(wallet.status, 200, "a wallet needs none of it");
+    assert_eq!(wallet.status, 200, "a wallet needs none of these fields");
     let account = with(&bank(), &json!({ "account_type": "savings", "bank_address": address() }));
     assert_eq!(set_details(&app, &id, &account).await.status, 200);
 }
 
 #[tokio::test]
-async fn only_another_wallet_asks_for_a_screening() {
+async fn only_a_different_wallet_starts_a_screening() {
     let app = TestApp::start().await;
     let id = add(&app, &abroad()).await;
     clear(&app, &id).await;
@@ -134,19 +134,19 @@ async fn only_another_wallet_asks_for_a_screening() {
     let wallet = |wallet: &str| json!({ "wallet_address": wallet });
     let upper = format!("0x{}", WALLET[2..].to_uppercase());
     assert_eq!(status(bank()).await, "approved");
-    assert_eq!(status(wallet(WALLET)).await, "approved", "the first");
-    assert_eq!(status(wallet(&WALLET.to_lowercase())).await, "approved", "the same in other letters");
-    assert_eq!(status(wallet(&upper)).await, "approved", "the same in other letters");
+    assert_eq!(status(wallet(WALLET)).await, "approved", "the first wallet");
+    assert_eq!(status(wallet(&WALLET.to_lowercase())).await, "approved", "the same wallet in another letter case");
+    assert_eq!(status(wallet(&upper)).await, "approved", "the same wallet in another letter case");
     assert_eq!(status(with(&bank(), &wallet(WALLET))).await, "approved");
-    assert_eq!(status(bank()).await, "approved", "none");
-    assert_eq!(status(wallet(WALLET)).await, "approved", "the same as before there was none");
+    assert_eq!(status(bank()).await, "approved", "no wallet");
+    assert_eq!(status(wallet(WALLET)).await, "approved", "the same wallet as before");
     assert_eq!(checks(&app).await, 0);
     assert_eq!(status(wallet(OTHER_WALLET)).await, "pending_update");
     assert_eq!(checks(&app).await, 1);
 }
 
 #[tokio::test]
-async fn taking_the_wallet_away_first_is_replacing_it_too() {
+async fn removing_and_setting_a_wallet_counts_as_a_replacement() {
     let app = TestApp::start().await;
     let id = add(&app, &abroad()).await;
     clear(&app, &id).await;
@@ -157,7 +157,7 @@ async fn taking_the_wallet_away_first_is_replacing_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_at_once_leave_one_set_and_it_is_the_last_one() {
+async fn fifty_concurrent_sets_leave_the_last_one() {
     let app = TestApp::start().await;
     let id = add(&app, &abroad()).await;
     let set = async |n: usize| {
@@ -172,14 +172,14 @@ async fn fifty_at_once_leave_one_set_and_it_is_the_last_one() {
         assert_eq!(reply.status, 200, "{}", reply.text());
         added += usize::from(reply.json["message"] == "Payment details added");
     }
-    assert_eq!(added, 1, "one of them was the first");
+    assert_eq!(added, 1, "exactly one request added the set");
     let rows = payment_details::Entity::find().all(app.state.database().reader()).await.unwrap();
     assert_eq!(rows.len(), 1);
     let shown = read(&app, &id).await["payment_details"].clone();
     let bank_name = shown["bank_name"].as_str().unwrap();
     let number = bank_name.strip_prefix("Bank ").unwrap();
     assert_eq!(shown["account_number"], number, "of one set, not of two");
-    // Whoever is answered last is read from then on.
+    // Reads return the last answered set.
     let (last, name) = set(50).await;
     assert_eq!(last.json["message"], "Payment details updated");
     assert_eq!(read(&app, &id).await["payment_details"]["bank_name"], name.as_str());

@@ -1,4 +1,4 @@
-//! The list: its parts, its filters, its order.
+//! Customer list: content, filters and order.
 
 use super::*;
 
@@ -12,17 +12,17 @@ async fn total_of(app: &TestApp, query: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn summaries_show_what_they_may_and_no_more() {
+async fn summaries_contain_only_public_fields() {
     let app = TestApp::start().await;
     add(&app, &individual_in_full()).await;
-    // Made in one millisecond, their order would be any.
+    // Within one millisecond their order would be undefined.
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     add(&app, &business_in_full()).await;
     insta::assert_json_snapshot!("list", app.get(CUSTOMERS).await.redacted());
 }
 
 #[tokio::test]
-async fn pages_cover_the_list_once_and_newest_first() {
+async fn pages_cover_the_list_once_newest_first() {
     let app = TestApp::start().await;
     let many = |from: usize| -> Value {
         (from..from + 30).map(|n| with(&individual(), &json!({ "email": format!("c{n}@example.com") }))).collect()
@@ -39,7 +39,7 @@ async fn pages_cover_the_list_once_and_newest_first() {
     let made: Vec<_> =
         whole["customers"].as_array().unwrap().iter().map(|one| one["created_at"].as_str().unwrap()).collect();
     assert!(made.is_sorted_by(|newer, older| newer >= older));
-    assert_eq!(ids(&app.get(CUSTOMERS).await.json), all[..50], "50 unless one says otherwise");
+    assert_eq!(ids(&app.get(CUSTOMERS).await.json), all[..50], "50 is the default limit");
     let mut paged = Vec::new();
     for offset in (0..=90).step_by(30) {
         let page = app.get(&format!("{CUSTOMERS}?limit=30&offset={offset}")).await.json;
@@ -52,7 +52,7 @@ async fn pages_cover_the_list_once_and_newest_first() {
 }
 
 #[tokio::test]
-async fn search_finds_parts_of_addresses_in_either_case_and_takes_every_character_as_itself() {
+async fn search_matches_substrings_case_insensitively_and_literally() {
     let app = TestApp::start().await;
     for email in ["Ada.Lovelace@Example.com", "grace_hopper@navy.example", "100%@percent.example", "ÜNAL@türk.example"]
     {
@@ -83,7 +83,7 @@ async fn search_finds_parts_of_addresses_in_either_case_and_takes_every_characte
 }
 
 #[tokio::test]
-async fn status_tells_the_active_from_the_inactive() {
+async fn filters_by_active_status() {
     let app = TestApp::start().await;
     let gone = add(&app, &individual()).await;
     add(&app, &individual()).await;
@@ -101,7 +101,7 @@ async fn status_tells_the_active_from_the_inactive() {
 }
 
 #[tokio::test]
-async fn bad_parameters_are_named() {
+async fn invalid_parameters_are_named() {
     let app = TestApp::start().await;
     let long = format!("search={}", "a".repeat(256));
     for (query, faults) in [

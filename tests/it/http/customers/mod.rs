@@ -1,4 +1,4 @@
-//! Customers: made, read, listed, changed, deactivated, paid to and paid by.
+//! Customers: creation, reads, lists, changes, deactivation, money to and from them.
 
 mod bad_input;
 mod create;
@@ -11,8 +11,8 @@ mod phone;
 mod transferred;
 
 use axum::http::Method;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, Verdict};
 use serde_json::{Value, json};
 
@@ -20,16 +20,16 @@ use crate::app::{Reply, TestApp};
 
 const CUSTOMERS: &str = "/api/v1/customers";
 const PAYMENT_DETAILS: &str = "/api/v1/customers/payment-details";
-/// A wallet with its checksum.
+/// A wallet in checksum spelling.
 const WALLET: &str = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
-/// Another.
+/// Another wallet.
 const OTHER_WALLET: &str = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
 
 fn address() -> Value {
     json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607", "country": "USA" })
 }
 
-/// With nothing that may be left out.
+/// Only required fields.
 fn individual() -> Value {
     json!({
         "type": "individual", "country": "USA", "currency": "USD", "email": "ada@example.com", "first_name": "Ada",
@@ -38,7 +38,7 @@ fn individual() -> Value {
     })
 }
 
-/// With everything.
+/// All fields.
 fn individual_in_full() -> Value {
     with(
         &individual(),
@@ -46,7 +46,7 @@ fn individual_in_full() -> Value {
     )
 }
 
-/// With nothing that may be left out.
+/// Only required fields.
 fn business() -> Value {
     let business = json!({
         "type": "business", "email": "office@engines.example", "business_name": "Analytical Engines Inc.",
@@ -56,7 +56,7 @@ fn business() -> Value {
     with(&individual(), &business)
 }
 
-/// With everything.
+/// All fields.
 fn business_in_full() -> Value {
     let more = json!({
         "phone_number": "+14155550123", "tax_id": "123-45-6789", "document_type": "incorporation_certificate",
@@ -77,14 +77,14 @@ fn owner() -> Value {
     })
 }
 
-/// `body` with some fields otherwise.
+/// `body` with some fields changed.
 fn with(body: &Value, changes: &Value) -> Value {
     let mut body = body.clone();
     body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
     body
 }
 
-/// Makes a customer; its id.
+/// Creates a customer; returns its id.
 async fn add(app: &TestApp, body: &Value) -> String {
     let made = app.post(CUSTOMERS, body).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -109,7 +109,7 @@ async fn deactivate(app: &TestApp, id: &str) -> Reply {
     app.request(Method::DELETE, &format!("{CUSTOMERS}/{id}")).send().await
 }
 
-/// Has the terms accepted and the operator clear the customer.
+/// Accepts the terms and approves the customer as the operator.
 async fn clear(app: &TestApp, id: &str) {
     for command in [Command::AcceptTerms, Command::Decide(Verdict::Approved)] {
         let mut opened = Opened::find(app.state.database(), id.parse().unwrap(), None).await.unwrap();

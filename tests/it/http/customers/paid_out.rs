@@ -1,21 +1,22 @@
-//! Money out: payouts to customers, withdrawals, balances and the ledger, with every base unit looked for on the chain.
+//! Money out: payouts to customers, withdrawals, balances and the ledger, with every base unit verified on the chain.
 
 use std::time::Duration;
 
 use payferry_actors::pauses;
-use payferry_actors::psps::PspPolicies;
-use payferry_actors::psps::wallets::{self, WALLET_DELAY_SECS, WalletChange};
-use payferry_actors::wallet::Vaults;
+use payferry_journal::psps::PspPolicies;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
+use payferry_evm::wallet::Vaults;
 use payferry_domain::{Chain, Token};
 
 use super::*;
 use crate::chainside::{balance, blacklist, sleep};
 use crate::http::misfits::set_policies;
 
-/// An account that nobody else uses.
+/// An account used only here.
 const TREASURER: &str = "0x000000000000000000000000000000000000beef";
 
-/// An account with 9.90 USDC on Base: a payment of 10.00, settled.
+/// Creates an account with 9.90 USDC on Base: a settled payment of 10.00.
 async fn earned() -> TestApp {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
@@ -25,7 +26,7 @@ async fn earned() -> TestApp {
     app
 }
 
-/// A cleared customer with a wallet.
+/// Creates an approved customer with a wallet.
 pub(crate) async fn payee(app: &TestApp) -> String {
     let id = add(app, &individual()).await;
     set_details(app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
@@ -33,8 +34,8 @@ pub(crate) async fn payee(app: &TestApp) -> String {
     id
 }
 
-/// Cleared customers whose wallets are the chain's, a token's or the service's own: the wallet, and what is said of it. Nobody's,
-/// the zero address, is not even taken as a wallet.
+/// Creates approved customers whose wallets belong to the chain, a token or the service: the customer, the wallet, and
+/// its description in the refusal. The zero address is not accepted as a wallet at all.
 pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'static str)> {
     let merchant = app.add_merchant().await;
     let payment = app.add_payment(&merchant).await;
@@ -64,7 +65,7 @@ pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'s
     payees
 }
 
-/// What is refused because of where it would go, and what it says.
+/// Asserts a refusal because of the target address, with this description.
 pub(super) fn assert_unsuitable(refused: &Reply, what: &str) {
     refused.assert_problem(409, "wallet_unsuitable");
     assert_eq!(refused.json["detail"], format!("The wallet is {what}."));
@@ -78,7 +79,7 @@ fn withdrawal(amount: &str) -> Value {
     json!({ "amount": amount, "currency": "USDC", "chain": "base" })
 }
 
-/// available, pending and reserved USDC on Base.
+/// Available, pending and reserved USDC on Base.
 pub(crate) async fn balances(app: &TestApp) -> [String; 3] {
     balances_on(app, "base").await
 }
@@ -109,7 +110,7 @@ pub(super) fn row(kind: &str, debit: &str, credit: &str, amount: &str) -> (Strin
 }
 
 #[tokio::test]
-async fn a_payout_reaches_the_customer_and_every_unit_is_accounted_for() {
+async fn payout_reaches_the_customer_and_every_unit_is_booked() {
     let app = earned().await;
     let customer = payee(&app).await;
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
@@ -140,7 +141,7 @@ async fn a_payout_reaches_the_customer_and_every_unit_is_accounted_for() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_paid_out_is_refused_and_moves_nothing() {
+async fn invalid_payouts_are_refused_and_move_nothing() {
     let app = earned().await;
     let customer = payee(&app).await;
     let refused = async |body: &Value, status: u16, code: &str| {
@@ -167,7 +168,7 @@ async fn what_may_not_be_paid_out_is_refused_and_moves_nothing() {
 }
 
 #[tokio::test]
-async fn nothing_is_paid_out_to_a_token_or_to_the_service_itself() {
+async fn payouts_to_tokens_or_to_the_service_are_refused() {
     let app = earned().await;
     let payees = unsuitable_payees(&app).await;
     let mut held = Vec::new();
@@ -185,7 +186,7 @@ async fn nothing_is_paid_out_to_a_token_or_to_the_service_itself() {
 }
 
 #[tokio::test]
-async fn what_goes_out_has_a_ceiling_for_each_and_one_for_all_of_a_day() {
+async fn outgoing_money_has_a_single_and_a_daily_limit() {
     let app = earned().await;
     let customer = payee(&app).await;
     register(&app).await;
@@ -215,7 +216,7 @@ async fn what_goes_out_has_a_ceiling_for_each_and_one_for_all_of_a_day() {
     refused("1.000001", "above_daily_limit").await;
     assert_eq!(balances(&app).await, ["4.90", "0.00", "0.00"]);
     assert_eq!(app.get(&refunds).await.json["refunds"], json!([]));
-    // Refunds and payouts share the day; what is refused has used nothing of it.
+    // Refunds and payouts share the daily limit; refused orders do not count.
     let rest = app.post(&refunds, &refund("1")).await;
     assert_eq!(rest.status, 202, "{}", rest.text());
     refused("0.01", "above_daily_limit").await;
@@ -230,7 +231,7 @@ async fn what_goes_out_has_a_ceiling_for_each_and_one_for_all_of_a_day() {
 }
 
 #[tokio::test]
-async fn a_payout_that_the_token_refuses_fails_and_the_money_is_on_the_balance_again() {
+async fn payout_rejected_by_the_token_returns_to_the_balance() {
     let app = earned().await;
     let customer = payee(&app).await;
     blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
@@ -248,7 +249,7 @@ async fn a_payout_that_the_token_refuses_fails_and_the_money_is_on_the_balance_a
 }
 
 #[tokio::test]
-async fn a_customer_who_may_not_be_paid_any_more_is_not() {
+async fn payout_to_a_no_longer_approved_customer_fails() {
     let app = earned().await;
     let customer = payee(&app).await;
     pause(&app, pauses::Scope::Sending(None), true).await;
@@ -264,7 +265,7 @@ async fn a_customer_who_may_not_be_paid_any_more_is_not() {
 }
 
 #[tokio::test]
-async fn a_customer_who_changes_before_the_signature_is_not_paid() {
+async fn payout_fails_if_the_customer_changes_before_signing() {
     let app = earned().await;
     let customer = payee(&app).await;
     let held_back = async || {
@@ -283,19 +284,19 @@ async fn a_customer_who_changes_before_the_signature_is_not_paid() {
             assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet).await, 0, "{wallet}");
         }
     };
-    // Another wallet, and cleared with it: the payout was for the one before.
+    // A different wallet, approved again: the payout was for the previous wallet.
     let asked = held_back().await;
     let replaced = set_details(&app, &customer, &json!({ "wallet_address": WALLET })).await;
     assert_eq!(replaced.json["kyc_status"], "pending_update", "{}", replaced.text());
     clear(&app, &customer).await;
     fails(&asked).await;
-    // The same wallet, but a customer who has to be cleared again.
+    // The same wallet, but the customer must be approved again.
     let asked = held_back().await;
     let path = format!("{CUSTOMERS}/{customer}");
     let changed = patch(&app, &path, &json!({ "phone_number": "+447700900123" })).await;
     assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
     fails(&asked).await;
-    // Cleared once more, the next one goes to the wallet that it has now.
+    // After another approval, the next payout goes to the current wallet.
     clear(&app, &customer).await;
     let asked = app.post("/payouts", &payout(&customer, "4")).await;
     when(&app, "/payouts", &asked, "sent").await;
@@ -303,12 +304,12 @@ async fn a_customer_who_changes_before_the_signature_is_not_paid() {
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
 }
 
-/// Registers where the account withdraws to.
+/// Registers the withdrawal wallet.
 pub(crate) async fn register(app: &TestApp) {
     set_wallet(app, TREASURER, 0).await;
 }
 
-/// Changes where the account withdraws to, after so many seconds.
+/// Changes the withdrawal wallet, after this many seconds.
 async fn set_wallet(app: &TestApp, address: &str, delay_secs: i64) {
     let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
     let change = WalletChange { chain: None, address: Some(address.parse().unwrap()), delay_secs };
@@ -328,7 +329,7 @@ async fn pause(app: &TestApp, scope: pauses::Scope, is_held: bool) {
 }
 
 #[tokio::test]
-async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
+async fn only_one_of_many_full_withdrawals_succeeds() {
     let app = earned().await;
     let everything = withdrawal("9.9");
     app.post("/withdrawals", &everything).await.assert_problem(409, "withdrawal_wallet_missing");
@@ -347,7 +348,7 @@ async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
 }
 
 #[tokio::test]
-async fn a_withdrawal_is_made_once_whatever_is_asked_under_its_key() {
+async fn withdrawal_with_an_idempotency_key_is_made_once() {
     let app = earned().await;
     register(&app).await;
     let ask = async |path: &str, amount: &str| {
@@ -369,7 +370,7 @@ async fn a_withdrawal_is_made_once_whatever_is_asked_under_its_key() {
 }
 
 #[tokio::test]
-async fn a_changed_wallet_is_withdrawn_to_after_its_delay_and_until_then_the_one_before() {
+async fn changed_withdrawal_wallet_takes_effect_after_its_delay() {
     let app = earned().await;
     let withdrawn = async |amount: &str| {
         let asked = app.post("/withdrawals", &withdrawal(amount)).await;
@@ -391,7 +392,7 @@ async fn a_changed_wallet_is_withdrawn_to_after_its_delay_and_until_then_the_one
 }
 
 #[tokio::test]
-async fn every_bad_field_of_money_out_is_named_and_nothing_is_ordered() {
+async fn invalid_fields_of_orders_are_named_and_nothing_is_ordered() {
     let app = TestApp::start().await;
     let good = payout("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1");
     let deep = (0..32).fold(json!({}), |inner, _| json!({ "in": inner }));

@@ -1,7 +1,7 @@
 //! Customers in payments.
 
 use axum::http::Method;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::psps::PspPolicies;
 use payferry_entities::{payments, psps};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
@@ -13,7 +13,7 @@ fn asked(merchant_id: &str, customer_id: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn a_cleared_customer_is_named_wherever_the_payment_is() {
+async fn approved_customer_is_named_wherever_the_payment_is() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let id = add(&app, &individual()).await;
@@ -28,7 +28,7 @@ async fn a_cleared_customer_is_named_wherever_the_payment_is() {
     let other = add(&app, &individual()).await;
     assert_eq!(app.get(&format!("/payments?customer_id={other}")).await.json["total"], 0);
 
-    // A deactivation does not stop what runs.
+    // A deactivation does not stop running payments.
     deactivate(&app, &id).await;
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
@@ -42,7 +42,7 @@ async fn a_cleared_customer_is_named_wherever_the_payment_is() {
 }
 
 #[tokio::test]
-async fn who_may_not_transact_is_refused_at_once() {
+async fn customers_without_approval_are_refused() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let id = add(&app, &individual_in_full()).await;
@@ -61,7 +61,7 @@ async fn who_may_not_transact_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn the_word_success_clears_too() {
+async fn status_success_counts_as_approved() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let id = add(&app, &individual()).await;
@@ -74,7 +74,7 @@ async fn the_word_success_clears_too() {
 }
 
 #[tokio::test]
-async fn an_account_may_want_a_customer_of_every_payment() {
+async fn psp_may_require_a_customer_for_every_payment() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let id = add(&app, &individual()).await;

@@ -1,4 +1,4 @@
-//! The one field of a customer that can be changed.
+//! Phone number, the only changeable field of a customer.
 
 use axum::http::Method;
 use payferry_entities::checks;
@@ -15,7 +15,7 @@ async fn checks_of(app: &TestApp, id: &str) -> Vec<(String, String, i64)> {
 }
 
 #[tokio::test]
-async fn another_number_asks_for_a_screening_and_the_same_does_not() {
+async fn only_a_different_number_starts_a_screening() {
     let app = TestApp::start().await;
     let id = add(&app, &individual_in_full()).await;
     let path = format!("{CUSTOMERS}/{id}");
@@ -32,7 +32,7 @@ async fn another_number_asks_for_a_screening_and_the_same_does_not() {
 }
 
 #[tokio::test]
-async fn a_first_number_is_a_change_too() {
+async fn first_number_starts_a_screening() {
     let app = TestApp::start().await;
     let id = add(&app, &individual()).await;
     assert!(read(&app, &id).await.get("phone_number").is_none());
@@ -42,7 +42,7 @@ async fn a_first_number_is_a_change_too() {
 }
 
 #[tokio::test]
-async fn any_other_field_is_refused_by_name_and_changes_nothing() {
+async fn other_fields_are_refused_by_name() {
     let app = TestApp::start().await;
     let id = add(&app, &individual_in_full()).await;
     let path = format!("{CUSTOMERS}/{id}");
@@ -69,7 +69,7 @@ async fn any_other_field_is_refused_by_name_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_change_is_answered_again_and_not_made_again() {
+async fn repeated_change_is_replayed() {
     let app = TestApp::start().await;
     let id = add(&app, &individual_in_full()).await;
     let path = format!("{CUSTOMERS}/{id}");

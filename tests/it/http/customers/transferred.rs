@@ -1,8 +1,8 @@
-//! Transfers to customers: somebody pays, and all of it goes on to the customer's wallet.
+//! Transfers to customers: a payer pays, and the whole amount is forwarded to the customer's wallet.
 
 use std::sync::Arc;
 
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, Token};
@@ -24,7 +24,7 @@ async fn when(app: &TestApp, made: &Reply, status: &str) -> Reply {
     app.until(&format!("it is {status}"), ask).await
 }
 
-/// The names of what was told, once there are as many.
+/// Names of the announced events, once there are this many.
 async fn told(app: &TestApp, made: &Reply, count: usize) -> Vec<String> {
     let path = format!("/api/v1/payments/{}/webhooks", made.json["payment_id"].as_str().unwrap());
     let ask = async |app: &TestApp| {
@@ -33,7 +33,7 @@ async fn told(app: &TestApp, made: &Reply, count: usize) -> Vec<String> {
         let names: Vec<String> = names.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect();
         (names.len() >= count).then_some(names)
     };
-    app.until("it is told", ask).await
+    app.until("the events are announced", ask).await
 }
 
 async fn to_customer(app: &TestApp) -> u64 {
@@ -41,7 +41,7 @@ async fn to_customer(app: &TestApp) -> u64 {
 }
 
 #[tokio::test]
-async fn what_arrives_goes_on_to_the_customer_whole() {
+async fn whole_amount_is_forwarded_to_the_customer() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     let body = with(&transfer(&customer, "4.5"), &json!({ "reference": "rent", "metadata": { "month": 5 } }));
@@ -55,13 +55,13 @@ async fn what_arrives_goes_on_to_the_customer_whole() {
     let settled = when(&app, &made, "settled").await;
     insta::assert_json_snapshot!("transfer_settled", settled.redacted());
     assert_eq!(to_customer(&app).await, 4_500_000);
-    assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"], "it is the customer's, not the PSP's");
+    assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"], "it belongs to the customer, not to the PSP");
     assert_eq!(told(&app, &made, 1).await, ["transfer.settled"]);
     let id = made.json["payment_id"].as_str().unwrap();
     let expected = [row("received", "external", "payment", "4.50"), row("delivered", "payment", "external", "4.50")];
     assert_eq!(kinds(&app, id).await, expected);
 
-    // It is found by its own id alone, and only by its own PSP.
+    // It is found only by its own id, and only by its own PSP.
     assert_eq!(app.get(&format!("/payments/{id}")).await.json["payment_id"], id);
     assert_eq!(app.get(&format!("/payments/{}", id.replacen("tr_", "pay_", 1))).await.status, 404);
     assert_eq!(app.get("/payments").await.json["total"], 0);
@@ -77,7 +77,7 @@ async fn what_arrives_goes_on_to_the_customer_whole() {
 }
 
 #[tokio::test]
-async fn a_short_transfer_waits_and_a_surplus_goes_back() {
+async fn underpaid_transfer_waits_and_surplus_is_refunded() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
@@ -98,7 +98,7 @@ async fn a_short_transfer_waits_and_a_surplus_goes_back() {
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 2_000_000);
 }
 
-/// A screener that has nothing to say.
+/// A screener that always fails.
 struct Speechless;
 
 #[async_trait::async_trait]
@@ -114,20 +114,20 @@ impl KytScreener for Speechless {
 }
 
 #[tokio::test]
-async fn a_wallet_that_screening_says_nothing_about_may_be_asked_about_again() {
+async fn unscreened_wallet_can_be_requested_again() {
     let screener: Arc<dyn KytScreener> = Arc::new(Speechless);
     let app = TestApp::start_with(TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() }).await;
     let body = transfer(&payee(&app).await, "4");
     for _ in 0..2 {
-        // It is not the key's answer: each time it is screened anew.
+        // The refusal is not stored for the key: each request is screened again.
         let refused = app.request(Method::POST, TRANSFERS).idempotency_key("t1").json(&body).send().await;
         refused.assert_problem(503, "screening_unavailable");
         assert!(refused.header("retry-after").is_some() && refused.header("idempotent-replayed").is_none());
     }
-    assert_eq!(app.get(TRANSFERS).await.json["total"], 0, "nobody is asked to pay");
+    assert_eq!(app.get(TRANSFERS).await.json["total"], 0, "no payment was requested");
 }
 
-/// A screener that wants a person to look at everything.
+/// A screener that puts everything into review.
 struct Doubtful;
 
 #[async_trait::async_trait]
@@ -154,7 +154,7 @@ impl KytScreener for Doubtful {
 }
 
 #[tokio::test]
-async fn to_a_wallet_in_review_nobody_is_asked_to_pay() {
+async fn transfer_to_a_wallet_in_review_is_refused() {
     let screener: Arc<dyn KytScreener> = Arc::new(Doubtful);
     let app = TestApp::start_with(TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() }).await;
     let body = transfer(&payee(&app).await, "4");
@@ -167,7 +167,7 @@ async fn to_a_wallet_in_review_nobody_is_asked_to_pay() {
 }
 
 #[tokio::test]
-async fn a_transfer_that_the_token_refuses_is_told_and_goes_when_it_can() {
+async fn transfer_rejected_by_the_token_is_announced_and_retried() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
@@ -185,7 +185,7 @@ async fn a_transfer_that_the_token_refuses_is_told_and_goes_when_it_can() {
 }
 
 #[tokio::test]
-async fn a_customer_who_may_not_be_paid_any_more_gets_nothing_and_the_payer_gets_it_back() {
+async fn transfer_to_a_no_longer_approved_customer_is_refunded() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
@@ -195,13 +195,13 @@ async fn a_customer_who_may_not_be_paid_any_more_gets_nothing_and_the_payer_gets
     let id = made.json["payment_id"].as_str().unwrap();
     let refund = app.post(&format!("/payments/{id}/refunds"), &json!({ "address": WALLET })).await;
     assert_eq!(refund.status, 202, "{}", refund.text());
-    assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "refund.sent"], "one failure is told once");
+    assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "refund.sent"], "one failure is announced once");
     assert_eq!(to_customer(&app).await, 0);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 4_000_000);
 }
 
 #[tokio::test]
-async fn what_may_not_be_transferred_is_refused_before_anybody_pays() {
+async fn invalid_transfers_are_refused_before_payment() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     let refused = async |body: &Value, status: u16, code: &str| {
@@ -213,7 +213,7 @@ async fn what_may_not_be_transferred_is_refused_before_anybody_pays() {
     refused(&transfer(&bare, "1"), 409, "customer_not_cleared").await;
     clear(&app, &bare).await;
     refused(&transfer(&bare, "1"), 409, "customer_without_wallet").await;
-    // A wallet of the sandbox's that screening knows for its money.
+    // A wallet of the sandbox with money that screening blocks.
     let outlaw = payferry::sandbox::Accounts::known().sanctioned.address().to_string();
     let tainted = add(&app, &with(&individual(), &json!({ "email": "eve@example.com" }))).await;
     set_details(&app, &tainted, &json!({ "wallet_address": outlaw.to_lowercase() })).await;

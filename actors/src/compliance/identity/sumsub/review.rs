@@ -1,18 +1,18 @@
-//! What Sumsub says about an applicant, in its own words and in ours.
+//! Sumsub's review of an applicant, and its translation.
 
 use payferry_domain::customer::Verdict;
 use serde::Deserialize;
 
 use super::super::provider::Look;
 
-/// Most labels that are kept as reasons.
+/// Maximum number of labels kept as reasons.
 const REASONS_MAX: usize = 16;
-/// Longest reason.
+/// Maximum length of a reason, characters.
 const REASON_CHARS_MAX: usize = 48;
-/// The reason where the provider names none.
+/// Reason if the provider gives none.
 const REASON_UNNAMED: &str = "rejected_by_provider";
 
-/// The two levels that are used here.
+/// The two levels in use.
 #[derive(Debug, Clone)]
 pub(super) struct Levels {
     pub(super) identity: String,
@@ -39,14 +39,14 @@ struct ReviewResult {
 }
 
 impl Review {
-    /// Whether the applicant was never sent to be checked.
+    /// Returns `true` if the applicant was never submitted for a check.
     pub(super) fn is_waiting_for_data(&self) -> bool {
         self.status.as_deref() == Some("init")
     }
 
-    /// How it stands. `GREEN` counts only where the review is completed: an applicant that waits for a service carries
-    /// it, too. A rejection that asks for better pictures is not the end of a verification: the person hands them in
-    /// under the same link. In a screening there is no person, so it is one.
+    /// Translates the review. `GREEN` counts only if the review is completed, because an applicant that waits for a
+    /// service also has it. A rejection that asks for better pictures does not end a verification: the person submits
+    /// them under the same link. A screening involves no person, so such a rejection ends it.
     pub(super) fn look(&self, levels: &Levels) -> Look {
         let level = self.level_name.as_deref().unwrap_or_default();
         let is_ours = level == levels.identity || level == levels.rescreen;
@@ -62,7 +62,8 @@ impl Review {
 }
 
 impl ReviewResult {
-    /// The labels as words: `FORGERY` is `forgery`. Comments are free text about a person, and stay where they are.
+    /// Returns the labels as words: `FORGERY` becomes `forgery`. Comments are free text about a person and are not
+    /// copied.
     fn reasons(&self) -> Vec<String> {
         let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
         let mut reasons: Vec<String> = Vec::new();

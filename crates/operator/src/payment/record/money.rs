@@ -1,7 +1,7 @@
-//! The money of a payment: what came in, how it is shared out, and what goes back.
+//! Money of a payment: transfers received, settlement, and refunds.
 
 use payferry_accounts::Moment;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::Token;
 use payferry_domain::payment::{Decision, Payment, Refund, Settlement, Transfer, TransferToken};
 use serde::Serialize;
@@ -47,9 +47,9 @@ pub(super) struct TransferRecord {
     kyt_verdict: &'static str,
     counted: bool,
     excess: bool,
-    /// The newest revision of the watcher's row that the payment took in.
+    /// Newest revision of the watcher's row that the payment has applied.
     revision: u32,
-    /// The newest revision of the watcher's row; null if it has none.
+    /// Newest revision of the watcher's row. Null if there is no row.
     row_revision: Option<i64>,
 }
 

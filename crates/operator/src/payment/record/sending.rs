@@ -1,7 +1,7 @@
-//! What a payment sends out: operations with the transactions that carry them, and webhooks with each attempt.
+//! On-chain operations of a payment with their transactions, and its webhooks with each delivery attempt.
 
 use payferry_accounts::Moment;
-use payferry_actors::webhook::log::LogEntry;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::{Amount, Timestamp};
 use serde::Serialize;
 use url::Url;
@@ -34,7 +34,7 @@ pub(super) struct TransactionRecord {
     gas_limit: i64,
     tx_hash: Option<String>,
     block_number: Option<i64>,
-    /// Each time it was signed.
+    /// Every signature of the transaction.
     signed: Vec<SignedRecord>,
 }
 
@@ -137,7 +137,7 @@ pub(super) fn delivery_record(entry: LogEntry) -> DeliveryRecord {
     }
 }
 
-/// A PSP may have put a secret into the query of its URL, or before the host.
+/// Removes the parts of a URL that may hold a PSP's secret: the query, and the text before the host.
 fn without_secrets(url: &str) -> String {
     let Ok(mut url) = Url::parse(url) else { return String::new() };
     if url.query().is_some() {
@@ -153,7 +153,7 @@ mod tests {
     use super::without_secrets;
 
     #[test]
-    fn urls_keep_their_secrets() {
+    fn removes_secrets_from_urls() {
         assert_eq!(without_secrets("https://u:p@psp.example/hooks?token=x#y"), "https://psp.example/hooks?...#y");
         assert_eq!(without_secrets("http://127.0.0.1:9/hooks"), "http://127.0.0.1:9/hooks");
         assert_eq!(without_secrets("nonsense"), "");

@@ -1,4 +1,4 @@
-//! Stories of one payment, told by the domain itself, and what the payer reads of them.
+//! Scenarios of one payment, run through the domain, and the resulting content of the page.
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::payment::{
@@ -20,7 +20,7 @@ fn amount(text: &str) -> Amount {
     text.parse().unwrap()
 }
 
-/// 10.00 USDC on Base.
+/// Terms of 10.00 USDC on Base.
 fn terms() -> Terms {
     Terms {
         id: PaymentId::generate(),
@@ -47,7 +47,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A transfer, by its number.
+/// A transfer, identified by a number.
 struct Tx(ObservedTransfer);
 
 fn tx(number: u8, text: &str, secs: i64) -> Tx {
@@ -83,7 +83,7 @@ impl Tx {
         Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict: verdict(decision) }
     }
 
-    /// Seen, final and allowed.
+    /// Commands for a transfer that is seen, final and allowed.
     fn whole(&self) -> [Command; 3] {
         [self.seen(), self.finalised(), self.screened(Decision::Allow)]
     }
@@ -110,7 +110,7 @@ fn after(terms: Terms, commands: impl IntoIterator<Item = Command>) -> Payment {
     commands.into_iter().fold(fresh, |payment, command| then(&payment, &command))
 }
 
-/// The payment after one more.
+/// The payment after one more command.
 fn then(payment: &Payment, command: &Command) -> Payment {
     let step = transition(payment, command, START.plus_secs(60)).unwrap();
     step.unwrap_or_else(|| panic!("{command:?} changes nothing")).payment
@@ -120,7 +120,7 @@ fn deadline() -> Command {
     Command::PassDeadline { chain_time: START.plus_secs(EXPIRY_SECS) }
 }
 
-/// Headline, what is asked for, and how far it is, at so many seconds.
+/// Asserts headline, requested amount and step at a time in seconds.
 #[track_caller]
 fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step: Option<Step>) -> Scene {
     let scene = Scene::of(payment, START.plus_secs(secs));
@@ -133,7 +133,7 @@ fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step
 }
 
 #[test]
-fn an_exact_payment_goes_its_four_steps() {
+fn an_exact_payment_passes_four_steps() {
     let paid = tx(1, "10", 60);
     told(&after(terms(), []), 10, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     told(&after(terms(), [paid.seen()]), 70, "Payment seen", None, Some(Step::Seen));
@@ -145,7 +145,7 @@ fn an_exact_payment_goes_its_four_steps() {
 }
 
 #[test]
-fn nobody_is_asked_for_what_is_on_its_way() {
+fn money_on_its_way_is_not_requested_again() {
     let (most, rest) = (tx(1, "6", 60), tx(2, "4", 90));
     let seen = after(terms(), [most.seen()]);
     let scene = told(&seen, 70, "Part of the payment seen", Some("4"), Some(Step::Seen));
@@ -160,7 +160,7 @@ fn nobody_is_asked_for_what_is_on_its_way() {
 }
 
 #[test]
-fn too_much_too_late_and_nothing_at_all() {
+fn overpaid_late_expired_and_cancelled_payments() {
     let much = after(terms(), tx(1, "12", 60).whole());
     let scene = told(&much, 70, "More than the amount arrived", None, None);
     assert!(scene.explanation.contains("12.00 USDC arrived instead of 10.00"), "{}", scene.explanation);
@@ -178,9 +178,9 @@ fn too_much_too_late_and_nothing_at_all() {
     assert!(scene.notices[0].starts_with("3.00 USDC arrived after"), "{:?}", scene.notices);
 }
 
-/// Whatever becomes of its settlement, the payer has paid.
+/// The outcome of the settlement does not affect the payer, who has paid.
 #[test]
-fn a_settlement_that_fails_asks_the_payer_for_nothing() {
+fn a_failed_settlement_asks_nothing_of_the_payer() {
     let confirmed = after(terms(), tx(1, "10", 60).whole());
     let operation = OperationId::settlement_of(confirmed.id());
     let failing = then(&confirmed, &Command::FailSettlement { operation, revision: 1, reason: "reverted".to_owned() });
@@ -207,7 +207,7 @@ fn a_settlement_that_fails_asks_the_payer_for_nothing() {
 }
 
 #[test]
-fn what_is_screened_is_only_said_to_be_checked() {
+fn screening_is_only_called_checking() {
     let paid = tx(1, "10", 60);
     let review = after(terms(), [paid.seen(), paid.screened(Decision::Review)]);
     told(&review, 70, "Payment being checked", None, Some(Step::Seen));
@@ -221,33 +221,33 @@ fn what_is_screened_is_only_said_to_be_checked() {
     assert!(scene.notices[0].contains("being checked"), "{:?}", scene.notices);
 }
 
-/// Nobody can keep a payer from paying by sending something doubtful.
+/// A third party cannot block a payment by sending a suspicious transfer.
 #[test]
-fn what_is_checked_keeps_nobody_from_paying_the_rest() {
-    const CHECKED: &str = "A transfer that arrived is being checked and does not count meanwhile.";
+fn a_transfer_under_review_does_not_block_paying_the_rest() {
+    const CHECKED: &str = "A received transfer is being checked and does not count until then.";
     let doubtful = tx(1, "0.01", 60);
     let spoiled = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review)]);
     assert!(spoiled.labels.contains(Label::InReview));
     let scene = told(&spoiled, 70, "Part of the payment seen", Some("9.99"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
     told(&spoiled, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
-    // Paid beside it, there is nothing more to do but wait.
+    // After a second, sufficient transfer, the payer only has to wait.
     let paid = tx(2, "9.99", 90);
     let both = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review), paid.seen()]);
     let scene = told(&both, 100, "Payment being checked", None, Some(Step::Seen));
-    assert!(scene.notices.is_empty(), "said already: {:?}", scene.notices);
+    assert!(scene.notices.is_empty(), "the explanation says it already: {:?}", scene.notices);
 
-    // A part, while the provider does not answer.
+    // A partial transfer whose screening has no result yet.
     let part = tx(1, "4", 60);
     let waiting = after(terms(), [part.seen(), part.finalised(), part.screened(Decision::Review)]);
     let scene = told(&waiting, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
-    // One that counts and one that is checked.
+    // One counted transfer and one under review.
     let counted = tx(2, "3", 90);
     let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(counted.whole()));
     let scene = told(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
-    // More than was due, in review: it does not undo what was paid.
+    // An excess transfer under review does not undo the payment.
     let more = tx(2, "1", 90);
     let paid = tx(1, "10", 60);
     let excess = after(terms(), paid.whole().into_iter().chain([more.seen(), more.screened(Decision::Review)]));
@@ -256,7 +256,7 @@ fn what_is_checked_keeps_nobody_from_paying_the_rest() {
 }
 
 #[test]
-fn what_cannot_pay_is_not_waited_for_while_it_is_checked() {
+fn a_stray_transfer_under_review_is_not_waited_for() {
     let mut elsewhere = tx(1, "10", 60);
     elsewhere.0.key.chain = Chain::Polygon;
     elsewhere.0.token_address = Address([0xcc; 20]);
@@ -267,11 +267,11 @@ fn what_cannot_pay_is_not_waited_for_while_it_is_checked() {
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
     let blocked = [elsewhere.seen(), elsewhere.finalised(), elsewhere.screened(Decision::Block)];
     let scene = told(&after(terms(), blocked), 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
-    assert_eq!(scene.notices.len(), 1, "that it does not pay this is all there is to say: {:?}", scene.notices);
+    assert_eq!(scene.notices.len(), 1, "one notice is enough: {:?}", scene.notices);
 }
 
 #[test]
-fn a_part_that_the_chain_took_back_keeps_nobody_from_paying_the_rest() {
+fn an_orphaned_part_does_not_block_paying_the_rest() {
     let part = tx(1, "4", 60);
     let gone = after(terms(), [part.seen(), part.gone()]);
     let scene = told(&gone, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
@@ -284,9 +284,9 @@ fn a_part_that_the_chain_took_back_keeps_nobody_from_paying_the_rest() {
     told(&paid_anew, 100, "Payment seen", None, Some(Step::Seen));
 }
 
-/// What is said of a transfer to a customer names no merchant: there is none.
+/// Texts for a transfer to a customer mention no merchant.
 #[test]
-fn a_transfer_to_a_customer_speaks_of_no_merchant() {
+fn a_transfer_to_a_customer_mentions_no_merchant() {
     let purpose = payferry_domain::payment::Purpose::Transfer { to: Address([0x99; 20]) };
     let terms = || Terms { purpose, merchant_id: None, fee_bps: FeeBps::new(0).unwrap(), ..terms() };
     let paid = tx(1, "10", 60);
@@ -310,11 +310,11 @@ fn a_transfer_to_a_customer_speaks_of_no_merchant() {
         assert!(said.all(|text| !text.to_lowercase().contains("merchant")), "{scene:#?}");
     }
     let late = Scene::of(&stands[7], START.plus_secs(EXPIRY_SECS + 100));
-    assert!(late.explanation.contains("Contact whoever sent you this link"), "{}", late.explanation);
+    assert!(late.explanation.contains("Contact the sender of this link"), "{}", late.explanation);
 }
 
 #[test]
-fn money_that_does_not_fit_is_named_and_asks_for_the_merchant() {
+fn stray_money_is_named_and_refers_to_the_merchant() {
     let mut other = tx(1, "10", 60);
     (other.0.token_address, other.0.token) = (Address([0xbb; 20]), Some(Token::Usdt));
     let wrong_token = after(terms(), [other.seen()]);
@@ -331,7 +331,7 @@ fn money_that_does_not_fit_is_named_and_asks_for_the_merchant() {
 }
 
 #[test]
-fn a_transfer_that_the_chain_took_back_is_waited_for() {
+fn an_orphaned_transfer_is_waited_for() {
     let paid = tx(1, "10", 60);
     let orphaned = after(terms(), [paid.seen(), paid.gone()]);
     told(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));

@@ -1,4 +1,4 @@
-//! Events: that each was announced as it must be, and delivered.
+//! Events: each was published as expected and delivered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,7 +24,7 @@ fn by_payment(feed: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
     payments
 }
 
-/// Each payment's events are numbered 1, 2, 3, ... in the order of the feed, and no id is used twice.
+/// Checks that each payment's events are numbered 1, 2, 3, ... in the order of the feed, and that event ids are unique.
 pub(super) fn sequences(evidence: &Evidence, findings: &mut Findings) {
     for (id, events) in by_payment(&evidence.feed) {
         let sequence: Vec<u64> = events.iter().map(|event| event["sequence"].as_u64().unwrap_or_default()).collect();
@@ -34,12 +34,12 @@ pub(super) fn sequences(evidence: &Evidence, findings: &mut Findings) {
     }
     let mut seen = HashSet::new();
     for event in evidence.feed.iter().filter(|event| !seen.insert(text(event, "event_id"))) {
-        let what = format!("event {} stands in the feed twice", text(event, "event_id"));
+        let what = format!("event {} is in the feed twice", text(event, "event_id"));
         findings.push(Finding::of(text(event, "payment_id"), what));
     }
 }
 
-/// Each refund, payout and withdrawal announced what it must, once, and nothing that contradicts it.
+/// Checks that each refund, payout and withdrawal published the expected events once, without contradictions.
 pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
     let mut announced: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for event in &evidence.feed {
@@ -69,7 +69,7 @@ pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
         }
     }
     for (id, found) in announced.into_iter().filter(|(_, found)| found.iter().any(|event| is_of_refund(event))) {
-        findings.push(Finding::of(id, format!("announced {} refunds that nobody asked for", found.len())));
+        findings.push(Finding::of(id, format!("announced {} refunds that no request asked for", found.len())));
     }
 }
 
@@ -77,7 +77,7 @@ fn is_of_refund(event: &Value) -> bool {
     text(event, "event").starts_with("refund.")
 }
 
-/// Each payment announced what it must, once.
+/// Checks that each payment published the expected events once.
 pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
     let announced = by_payment(&evidence.feed);
     for story in &evidence.stories {
@@ -101,11 +101,11 @@ pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
     let orders = evidence.orders.iter().filter_map(Outgoing::id);
     let known: HashSet<&str> = evidence.stories.iter().filter_map(Story::payment_id).chain(orders).collect();
     for id in announced.keys().filter(|id| !known.contains(**id)) {
-        findings.push(Finding::of(*id, "announced events although nobody asked for it"));
+        findings.push(Finding::of(*id, "announced events although no request was answered with it"));
     }
 }
 
-/// Each event was delivered and taken, under its own id, always with the same body, which is the feed's.
+/// Checks that each event was delivered and accepted under its own id, always with the body from the feed.
 pub(super) fn deliveries(evidence: &Evidence, findings: &mut Findings) {
     for id in &evidence.unverified {
         findings.push(Finding::of(id, "was delivered with a signature that does not verify"));
@@ -125,14 +125,14 @@ pub(super) fn deliveries(evidence: &Evidence, findings: &mut Findings) {
         if !delivered.iter().any(|delivery| delivery.answered == 200) {
             let after = |delivery: &&Delivery| format!("{:.1}", (delivery.at - delivered[0].at).as_secs_f64());
             let times: Vec<String> = delivered.iter().map(after).collect();
-            wrong(format!("{name} ({id}) was refused after {} s and never taken", times.join(", ")));
+            wrong(format!("{name} ({id}) was refused after {} s and never accepted", times.join(", ")));
         }
         let body = &delivered[0].body;
         if let Some(other) = delivered.iter().find(|delivery| delivery.body != *body) {
             wrong(format!("{name} ({id}) was delivered with two bodies: {body} and {}", other.body));
         }
         if serde_json::from_str::<Value>(body).ok().as_ref() != Some(event) {
-            wrong(format!("{name} ({id}) was delivered as {body} and stands in the feed as {event}"));
+            wrong(format!("{name} ({id}) was delivered as {body} and is in the feed as {event}"));
         }
     }
     for (id, delivered) in by_id {

@@ -1,4 +1,4 @@
-//! The PSP's balances and ledger, against each order and against the chains.
+//! The PSP's balances and ledger, compared with each order and with the chains.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ fn text<'a>(record: &'a Value, key: &str) -> &'a str {
     record[key].as_str().unwrap_or_default()
 }
 
-/// A balance may be below zero.
+/// Reads an amount that may be negative.
 fn signed(record: &Value, key: &str) -> i64 {
     let shown = text(record, key);
     match shown.strip_prefix('-') {
@@ -24,7 +24,7 @@ fn signed(record: &Value, key: &str) -> i64 {
     }
 }
 
-/// At rest nothing is on its way, and what is available is what the PSP's vault holds.
+/// Checks that nothing is pending at the end, and that the available balance equals the balance of the PSP's vault.
 pub(super) fn balances(evidence: &Evidence, findings: &mut Findings) {
     let mut shown: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
     for balance in &evidence.books.balances {
@@ -47,7 +47,7 @@ pub(super) fn balances(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// What stands on each account, by the ledger's entries, is what its owner holds on-chain.
+/// Checks that each ledger account equals the on-chain balance of its owner.
 pub(super) fn accounts(evidence: &Evidence, findings: &mut Findings) {
     let tokens: HashMap<(&str, &str), Token> = evidence
         .books
@@ -90,7 +90,7 @@ pub(super) fn accounts(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// What the wallets of payments hold together.
+/// Total balance of all payment wallets.
 fn wallets(evidence: &Evidence) -> HashMap<(Chain, Token), i64> {
     let mut held = HashMap::new();
     for made in evidence.stories.iter().filter_map(|story| story.made.as_ref()) {
@@ -103,7 +103,7 @@ fn wallets(evidence: &Evidence) -> HashMap<(Chain, Token), i64> {
     held
 }
 
-/// Each order was posted as it must be, once.
+/// Checks that each order was posted as expected, once.
 pub(super) fn postings(evidence: &Evidence, findings: &mut Findings) {
     let mut posted: HashMap<&str, Vec<(&str, String)>> = HashMap::new();
     for entry in &evidence.books.entries {
@@ -120,7 +120,7 @@ pub(super) fn postings(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Out of a payment's own wallet nothing has to be kept aside.
+/// Outbound transfers from a payment's own wallet need no reservation.
 fn kinds(out: &Outgoing) -> &'static [&'static str] {
     match (out.is_refused, out.is_from_wallet()) {
         (false, false) => &["reserved", "sent"],
@@ -130,7 +130,7 @@ fn kinds(out: &Outgoing) -> &'static [&'static str] {
     }
 }
 
-/// The operator's own check has nothing to say.
+/// Checks that the operator's own check reports no problem.
 pub(super) fn reconciled(evidence: &Evidence, findings: &mut Findings) {
     findings.extend(evidence.books.complaint.iter().map(|complaint| Finding::of("payferry reconcile", complaint)));
 }

@@ -1,4 +1,4 @@
-//! Transfers, settlements and who holds what.
+//! Transfers, settlements and balances.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,12 +13,12 @@ use super::super::load::Story;
 use super::super::report::{Finding, Findings};
 use crate::psp::{decimal, units};
 
-/// Where a payment is paid to.
+/// Wallet of a payment.
 pub(super) fn wallet_of(made: &Value) -> Address {
     address(&made["intermediary_wallet"]).unwrap_or_default()
 }
 
-/// An address as the service writes it, in whatever case.
+/// Parses an address in any letter case.
 pub(super) fn address(shown: &Value) -> Option<Address> {
     shown.as_str()?.parse().ok()
 }
@@ -27,12 +27,13 @@ fn list(read: &Value, key: &str) -> Vec<Value> {
     read[key].as_array().cloned().unwrap_or_default()
 }
 
-/// Each transfer that was sent stands in its payment's list, once, final, and counts as it must; nothing else does.
+/// Checks that each sent transfer is in its payment's list once, final and counted as expected, and that the list has
+/// no other.
 pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
     let mut places: HashMap<(String, String), Vec<(&Story, Value)>> = HashMap::new();
     for story in &evidence.stories {
         let listed = story.read.as_ref().map(|read| list(read, "transfers")).unwrap_or_default();
-        // One that was taken back stands there beside the place where it is now.
+        // An orphaned entry is listed beside the entry of the transfer's new block.
         for transfer in listed.into_iter().filter(|transfer| transfer["status"] != "orphaned") {
             let text = |key: &str| transfer[key].as_str().unwrap_or_default().to_owned();
             places.entry((text("chain"), text("tx_hash"))).or_default().push((story, transfer));
@@ -67,12 +68,13 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
     }
     for ((_, hash), listed_by) in places {
         for (story, _) in listed_by {
-            findings.push(Finding::of(story.name(), format!("lists a transfer {hash} that nobody sent to it")));
+            findings.push(Finding::of(story.name(), format!("lists a transfer {hash} that was not sent to it")));
         }
     }
 }
 
-/// A settled payment was settled on-chain once, with the amounts and in the transaction that it shows; no other was.
+/// Checks that each settled payment was settled on-chain once, with the amounts and transaction that it shows, and no
+/// other.
 pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
     let by_salt: HashMap<B256, &Story> =
         evidence.stories.iter().filter_map(|story| Some((salt_of(story.payment_id()?), story))).collect();
@@ -115,7 +117,8 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Vaults, treasury and the payments' wallets hold what the payments say; the operator's nonces have no gap.
+/// Checks that vaults, treasury and payment wallets hold the amounts that the payments show, and that no nonce is
+/// missing.
 pub(super) fn holdings(evidence: &Evidence, findings: &mut Findings) {
     let mut shares: BTreeMap<(Chain, Token), (i64, i64)> = BTreeMap::new();
     for story in &evidence.stories {
@@ -153,7 +156,7 @@ pub(super) fn holdings(evidence: &Evidence, findings: &mut Findings) {
         }
         let (latest, pending) = found.nonces;
         if latest != pending {
-            let what = format!("the operator's nonce is {latest}, and {pending} with what waits");
+            let what = format!("the operator's nonce is {latest}, and {pending} with pending transactions");
             findings.push(Finding::of(chain.as_str(), what));
         }
     }

@@ -1,8 +1,8 @@
-//! Money out: that each refund, payout, withdrawal and transfer to a customer that was acknowledged went where it must,
-//! once, and that nothing else left a vault.
+//! Outbound transfers: each acknowledged refund, payout, withdrawal and transfer to a customer was sent once to the
+//! requested recipient, and nothing else left a vault.
 //!
-//! Where it must go is what was asked for. What the service says of it, in answers, reads and events, is held against that
-//! and never taken instead: money that went elsewhere as the service itself says is still money that went elsewhere.
+//! The expected recipient comes from the request. Answers, reads and events of the service are compared with it and
+//! never replace it: a transfer to another address is an error even if the service reports that address.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,10 +17,10 @@ use super::super::report::{Finding, Findings};
 use super::money::{address, wallet_of};
 use crate::psp::decimal;
 
-/// What of an acknowledgement must be read again for ever.
+/// Fields of an acknowledgement that must never change.
 const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "address", "requested_at"];
 
-/// What was acknowledged is there, as it was asked for, and the same request has the same answer.
+/// Checks that an acknowledged transfer exists as requested, and that a repeated request gets the same answer.
 pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
     let mut wrong = |what: String| findings.push(Finding::of(out.name(), what));
     if let Some(trouble) = &out.trouble {
@@ -49,7 +49,7 @@ pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
     match &out.replayed {
         Some(replayed) if replayed == made => {}
         Some(replayed) => wrong(format!("the same request was answered {made} and then {replayed}")),
-        None => wrong("the same request is refused now".to_owned()),
+        None => wrong("the same request is now refused".to_owned()),
     }
     if read["status"] != out.ends() {
         let what = format!("must end {} and is {} ({})", out.ends(), read["status"], why(read));
@@ -59,7 +59,7 @@ pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
     }
 }
 
-/// What is sent on goes to the customer's wallet as the PSP registered it. The answer does not name it: the read does.
+/// Checks that a transfer goes to the customer's registered wallet. Only the read shows it, not the answer.
 pub(super) fn destination(story: &Story, findings: &mut Findings) {
     let (Some(to), Some(read)) = (story.to, &story.read) else { return };
     if address(&read["address"]) != Some(to) {
@@ -71,7 +71,7 @@ fn why(read: &Value) -> &str {
     read["failure"].as_str().unwrap_or("no failure")
 }
 
-/// No request made two, no two requests one, and nothing is there that nobody asked for.
+/// Checks that every request created one record, that no two requests share one, and that every record has a request.
 pub(super) fn made_once(evidence: &Evidence, findings: &mut Findings) {
     let mut known = HashSet::new();
     for out in evidence.outgoing().filter(|out| out.id().is_some_and(|id| !known.insert(id.to_owned()))) {
@@ -84,7 +84,7 @@ pub(super) fn made_once(evidence: &Evidence, findings: &mut Findings) {
         if !listed.insert(id) {
             findings.push(Finding::of(id, "is listed twice"));
         } else if !known.contains(id) {
-            findings.push(Finding::of(id, "is there although no request was answered with it"));
+            findings.push(Finding::of(id, "exists although no request was answered with it"));
         }
     }
     for id in known.iter().filter(|id| !listed.contains(id.as_str())) {
@@ -92,14 +92,14 @@ pub(super) fn made_once(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Money that has left a vault by what the service says: whose it is, and how it must look on-chain by what was asked for.
+/// Money that left a vault according to the service: its owner, and the expected log according to the request.
 struct Due {
     name: String,
     chain: Chain,
     log: SentLog,
 }
 
-/// Each sending on-chain is one that the service says was sent, to whom it was asked for, and each of those is there.
+/// Checks that on-chain outbound transfers and those that the service reports as sent match one to one.
 pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
     let orders = evidence.outgoing().filter(|out| out.is_sent()).filter_map(|out| due(evidence, out));
     let delivered = evidence.stories.iter().filter_map(delivery);
@@ -111,15 +111,16 @@ pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
     let mut strangers = Vec::new();
     for (chain, found) in &evidence.chains {
         for log in &found.sent {
-            // Two that look the same are one each.
+            // Two equal logs need two orders.
             if meant.get_mut(&(*chain, log.clone())).and_then(Vec::pop).is_none() {
                 strangers.push((*chain, log));
             }
         }
     }
     for (chain, log) in strangers {
-        let what = format!("{} went to {} in {} and nobody's order says so", decimal(log.units), log.to, log.tx_hash);
-        // Where it went tells whose it may be, a second time; or by which transaction, if it went elsewhere.
+        let what = format!("{} went to {} in {} and matches no order", decimal(log.units), log.to, log.tx_hash);
+        // Its order is found by the recipient, if it was sent twice, or by the transaction, if it went to another
+        // address.
         let again = evidence.outgoing().filter(|out| out.chain == chain && out.to == log.to && out.units == log.units);
         let elsewhere = |due: &&Due| due.chain == chain && due.log.tx_hash == log.tx_hash && due.log.units == log.units;
         let elsewhere = dues.iter().filter(elsewhere).map(|due| due.name.clone());
@@ -129,7 +130,7 @@ pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
     }
     for ((_, log), names) in meant {
         for name in names {
-            let what = format!("{} to {} in {} is not on-chain as is said", decimal(log.units), log.to, log.tx_hash);
+            let what = format!("{} to {} in {} is not on-chain as reported", decimal(log.units), log.to, log.tx_hash);
             findings.push(Finding::of(name, what));
         }
     }
@@ -152,7 +153,7 @@ fn due(evidence: &Evidence, out: &Outgoing) -> Option<Due> {
     Some(Due { name: out.name(), chain: out.chain, log })
 }
 
-/// What was sent on to a customer.
+/// The expected log of a transfer to a customer.
 fn delivery(story: &Story) -> Option<Due> {
     let read = story.read.as_ref().filter(|read| read["status"] == "settled")?;
     if !story.intent.behaviour.is_transfer() {
@@ -172,8 +173,8 @@ fn hash(record: &Value) -> B256 {
     record["tx_hash"].as_str().and_then(|hash| hash.parse().ok()).unwrap_or_default()
 }
 
-/// Each movement out of the PSP's vault and of payments' wallets is one share of a settlement or one sending, and the
-/// other way round.
+/// Checks that movements out of the PSP's vault and of payment wallets match the shares of settlements and outbound
+/// transfers one to one.
 pub(super) fn movements(evidence: &Evidence, findings: &mut Findings) {
     let wallets: HashSet<Address> =
         evidence.stories.iter().filter_map(|story| story.made.as_ref()).map(wallet_of).collect();
@@ -204,7 +205,7 @@ pub(super) fn movements(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Everybody who is to be paid holds what the service says was sent, and nothing else.
+/// Checks that each recipient holds the amounts that the service reports as sent, and nothing else.
 pub(super) fn recipients(evidence: &Evidence, findings: &mut Findings) {
     let mut meant: BTreeMap<(Chain, Token, Address), (i64, Vec<String>)> = BTreeMap::new();
     let mut pays = |chain, token, to, units, name| {
@@ -221,7 +222,7 @@ pub(super) fn recipients(evidence: &Evidence, findings: &mut Findings) {
     for ((chain, token, to), (units, names)) in meant {
         let held = evidence.chains.get(&chain).map_or(0, |found| found.held(token, to));
         if held != units {
-            // A refund's account is its own; a customer's is many payouts'.
+            // A refund has its own address; a customer receives several payouts.
             let about = if let [name] = &names[..] { name.clone() } else { chain.to_string() };
             let what = format!("{to} holds {} {token} instead of {}", decimal(held), decimal(units));
             findings.push(Finding::of(about, what));
@@ -229,14 +230,14 @@ pub(super) fn recipients(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// A run in which nothing went out proves nothing of money out.
+/// Checks that the run had outbound transfers, because otherwise it proves nothing about them.
 pub(super) fn something_moved(evidence: &Evidence, findings: &mut Findings) {
     if moved_out(evidence).is_empty() {
         findings.push(Finding::of("run", "nothing was moved out"));
     }
 }
 
-/// What was sent out in the end by what the service says, by kind.
+/// Outbound transfers that the service reports as sent, by kind.
 pub fn moved_out(evidence: &Evidence) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
     for out in evidence.outgoing().filter(|out| out.is_sent()) {

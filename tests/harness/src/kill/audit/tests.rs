@@ -1,4 +1,4 @@
-//! The auditor is right about a run without faults, and finds each fault that is planted.
+//! The audit accepts a run without faults and finds each injected fault.
 
 mod money_out;
 mod world;
@@ -13,14 +13,14 @@ use super::super::report::Finding;
 use super::audit;
 use world::faultless;
 
-/// Plants a fault; answers what the auditor says of `about`.
+/// Injects a fault. Returns the audit's findings about `about`.
 fn found(about: &str, plant: impl FnOnce(&mut Evidence)) -> String {
     let mut evidence = faultless();
     plant(&mut evidence);
     let findings = audit(&evidence);
-    assert!(!findings.is_empty(), "nothing was found");
+    assert!(!findings.is_empty(), "the audit found nothing");
     let said: Vec<&str> = findings.iter().filter(|f| f.about == about).map(|finding| finding.what.as_str()).collect();
-    assert!(!said.is_empty(), "nothing of {about}: {findings:?}");
+    assert!(!said.is_empty(), "no finding about {about}: {findings:?}");
     said.join("; ")
 }
 
@@ -33,12 +33,12 @@ fn base(evidence: &mut Evidence) -> &mut ChainEvidence {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_run_without_faults() {
+fn accepts_a_run_without_faults() {
     assert_eq!(audit(&faultless()), Vec::<Finding>::new());
 }
 
 #[test]
-fn a_lost_payment_is_found() {
+fn finds_a_lost_payment() {
     let said = found("pay_1", |evidence| {
         evidence.stories[0].read = None;
         evidence.listed.retain(|listed| listed != "pay_1");
@@ -49,20 +49,20 @@ fn a_lost_payment_is_found() {
 }
 
 #[test]
-fn a_payment_that_was_made_twice_is_found() {
+fn finds_a_payment_that_was_created_twice() {
     let said = found("pay_66", |evidence| evidence.listed.push("pay_66".to_owned()));
     assert!(said.contains("no request was answered with it"), "{said}");
     let said =
         found("pay_1", |evidence| evidence.stories[0].replayed.as_mut().unwrap()["payment_id"] = json!("pay_66"));
     assert!(said.contains("the same request was answered"), "{said}");
     let said = found("pay_1", |evidence| evidence.stories[0].replayed = None);
-    assert!(said.contains("is refused now"), "{said}");
+    assert!(said.contains("is now refused"), "{said}");
     let said = found("request key-1", |evidence| evidence.stories[0].made = None);
     assert!(said.contains("never answered"), "{said}");
 }
 
 #[test]
-fn a_double_credit_is_found() {
+fn finds_a_double_credit() {
     let twice = |evidence: &mut Evidence| {
         let transfers = read(evidence, 0)["transfers"].as_array_mut().unwrap();
         transfers.push(transfers[0].clone());
@@ -78,14 +78,14 @@ fn a_double_credit_is_found() {
     let invented = |evidence: &mut Evidence| {
         read(evidence, 6)["transfers"] = json!([{"tx_hash": "0xff", "chain": "base", "amount": "1.00"}]);
     };
-    assert!(found("pay_7", invented).contains("nobody sent"));
+    assert!(found("pay_7", invented).contains("was not sent to it"));
     let taken_back = |evidence: &mut Evidence| read(evidence, 0)["transfers"][0]["status"] = json!("orphaned");
     assert!(found("pay_1", taken_back).contains("is not listed"));
     assert!(found("pay_5", |e| read(e, 4)["transfers"][0]["counted"] = json!(true)).contains("is listed as"));
 }
 
 #[test]
-fn a_double_settlement_is_found() {
+fn finds_a_double_settlement() {
     let twice = |evidence: &mut Evidence| {
         let again = base(evidence).settled[0].clone();
         base(evidence).settled.push(again);
@@ -106,12 +106,12 @@ fn a_double_settlement_is_found() {
 }
 
 #[test]
-fn a_missing_webhook_is_found() {
+fn finds_a_missing_webhook() {
     assert!(
         found("pay_1", |e| e.deliveries.retain(|delivery| delivery.webhook_id != "evt_1_1"))
             .contains("was never delivered")
     );
-    assert!(found("pay_1", |e| e.deliveries[0].answered = 500).contains("never taken"));
+    assert!(found("pay_1", |e| e.deliveries[0].answered = 500).contains("never accepted"));
     let said = found("pay_1", |e| {
         e.feed.remove(1);
     });
@@ -120,7 +120,7 @@ fn a_missing_webhook_is_found() {
 }
 
 #[test]
-fn another_body_under_one_webhook_id_is_found() {
+fn finds_two_bodies_under_one_webhook_id() {
     let other = |evidence: &mut Evidence| {
         let mut again = evidence.deliveries[0].clone();
         again.body = again.body.replace("payment.confirmed", "payment.settled");
@@ -128,12 +128,12 @@ fn another_body_under_one_webhook_id_is_found() {
     };
     assert!(found("pay_1", other).contains("two bodies"));
     let said = found("pay_1", |e| e.deliveries[0].body = e.deliveries[0].body.replace("pay_1", "pay_2"));
-    assert!(said.contains("stands in the feed as"), "{said}");
+    assert!(said.contains("is in the feed as"), "{said}");
     assert!(found("evt_9", |e| e.unverified.push("evt_9".to_owned())).contains("does not verify"));
 }
 
 #[test]
-fn an_event_that_came_twice_is_found() {
+fn finds_an_event_that_was_published_twice() {
     let again = |evidence: &mut Evidence| {
         let mut event = evidence.feed[0].clone();
         (event["event_id"], event["sequence"]) = (json!("evt_new"), json!(5));
@@ -144,7 +144,7 @@ fn an_event_that_came_twice_is_found() {
 }
 
 #[test]
-fn wrong_balances_are_found() {
+fn finds_wrong_balances() {
     assert!(found("base", |e| *base(e).vault.get_mut(&Token::Usdc).unwrap() -= 1).contains("the PSP's vault holds"));
     assert!(found("base", |e| *base(e).treasury.get_mut(&Token::Usdc).unwrap() += 1).contains("the treasury holds"));
     let left = |evidence: &mut Evidence| {
@@ -155,7 +155,7 @@ fn wrong_balances_are_found() {
 }
 
 #[test]
-fn a_payment_that_is_stuck_or_ended_wrongly_is_found() {
+fn finds_a_payment_with_a_wrong_status() {
     let said = found("pay_1", |evidence| read(evidence, 0)["status"] = json!("confirmed"));
     assert!(said.contains("Exact must end settled"), "{said}");
     let said = found("pay_7", |evidence| read(evidence, 6)["status"] = json!("pending"));

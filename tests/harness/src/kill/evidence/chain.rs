@@ -1,4 +1,4 @@
-//! What one chain says: who settled, who sent, every movement of the tokens, and what is held.
+//! Evidence from one chain: settlements, outbound transfers, token movements and balances.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,30 +10,30 @@ use payferry_domain::Token;
 
 use crate::deployment::Deployment;
 
-/// What one chain says.
+/// Evidence from one chain.
 #[derive(Debug, Clone, Default)]
 pub struct ChainEvidence {
-    /// Every settlement that succeeded.
+    /// Successful settlements.
     pub settled: Vec<SettledLog>,
-    /// Settlements that failed there, and why.
+    /// Failed settlements with the reason.
     pub failed: Vec<String>,
-    /// Every sending that succeeded.
+    /// Successful outbound transfers.
     pub sent: Vec<SentLog>,
-    /// Sendings that failed there.
+    /// Failed outbound transfers.
     pub refused: Vec<RefusedLog>,
-    /// Every movement of our tokens.
+    /// All movements of the accepted tokens.
     pub movements: Vec<Movement>,
-    /// What each account holds by the tokens' logs, base units.
+    /// Balance of each account according to the tokens' logs, in base units.
     pub balances: HashMap<(Token, Address), i64>,
-    /// Where the PSP's vault is.
+    /// Address of the PSP's vault.
     pub psp_vault: Address,
-    /// What the PSP's vault holds.
+    /// Balances of the PSP's vault.
     pub vault: BTreeMap<Token, i64>,
-    /// Where the treasury is.
+    /// Address of the treasury.
     pub treasury_at: Address,
-    /// What the treasury holds.
+    /// Balances of the treasury.
     pub treasury: BTreeMap<Token, i64>,
-    /// The operator's next nonce as of the newest block, and with what waits.
+    /// The operator's next nonce at the latest block, and including pending transactions.
     pub nonces: (u64, u64),
 }
 
@@ -46,57 +46,57 @@ pub struct SettledLog {
     pub vault: Address,
     /// The PSP's salt.
     pub psp_salt: B256,
-    /// Which token; none if it is none of ours.
+    /// The token; `None` if it is not an accepted token.
     pub token: Option<Token>,
-    /// To the PSP's vault, base units.
+    /// Amount to the PSP's vault, in base units.
     pub psp_amount: i64,
-    /// To the treasury, base units.
+    /// Amount to the treasury, in base units.
     pub treasury_fee: i64,
-    /// In which transaction.
+    /// The transaction.
     pub tx_hash: B256,
 }
 
 /// A `Sent` event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SentLog {
-    /// Out of which vault.
+    /// The paying vault.
     pub vault: Address,
-    /// Which token; none if it is none of ours.
+    /// The token; `None` if it is not an accepted token.
     pub token: Option<Token>,
-    /// To whom.
+    /// The recipient.
     pub to: Address,
-    /// How much, base units.
+    /// Amount in base units.
     pub units: i64,
-    /// In which transaction.
+    /// The transaction.
     pub tx_hash: B256,
 }
 
 /// A `SendFailed` event.
 #[derive(Debug, Clone)]
 pub struct RefusedLog {
-    /// To whom the token refused to go; none if it failed for another reason.
+    /// The recipient that the token refused; `None` if it failed for another reason.
     pub to: Option<Address>,
-    /// The reason in words.
+    /// Description of the reason.
     pub why: String,
 }
 
 /// A token's `Transfer` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Movement {
-    /// Which token.
+    /// The token.
     pub token: Token,
-    /// From whom.
+    /// The sender.
     pub from: Address,
-    /// To whom.
+    /// The recipient.
     pub to: Address,
-    /// How much, base units.
+    /// Amount in base units.
     pub units: i64,
-    /// In which transaction.
+    /// The transaction.
     pub tx_hash: B256,
 }
 
 impl ChainEvidence {
-    /// Reads a chain from its first block on.
+    /// Reads a chain from its first block.
     pub(super) async fn of(deployment: &Deployment, psp_id: &str, operator: Address, treasury_at: Address) -> Self {
         let node = &deployment.node;
         let mut evidence = Self { psp_vault: deployment.vault(psp_id), treasury_at, ..Self::default() };
@@ -129,7 +129,7 @@ impl ChainEvidence {
                     Ok(Vault::VaultErrors::TransferFailed(refused)) => Some(refused.to),
                     _ => None,
                 };
-                let why = format!("sending {}: {}", failed.number, describe_reason(&failed.reason));
+                let why = format!("outbound transfer {}: {}", failed.number, describe_reason(&failed.reason));
                 evidence.refused.push(RefusedLog { to, why });
             }
         }
@@ -153,7 +153,7 @@ impl ChainEvidence {
         evidence
     }
 
-    /// A token moved.
+    /// Records a token movement.
     pub fn moved(&mut self, movement: Movement) {
         let Movement { token, from, to, units, .. } = movement;
         *self.balances.entry((token, from)).or_default() -= units;
@@ -161,7 +161,7 @@ impl ChainEvidence {
         self.movements.push(movement);
     }
 
-    /// What an account holds by the tokens' logs, base units.
+    /// Balance of an account according to the tokens' logs, in base units.
     pub fn held(&self, token: Token, account: Address) -> i64 {
         self.balances.get(&(token, account)).copied().unwrap_or_default()
     }

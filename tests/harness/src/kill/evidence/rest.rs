@@ -1,4 +1,4 @@
-//! Waiting until everything has come to its end.
+//! Waits until all work of a run is complete.
 
 use std::time::{Duration, Instant};
 
@@ -10,26 +10,27 @@ use super::super::load::{Stories, Story};
 use crate::deployment::Deployment;
 use crate::psp::Psp;
 
-/// Rest is waited for as long as something still happens at least this often.
+/// Maximum time without any change before the wait ends.
 const STILL_MAX: Duration = Duration::from_secs(45);
-/// How often it is looked.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Waits until every payment and all money out has come to its end and every event was delivered, or nothing moves any more.
+/// Waits until every payment and outbound transfer is complete and every event is delivered, or until no further change
+/// happens.
 pub async fn rest(psp: &Psp, deployments: &[Deployment], stories: &Stories) {
     let never_pay = stories.payments.iter().filter(|story| story.intent.behaviour == Behaviour::NeverPays);
     let mismatched = stories.payments.iter().filter(|story| story.intent.behaviour.ends().status == "mismatched");
     let (never_pay, mismatched) = (never_pay.count() as u64, mismatched.count() as u64);
     let mut open = open(stories);
     at_rest(psp, never_pay, mismatched, &mut open).await;
-    // Then the others may expire.
+    // Then the unpaid payments may expire.
     for deployment in deployments {
         deployment.node.advance_time(EXPIRES_SOON_SECS + 15).await;
     }
     at_rest(psp, 0, mismatched, &mut open).await;
 }
 
-/// Where refunds and transfers to customers are read, which no total counts.
+/// Paths of refunds and transfers to customers, which no total includes.
 fn open(stories: &Stories) -> Vec<String> {
     let refunds = stories.payments.iter().flat_map(|story| &story.refunds);
     let refunds = refunds.filter_map(|refund| Some(format!("{}/{}", refund.path, refund.id()?)));
@@ -38,7 +39,7 @@ fn open(stories: &Stories) -> Vec<String> {
     refunds.chain(transfers).collect()
 }
 
-/// Goes by totals where there are any, which cost the service little; the audit looks at each.
+/// Uses totals where available, because they cost the service little. The audit checks each object.
 async fn at_rest(psp: &Psp, pending_max: u64, mismatched: u64, open: &mut Vec<String>) {
     let total = async |path: &str| {
         let page = psp.ok(Method::GET, path, Value::Null).await;
@@ -54,7 +55,7 @@ async fn at_rest(psp: &Psp, pending_max: u64, mismatched: u64, open: &mut Vec<St
             total("/payouts?status=pending&limit=1").await,
             total("/withdrawals?status=pending&limit=1").await,
             open.len() as u64,
-            // Last: what ends is announced in the same commit.
+            // Last, because a final status is published in the same commit.
             total("/api/v1/webhook/undelivered?limit=1").await,
         ];
         if now[0] <= pending_max && now[1..] == [0, mismatched, 0, 0, 0, 0] {

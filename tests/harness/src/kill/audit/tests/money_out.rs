@@ -1,4 +1,4 @@
-//! Planted faults of money that goes out.
+//! Injected faults of outbound transfers.
 
 use alloy::primitives::{Address, B256};
 use payferry_domain::Token;
@@ -10,11 +10,11 @@ use super::super::{audit, moved_out};
 use super::world::{CUSTOMER, OWN, REFUSED, faultless};
 use super::{base, found};
 
-/// Places in `orders`.
+/// Indexes in `orders`.
 const PAYOUT: usize = 0;
 const REFUSED_PAYOUT: usize = 1;
 const WITHDRAWAL: usize = 2;
-/// Where nothing is to go.
+/// An address that must receive nothing.
 const ELSEWHERE: Address = Address::repeat_byte(0xee);
 
 fn read(out: &mut Outgoing) -> &mut Value {
@@ -26,14 +26,14 @@ fn refund(evidence: &mut Evidence) -> &mut Outgoing {
     &mut evidence.stories[7].refunds[0]
 }
 
-/// Where on-chain the payout stands.
+/// Index of the payout's on-chain log.
 fn sent(evidence: &mut Evidence) -> usize {
     let sent = &base(evidence).sent;
     sent.iter().position(|log| log.to == CUSTOMER && log.units == 5_000_001).unwrap()
 }
 
 #[test]
-fn what_was_moved_out_is_counted() {
+fn counts_outbound_transfers() {
     let counted: Vec<(String, usize)> = moved_out(&faultless()).into_iter().collect();
     let expected = [("payout", 1), ("refund", 5), ("transfer", 1), ("withdrawal", 1)];
     assert_eq!(counted, expected.map(|(kind, count)| (kind.to_owned(), count)));
@@ -41,7 +41,7 @@ fn what_was_moved_out_is_counted() {
 }
 
 #[test]
-fn a_run_that_moves_nothing_out_is_found() {
+fn finds_a_run_without_outbound_transfers() {
     let nothing = |evidence: &mut Evidence| {
         evidence.orders.clear();
         for story in &mut evidence.stories {
@@ -53,7 +53,7 @@ fn a_run_that_moves_nothing_out_is_found() {
 }
 
 #[test]
-fn a_payout_that_was_sent_twice_is_found() {
+fn finds_a_payout_that_was_sent_twice() {
     let twice = |evidence: &mut Evidence| {
         let index = sent(evidence);
         let mut again = base(evidence).sent[index].clone();
@@ -63,21 +63,21 @@ fn a_payout_that_was_sent_twice_is_found() {
         base(evidence).sent.push(again);
         base(evidence).moved(moved);
     };
-    assert!(found("po_1", twice).contains("nobody's order says so"));
+    assert!(found("po_1", twice).contains("matches no order"));
     let said = found("base", twice);
     assert!(said.contains("holds 110.000002 USDC instead of 105.000001"), "{said}");
-    // In the same transaction, too.
+    // Also within the same transaction.
     let at_once = |evidence: &mut Evidence| {
         let index = sent(evidence);
         let again = base(evidence).sent[index].clone();
         base(evidence).sent.push(again);
     };
-    assert!(found("po_1", at_once).contains("nobody's order says so"));
+    assert!(found("po_1", at_once).contains("matches no order"));
     assert!(found("base", at_once).contains("was reported and never moved"));
 }
 
 #[test]
-fn a_payout_that_is_lost_is_found() {
+fn finds_a_lost_payout() {
     let forgotten = |evidence: &mut Evidence| {
         evidence.orders[PAYOUT].read = None;
         evidence.listed_orders.retain(|listed| listed != "po_1");
@@ -88,7 +88,7 @@ fn a_payout_that_is_lost_is_found() {
         let index = sent(evidence);
         base(evidence).sent.remove(index);
     };
-    assert!(found("po_1", unsent).contains("is not on-chain as is said"));
+    assert!(found("po_1", unsent).contains("is not on-chain as reported"));
     assert!(found("base", unsent).contains("moved without an operation"));
     let stuck = |evidence: &mut Evidence| read(&mut evidence.orders[PAYOUT])["status"] = json!("pending");
     assert!(found("po_1", stuck).contains("must end sent and is \"pending\""));
@@ -100,7 +100,7 @@ fn a_payout_that_is_lost_is_found() {
 }
 
 #[test]
-fn an_order_that_was_made_twice_or_otherwise_is_found() {
+fn finds_an_order_that_was_created_twice_or_changed() {
     assert!(found("po_9", |e| e.listed_orders.push("po_9".to_owned())).contains("no request was answered with it"));
     assert!(found("wd_3", |e| e.listed_orders.push("wd_3".to_owned())).contains("is listed twice"));
     let invented = |evidence: &mut Evidence| {
@@ -112,7 +112,7 @@ fn an_order_that_was_made_twice_or_otherwise_is_found() {
         evidence.orders[PAYOUT].replayed.as_mut().unwrap()["id"] = json!("po_9");
     };
     assert!(found("po_1", again).contains("the same request was answered"));
-    assert!(found("po_1", |e| e.orders[PAYOUT].replayed = None).contains("is refused now"));
+    assert!(found("po_1", |e| e.orders[PAYOUT].replayed = None).contains("is now refused"));
     assert!(found("po_1", |e| e.orders[PAYOUT].units += 1).contains("was acknowledged as"));
     assert!(found("wd_3", |e| e.orders[WITHDRAWAL].to = CUSTOMER).contains("was acknowledged as"));
     let moved = |evidence: &mut Evidence| read(refund(evidence))["address"] = json!(OWN.to_string());
@@ -121,24 +121,24 @@ fn an_order_that_was_made_twice_or_otherwise_is_found() {
 }
 
 #[test]
-fn money_that_went_elsewhere_is_found() {
+fn finds_money_sent_to_a_wrong_recipient() {
     let elsewhere = |evidence: &mut Evidence| {
         let index = sent(evidence);
         base(evidence).sent[index].to = OWN;
     };
-    assert!(found("po_1", elsewhere).contains("is not on-chain as is said"));
-    // What was refused must not have gone; what failed otherwise must not have failed.
+    assert!(found("po_1", elsewhere).contains("is not on-chain as reported"));
+    // A refused transfer must not be sent, and no other transfer may fail.
     let gone = |evidence: &mut Evidence| {
         read(&mut evidence.orders[REFUSED_PAYOUT])["status"] = json!("sent");
     };
     assert!(found("po_2", gone).contains("must end failed"));
-    let log = |to| RefusedLog { to, why: "sending 3: no".to_owned() };
-    assert!(found("base", |e| base(e).refused.push(log(Some(CUSTOMER)))).contains("sending 3: no on-chain"));
-    assert!(found("base", |e| base(e).refused.push(log(None))).contains("sending 3: no on-chain"));
+    let log = |to| RefusedLog { to, why: "outbound transfer 3: no".to_owned() };
+    assert!(found("base", |e| base(e).refused.push(log(Some(CUSTOMER)))).contains("outbound transfer 3: no on-chain"));
+    assert!(found("base", |e| base(e).refused.push(log(None))).contains("outbound transfer 3: no on-chain"));
     let mut refused = faultless();
     base(&mut refused).refused.push(log(Some(REFUSED)));
     assert!(audit(&refused).is_empty());
-    // A vault that pays without any operation.
+    // A vault that pays without an operation.
     let stolen = |evidence: &mut Evidence| {
         let mut moved = *base(evidence).movements.iter().find(|moved| moved.to == OWN).unwrap();
         moved.units = 1;
@@ -146,21 +146,21 @@ fn money_that_went_elsewhere_is_found() {
     };
     let said = found("base", stolen);
     assert!(said.contains("moved without an operation") && said.contains("dfdf"), "{said}");
-    // An account of one refund alone that holds more than it.
+    // The address of a single refund holds more than the refund.
     let more = |evidence: &mut Evidence| {
         let to = refund(evidence).to;
         base(evidence).balances.insert((Token::Usdc, to), 7);
     };
     assert!(found("rf_8", more).contains("holds 0.000007 USDC instead of 100.00"));
-    // A transfer to a customer that was sent on to nobody.
+    // A transfer to a customer that was not forwarded.
     let kept =
         |evidence: &mut Evidence| base(evidence).sent.retain(|log| log.units != 100_000_000 || log.to != CUSTOMER);
-    assert!(found("pay_13", kept).contains("is not on-chain as is said"));
+    assert!(found("pay_13", kept).contains("is not on-chain as reported"));
 }
 
 #[test]
-fn money_that_went_elsewhere_is_found_although_the_service_says_so_everywhere() {
-    // On-chain, in the answer, in reads and in events: nothing contradicts anything but what was asked for.
+fn finds_a_wrong_recipient_that_the_service_reports_consistently() {
+    // The chain, the answer, the reads and the events agree with each other; only the request differs.
     fn divert(evidence: &mut Evidence, mut log: SentLog) {
         let is_its = |moved: &&Movement| moved.tx_hash == log.tx_hash && moved.from == log.vault;
         let moved = *base(evidence).movements.iter().find(is_its).unwrap();
@@ -200,7 +200,7 @@ fn money_that_went_elsewhere_is_found_although_the_service_says_so_everywhere() 
         evidence.stories[12].read.as_mut().unwrap()["address"] = json!(ELSEWHERE.to_string());
     };
     let said = found("pay_13", transfer);
-    for part in ["must be sent on to 0x", "nobody's order says so", "is not on-chain as is said"] {
+    for part in ["must be sent on to 0x", "matches no order", "is not on-chain as reported"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(said.contains(&format!("went to {ELSEWHERE}")), "{said}");
@@ -211,7 +211,7 @@ fn money_that_went_elsewhere_is_found_although_the_service_says_so_everywhere() 
         say(evidence, "po_1", "address");
     };
     let said = found("po_1", payout);
-    for part in ["was acknowledged as", "must go to 0x", "nobody's order says so", "is not on-chain as is said"] {
+    for part in ["was acknowledged as", "must go to 0x", "matches no order", "is not on-chain as reported"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let refunded = |evidence: &mut Evidence| {
@@ -222,15 +222,15 @@ fn money_that_went_elsewhere_is_found_although_the_service_says_so_everywhere() 
         say(evidence, "rf_8", "refund_address");
     };
     let said = found("rf_8", refunded);
-    for part in ["was acknowledged as", "must go to 0x", "nobody's order says so", "holds 0.00 USDC instead of"] {
+    for part in ["was acknowledged as", "must go to 0x", "matches no order", "holds 0.00 USDC instead of"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Said of an event alone.
+    // The wrong address only in an event.
     assert!(found("wd_3", |evidence| say(evidence, "wd_3", "address")).contains("must go to 0x"));
 }
 
 #[test]
-fn a_missing_or_contradictory_event_is_found() {
+fn finds_a_missing_or_contradictory_event() {
     let missing = |evidence: &mut Evidence| evidence.feed.retain(|event| event["refund_id"] != "rf_8");
     let said = found("rf_8", missing);
     assert!(said.contains("announced [] instead of [\"refund.sent\"]"), "{said}");
@@ -258,11 +258,11 @@ fn a_missing_or_contradictory_event_is_found() {
     let strange = |evidence: &mut Evidence| {
         evidence.feed.push(json!({"event": "refund.sent", "payment_id": "pay_1", "refund_id": "rf_99", "sequence": 5}));
     };
-    assert!(found("rf_99", strange).contains("nobody asked for"));
+    assert!(found("rf_99", strange).contains("no request asked for"));
 }
 
 #[test]
-fn balances_and_postings_that_are_off_are_found() {
+fn finds_wrong_balances_and_postings() {
     for (field, what) in [("available", "available instead of"), ("pending", "pending"), ("reserved", "reserved")] {
         let off = |evidence: &mut Evidence| evidence.books.balances[0][field] = json!("-0.01");
         let said = found("base", off);

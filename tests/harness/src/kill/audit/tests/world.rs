@@ -1,4 +1,4 @@
-//! A run without faults, as its evidence would be: one payment of each behaviour, and an order of each kind.
+//! Evidence of a run without faults: one payment of each behaviour, and an order of each kind.
 
 use std::time::Instant;
 
@@ -20,19 +20,19 @@ const FEE: i64 = 1_000_000;
 const VAULT: Address = Address::repeat_byte(0xaa);
 const TREASURY: Address = Address::repeat_byte(0xbb);
 const PAYER: Address = Address::repeat_byte(0xcc);
-/// Who is paid by payouts and transfers.
+/// Recipient of payouts and transfers.
 pub const CUSTOMER: Address = Address::repeat_byte(0xdd);
-/// Whom the token refuses.
+/// Recipient that the token refuses.
 pub const REFUSED: Address = Address::repeat_byte(0xde);
-/// Where the PSP withdraws to.
+/// Withdrawal wallet of the PSP.
 pub const OWN: Address = Address::repeat_byte(0xdf);
 
 fn hash(number: u8, of: u8) -> B256 {
     B256::from([number, of].repeat(16).as_slice().try_into().unwrap_or([0; 32]))
 }
 
-/// A run without faults: `pay_1` to `pay_13` in the order below, with their refunds `rf_8` and so on, payouts `po_1` and
-/// `po_2`, which is refused, and `wd_3`.
+/// A run without faults: `pay_1` to `pay_13` in the order below, with their refunds `rf_8` and so on, the payouts
+/// `po_1` and `po_2` (refused), and the withdrawal `wd_3`.
 pub fn faultless() -> Evidence {
     let base = ChainEvidence { nonces: (5, 5), psp_vault: VAULT, treasury_at: TREASURY, ..ChainEvidence::default() };
     let mut evidence = Evidence { psp_id: PSP.to_owned(), chains: [(Chain::Base, base)].into(), ..Evidence::default() };
@@ -79,7 +79,7 @@ fn order(key: &str, units: i64) -> Outgoing {
     Outgoing { units, ..Outgoing::refund(&payment, key.to_owned(), units, false) }
 }
 
-/// Leaves in the evidence what one payment or order does.
+/// Adds the evidence of one payment or order.
 struct Play<'a> {
     evidence: &'a mut Evidence,
     number: u8,
@@ -198,7 +198,7 @@ impl Play<'_> {
         self.out(Outgoing::refund(payment, key, units, false), vault)
     }
 
-    /// Sends it, unless it is refused; its key becomes its id.
+    /// Sends it, unless the token refuses it; its key becomes its id.
     fn out(&mut self, mut out: Outgoing, vault: Address) -> Outgoing {
         let (id, source) = (out.key.clone(), if vault == VAULT { "psp" } else { "payment" });
         let tx_hash = hash(self.number, 20 + u8::try_from(self.sequence).unwrap());
@@ -225,7 +225,7 @@ impl Play<'_> {
         for name in out.announces() {
             let mut body = json!({"payment_id": self.id});
             body[out.amount_field()] = json!(decimal(out.units));
-            // Events write addresses in lower case, and reads with a checksum.
+            // Events contain lower-case addresses, reads contain checksum addresses.
             body[out.address_field()] = json!(out.to.to_string().to_lowercase());
             if out.kind == Kind::Refund {
                 body["refund_id"] = json!(id);

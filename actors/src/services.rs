@@ -1,0 +1,51 @@
+//! What payments and outbound transfers use in common: storage, clock, policies, chains, screening and webhooks.
+//!
+//! Deliberately absent: payments and outbound transfers themselves. Their modules import this one.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use payferry_domain::{PspId, Timestamp};
+use payferry_entities::Database;
+use payferry_journal::Journal;
+use payferry_journal::psps::PspDirectory;
+use payferry_runtime::clock::Clock;
+use payferry_webhook::WebhookSender;
+
+use crate::chains::Chains;
+use crate::compliance::{ScreenRequest, Screening};
+use crate::observe::TreeBooks;
+use crate::pauses::Pauses;
+
+/// Shared by every part of one tree.
+pub(crate) struct Services {
+    pub(crate) database: Database,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    pub(crate) psps: PspDirectory,
+    pub(crate) pauses: Pauses,
+    pub(crate) books: TreeBooks,
+    pub(crate) chains: Arc<Chains>,
+    /// Set once it runs, and again when it was restarted.
+    pub(crate) screening: RwLock<Option<Screening>>,
+    /// As `screening`.
+    pub(crate) webhooks: RwLock<Option<WebhookSender>>,
+}
+
+impl Services {
+    /// Has an address screened; after a pause, and with an alarm from then on, if it is in review until `alarm_at`.
+    pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
+        let Some(screening) = &*self.screening.read() else { return };
+        match alarm_at {
+            None => screening.screen(request),
+            Some(alarm_at) => screening.screen_later(request, alarm_at),
+        }
+    }
+
+    /// Tells the webhook sender that deliveries of this PSP are due.
+    pub(crate) fn nudge_webhooks(&self, psp_id: PspId) {
+        if let Some(webhooks) = &*self.webhooks.read() {
+            webhooks.nudge(psp_id);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! One RPC endpoint of a chain and its health: verified chain id, rate limits, and time out of rotation.
+//!
+//! Deliberately absent: the choice of the endpoint (`failover`), and its address in any log, error or metric.
+
+use std::time::Duration;
+
+use alloy::primitives::U64;
+use alloy::rpc::client::RpcClient;
+use alloy::transports::{RpcError, TransportError, TransportErrorKind};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use payferry_domain::Chain;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::metrics::EndpointLabels;
+use super::pace;
+use super::trouble::Trouble;
+use super::wire::{ClientError, classify};
+
+/// Most calls in one JSON-RPC batch.
+pub const BATCH_CALLS_MAX: usize = 100;
+/// For this long, the reported chain id of an endpoint without batches is trusted.
+const VERIFIED_FOR: Duration = Duration::from_secs(2);
+/// Time after which an endpoint of the wrong chain is queried again.
+const WRONG_CHAIN_ASK_AFTER: Duration = Duration::from_secs(1);
+/// Upper limit of an endpoint's `Retry-After`.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+/// Initial time for which a failed endpoint is skipped while others are available; doubles with each failure.
+const ASIDE_MIN: Duration = Duration::from_secs(1);
+/// Upper limit of that time.
+const ASIDE_MAX: Duration = Duration::from_secs(30);
+/// The failure count resets after this time without a failure.
+const STRIKES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
+/// A response slower than this moves the endpoint behind the others.
+const SLOW_AFTER: Duration = Duration::from_secs(3);
+/// Time for which an endpoint that rejected a batch receives none.
+const BATCHES_AGAIN_AFTER: Duration = Duration::from_mins(10);
+
+/// One call: method and parameters.
+pub(super) type Call = (&'static str, Value);
+/// Results of several calls, each with its own error.
+pub(super) type Answers = Vec<Result<Box<RawValue>, ClientError>>;
+
+/// Expectations that apply to all endpoints of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope {
+    /// Expected chain and chain id; `None` if not configured.
+    pub(super) expected: Option<(Chain, u64)>,
+    /// Index of the endpoint in the configuration.
+    pub(super) index: usize,
+    pub(super) timeout: Duration,
+    pub(super) batches: bool,
+}
+
+impl Scope {
+    fn labels(&self) -> EndpointLabels {
+        EndpointLabels { chain: self.expected.map(|(chain, _)| chain), index: self.index }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    rpc: RpcClient,
+    health: Mutex<Health>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    /// Time of the last response with the expected chain id; `None` before the first one and after an outage.
+    verified: Option<Instant>,
+    /// Time of the last response with another chain id, and that id.
+    wrong: Option<(Instant, u64)>,
+    /// No requests before this time.
+    limited_until: Option<Instant>,
+    /// Consecutive rate limits.
+    limits: u32,
+    /// Skipped until this time while other endpoints are available.
+    aside_until: Option<Instant>,
+    /// Failures, each within the reset time of the previous one.
+    strikes: u32,
+    struck: Option<Instant>,
+    probing: bool,
+    no_batches_until: Option<Instant>,
+    /// Last logged problem.
+    said: Option<Trouble>,
+}
+
+impl Endpoint {
+    pub(super) fn new(rpc: RpcClient) -> Self {
+        Self { rpc, health: Mutex::default() }
+    }
+
+    /// Sends calls, in one request if batches are supported. Returns nothing from an endpoint of another chain.
+    pub(super) async fn exchange(&self, scope: &Scope, calls: Vec<Call>) -> Result<Answers, ClientError> {
+        self.refusal(scope)?;
+        let started = Instant::now();
+        let outcome = self.believed(scope, calls).await;
+        self.learn(scope, started.elapsed(), &outcome);
+        outcome
+    }
+
+    /// True if the endpoint is skipped while others are available.
+    pub(super) fn is_aside(&self) -> bool {
+        let health = self.health.lock();
+        let now = Instant::now();
+        health.aside_until.is_some() || health.limited_until.is_some_and(|until| until > now)
+    }
+
+    /// True if the endpoint is due for a probe; then false until the probe has ended.
+    pub(super) fn begin_probe(&self) -> bool {
+        let mut health = self.health.lock();
+        let due = !health.probing && health.aside_until.is_some_and(|until| until <= Instant::now());
+        health.probing |= due;
+        due
+    }
+
+    /// Sends a test request.
+    pub(super) async fn probe(&self, scope: &Scope) {
+        let _ = self.exchange(scope, vec![("eth_blockNumber", json!([]))]).await;
+        self.health.lock().probing = false;
+    }
+
+    /// Records that the endpoint is behind the others, which are preferred for a while.
+    pub(super) fn lags(&self, scope: &Scope) {
+        scope.labels().failed(Trouble::Lagging.as_str());
+        self.health.lock().strike(scope, Trouble::Lagging, "it lags behind the blocks already read");
+    }
+
+    /// Error that is known without a request.
+    fn refusal(&self, scope: &Scope) -> Result<(), ClientError> {
+        let health = self.health.lock();
+        let now = Instant::now();
+        if let Some(until) = health.limited_until.filter(|until| *until > now) {
+            return Err(ClientError::RateLimited { retry_after: Some(until - now) });
+        }
+        match (health.wrong, scope.expected) {
+            (Some((at, found)), Some((_, expected))) if now - at < WRONG_CHAIN_ASK_AFTER => {
+                Err(ClientError::WrongChain { expected, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn believed(&self, scope: &Scope, mut calls: Vec<Call>) -> Result<Answers, ClientError> {
+        let Some((_, expected)) = scope.expected else { return self.send(scope, calls).await };
+        let ask = || ("eth_chainId", json!([]));
+        let check = |answer: Result<Box<RawValue>, ClientError>| {
+            let id = super::failover::parse::<U64>(&answer?)?.to::<u64>();
+            if id == expected { Ok(()) } else { Err(ClientError::WrongChain { expected, found: id }) }
+        };
+        let no_answer = || Err(ClientError::Malformed("a response is missing".to_owned()));
+        // Before the first use and after an outage.
+        let verified = self.health.lock().verified;
+        if verified.is_none() {
+            check(self.one(scope, ask()).await)?;
+        }
+        let mut answers = Vec::with_capacity(calls.len());
+        while !calls.is_empty() {
+            let rest = calls.split_off(calls.len().min(BATCH_CALLS_MAX));
+            let mut some = std::mem::replace(&mut calls, rest);
+            // Each batch also asks for the chain id: the node behind an address may change between two requests.
+            let nonce = some.iter().any(|(method, _)| *method == "eth_getTransactionCount");
+            let asked = self.may_batch(scope) || nonce || verified.is_none_or(|at| at.elapsed() > VERIFIED_FOR);
+            if asked {
+                some.insert(0, ask());
+            }
+            let mut answered = self.send(scope, some).await?.into_iter();
+            if asked {
+                check(answered.next().unwrap_or_else(no_answer))?;
+            }
+            answers.extend(answered);
+        }
+        Ok(answers)
+    }
+
+    fn may_batch(&self, scope: &Scope) -> bool {
+        scope.batches && self.health.lock().no_batches_until.is_none_or(|until| until <= Instant::now())
+    }
+
+    async fn send(&self, scope: &Scope, calls: Vec<Call>) -> Result<Answers, ClientError> {
+        if calls.len() > 1 && self.may_batch(scope) {
+            match self.batch(scope, &calls).await {
+                Err(BatchError::NoBatches) => {}
+                Err(BatchError::Client(error)) => return Err(error),
+                Ok(answers) => return Ok(answers),
+            }
+            let answers = self.singly(scope, calls).await;
+            if answers.iter().any(Result::is_ok) {
+                tracing::warn!(chain = %scope.labels(), endpoint = scope.index,
+                    "endpoint {} of {} rejects JSON-RPC batches; calls are sent singly", scope.index, scope.labels());
+                self.health.lock().no_batches_until = Some(Instant::now() + BATCHES_AGAIN_AFTER);
+            }
+            return Ok(answers);
+        }
+        Ok(self.singly(scope, calls).await)
+    }
+
+    async fn singly(&self, scope: &Scope, calls: Vec<Call>) -> Answers {
+        join_all(calls.into_iter().map(|call| self.one(scope, call))).await
+    }
+
+    async fn one(&self, scope: &Scope, (method, params): Call) -> Result<Box<RawValue>, ClientError> {
+        let request = self.rpc.request::<Value, Box<RawValue>>(method, params);
+        match tokio::time::timeout(scope.timeout, request).await {
+            Ok(answer) => answer.map_err(|error| classify(method, &error)),
+            Err(_) => Err(ClientError::Timeout),
+        }
+    }
+
+    async fn batch(&self, scope: &Scope, calls: &[Call]) -> Result<Answers, BatchError> {
+        let mut batch = self.rpc.new_batch();
+        let mut waiters = Vec::with_capacity(calls.len());
+        // An error of the whole batch is attributed to the last call, because the first one may be the chain id.
+        let last = calls.last().map_or("", |(method, _)| *method);
+        for (method, params) in calls {
+            let waiter = batch.add_call::<Value, Box<RawValue>>(*method, params);
+            waiters.push((*method, waiter.map_err(|error| classify(method, &error))?));
+        }
+        let exchange = async {
+            batch.send().await.map_err(|error: TransportError| match classify(last, &error) {
+                ClientError::Refused { .. } => BatchError::NoBatches,
+                ClientError::Unavailable(_) if refuses_batches(&error) => BatchError::NoBatches,
+                error => BatchError::Client(error),
+            })?;
+            let answers = waiters.into_iter().map(|(method, waiter)| async move { (method, waiter.await) });
+            Ok::<_, BatchError>(join_all(answers).await)
+        };
+        let answers = match tokio::time::timeout(scope.timeout, exchange).await {
+            Ok(answers) => answers?,
+            Err(_) => return Err(ClientError::Timeout.into()),
+        };
+        // One error instead of all responses.
+        if answers.iter().all(|(_, answer)| matches!(answer, Err(RpcError::Transport(kind)) if is_missing(kind))) {
+            return Err(BatchError::NoBatches);
+        }
+        Ok(answers.into_iter().map(|(method, answer)| answer.map_err(|error| classify(method, &error))).collect())
+    }
+
+    /// Updates the health after a request.
+    fn learn(&self, scope: &Scope, took: Duration, outcome: &Result<Answers, ClientError>) {
+        let labels = scope.labels();
+        labels.exchanged(took);
+        let mut kinds: Vec<&ClientError> = match outcome {
+            Ok(answers) => answers.iter().filter_map(|answer| answer.as_ref().err()).collect(),
+            Err(error) => vec![error],
+        };
+        kinds.sort_unstable_by_key(|error| Trouble::of_call(error).as_str());
+        kinds.dedup_by_key(|error| Trouble::of_call(error));
+        for error in &kinds {
+            labels.failed(Trouble::of_call(error).as_str());
+        }
+        let mut health = self.health.lock();
+        let now = Instant::now();
+        let serious = kinds.into_iter().find(|error| error.discredits_the_endpoint());
+        match serious {
+            Some(ClientError::RateLimited { retry_after }) => {
+                let wait = retry_after.map_or_else(|| pace::backoff(health.limits), |wait| wait.min(RETRY_AFTER_MAX));
+                health.limits = health.limits.saturating_add(1);
+                health.limited_until = Some(now + wait);
+                health.say(scope, Trouble::RateLimited, "it limits the rate of requests");
+            }
+            Some(error) => {
+                match error {
+                    ClientError::WrongChain { found, .. } => {
+                        health.wrong = Some((now, *found));
+                        labels.wrong_chain(true);
+                        health.verified = None;
+                    }
+                    ClientError::Malformed(_) => {}
+                    // The endpoint was down and may come back as a node of another chain.
+                    _ => health.verified = None,
+                }
+                health.strike(scope, Trouble::of_call(error), &error.to_string());
+            }
+            None if outcome.is_err() => {}
+            None => {
+                if scope.expected.is_some() {
+                    labels.wrong_chain(false);
+                    health.verified = Some(now);
+                }
+                (health.limits, health.limited_until, health.wrong) = (0, None, None);
+                if took > SLOW_AFTER {
+                    health.strike(scope, Trouble::Slow, "its responses are slow");
+                } else if health.said != Some(Trouble::Lagging) || health.aside_until.is_none_or(|until| until <= now) {
+                    health.recover(scope);
+                }
+            }
+        }
+    }
+}
+
+enum BatchError {
+    NoBatches,
+    Client(ClientError),
+}
+
+impl From<ClientError> for BatchError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// True if the HTTP status of a response to a batch can mean that batches are not supported.
+fn refuses_batches(error: &TransportError) -> bool {
+    const STATUSES: [u16; 5] = [400, 405, 413, 422, 501];
+    matches!(error, RpcError::Transport(kind) if kind.as_http_error().is_some_and(|http| STATUSES.contains(&http.status)))
+}
+
+fn is_missing(kind: &TransportErrorKind) -> bool {
+    matches!(kind, TransportErrorKind::MissingBatchResponse(_))
+}
+
+impl Health {
+    fn strike(&mut self, scope: &Scope, kind: Trouble, why: &str) {
+        let now = Instant::now();
+        if self.struck.is_none_or(|struck| now - struck > STRIKES_FORGOTTEN_AFTER) {
+            self.strikes = 0;
+        }
+        let wait = ASIDE_MIN.saturating_mul(1 << self.strikes.min(8)).min(ASIDE_MAX);
+        self.strikes = self.strikes.saturating_add(1);
+        self.struck = Some(now);
+        self.aside_until = Some(now + wait);
+        scope.labels().usable(false);
+        self.say(scope, kind, why);
+    }
+
+    fn recover(&mut self, scope: &Scope) {
+        self.aside_until = None;
+        scope.labels().usable(true);
+        if self.said.take().is_some() {
+            tracing::info!(chain = %scope.labels(), endpoint = scope.index,
+                "endpoint {} of {} is healthy again", scope.index, scope.labels());
+        }
+    }
+
+    /// Logs a problem once per change.
+    fn say(&mut self, scope: &Scope, kind: Trouble, why: &str) {
+        if self.said.replace(kind) != Some(kind) {
+            tracing::warn!(chain = %scope.labels(), endpoint = scope.index, kind = kind.as_str(),
+                "endpoint {} of {} is skipped: {why}", scope.index, scope.labels());
+        }
+    }
+}

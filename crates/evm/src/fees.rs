@@ -1,0 +1,96 @@
+//! Fee offers of transactions. Pure.
+
+use super::client::FeeMarket;
+use super::config::FeeCeilings;
+
+/// Fee offer of a transaction, wei per gas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fees {
+    /// `maxFeePerGas`.
+    pub max_fee_wei: u128,
+    /// `maxPriorityFeePerGas`.
+    pub priority_fee_wei: u128,
+}
+
+/// Error: the market fee is above the ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the required fee is {asked_wei} wei per gas and the ceiling is {ceiling_wei}")]
+pub struct AboveCeiling {
+    /// Required fee.
+    pub asked_wei: u128,
+    /// Configured ceiling.
+    pub ceiling_wei: u128,
+}
+
+impl Fees {
+    /// Offer for a first attempt: room for the base fee to double, plus the median priority fee.
+    pub fn first(market: FeeMarket, ceilings: FeeCeilings) -> Result<Self, AboveCeiling> {
+        let priority_fee_wei =
+            market.priority_fee_wei.max(ceilings.priority_fee_min_wei).min(ceilings.priority_fee_max_wei);
+        let asked_wei = market.base_fee_wei.saturating_add(priority_fee_wei);
+        let ceiling_wei = ceilings.max_fee_wei;
+        if asked_wei > ceiling_wei {
+            return Err(AboveCeiling { asked_wei, ceiling_wei });
+        }
+        let roomy = market.base_fee_wei.saturating_mul(2).saturating_add(priority_fee_wei);
+        Ok(Self { max_fee_wei: roomy.min(ceiling_wei), priority_fee_wei })
+    }
+
+    /// Offer for another attempt with the same nonce: both fees higher by at least an eighth, as nodes require for a
+    /// replacement, and at least the offer of a first attempt now.
+    pub fn raised(self, market: FeeMarket, ceilings: FeeCeilings) -> Result<Self, AboveCeiling> {
+        let raise = |fee: u128| fee.saturating_add((fee / 8).saturating_add(1));
+        let first = Self::first(market, ceilings)?;
+        let raised = Self {
+            max_fee_wei: raise(self.max_fee_wei).max(first.max_fee_wei),
+            priority_fee_wei: raise(self.priority_fee_wei).max(first.priority_fee_wei),
+        };
+        for (asked_wei, ceiling_wei) in [
+            (raised.max_fee_wei, ceilings.max_fee_wei),
+            (raised.priority_fee_wei, ceilings.priority_fee_max_wei.min(ceilings.max_fee_wei)),
+        ] {
+            if asked_wei > ceiling_wei {
+                return Err(AboveCeiling { asked_wei, ceiling_wei });
+            }
+        }
+        Ok(raised)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CEILINGS: FeeCeilings =
+        FeeCeilings { max_fee_wei: 10_000, priority_fee_max_wei: 3_000, priority_fee_min_wei: 10 };
+
+    #[test]
+    fn first_attempt_has_room_and_respects_the_ceiling() {
+        let market = |base_fee_wei, priority_fee_wei| FeeMarket { base_fee_wei, priority_fee_wei };
+        let fees = Fees::first(market(1_000, 1), CEILINGS).unwrap();
+        assert_eq!(fees, Fees { max_fee_wei: 2_010, priority_fee_wei: 10 });
+        assert_eq!(
+            Fees::first(market(6_000, 9_999), CEILINGS).unwrap(),
+            Fees { max_fee_wei: 10_000, priority_fee_wei: 3_000 }
+        );
+        let above = Fees::first(market(9_995, 10), CEILINGS).unwrap_err();
+        assert_eq!(above, AboveCeiling { asked_wei: 10_005, ceiling_wei: 10_000 });
+    }
+
+    proptest! {
+        #[test]
+        fn raise_is_at_least_an_eighth_and_within_ceilings(max in 0_u128..12_000, tip in 0_u128..4_000, base in 0_u128..9_000) {
+            let old = Fees { max_fee_wei: max, priority_fee_wei: tip };
+            let market = FeeMarket { base_fee_wei: base, priority_fee_wei: tip };
+            if let Ok(new) = old.raised(market, CEILINGS) {
+                prop_assert!(new.max_fee_wei * 8 >= max * 9 && new.priority_fee_wei * 8 >= tip * 9);
+                prop_assert!(new.max_fee_wei > max && new.priority_fee_wei > tip);
+                prop_assert!(new.max_fee_wei <= CEILINGS.max_fee_wei);
+                prop_assert!(new.priority_fee_wei <= CEILINGS.priority_fee_max_wei);
+            }
+        }
+    }
+}

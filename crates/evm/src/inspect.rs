@@ -1,0 +1,243 @@
+//! Checks of a chain for operators: every start-up check with its own result, and the further needs of the watcher and
+//! the settler.
+
+use std::time::Instant;
+
+use alloy::rpc::types::Filter;
+use alloy::sol_types::{SolCall, SolEvent};
+use payferry_contracts::{Payferry, Token as TokenContract, batch_gas_limit};
+use payferry_domain::{Address, Timestamp};
+
+use super::client::{ChainClient, ClientError};
+use super::config::{ChainSpec, TOKEN_DECIMALS};
+use super::fees::Fees;
+use crate::wallet::{alloy_address, checksummed};
+
+/// A head older than this many seconds gets a warning.
+const HEAD_AGE_SECS_MAX: i64 = 30;
+/// A gas balance for fewer full batches than this gets a warning.
+const GAS_BATCHES_MIN: u64 = 20;
+/// Wei per millionth of a coin.
+const WEI_PER_MICRO_COIN: u128 = 1_000_000_000_000;
+
+/// Result of one check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Checked item.
+    pub what: String,
+    /// Grade.
+    pub grade: Grade,
+    /// Explanation.
+    pub detail: String,
+}
+
+/// Grade of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// Correct.
+    Good,
+    /// Works, but the operator should know.
+    Doubtful,
+    /// The chain cannot run like this.
+    Bad,
+}
+
+/// Checks one endpoint: reachability, chain id, age of the head, supported methods.
+pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Timestamp) -> Vec<Finding> {
+    let mut report = Report::default();
+    let since = Instant::now();
+    match endpoint.chain_id().await {
+        Err(error) => return report.with("answers", Grade::Bad, error.to_string()),
+        Ok(found) if found != spec.chain_id => {
+            let detail = format!("it serves chain {found}, expected chain id {}", spec.chain_id);
+            return report.with("chain id", Grade::Bad, detail);
+        }
+        Ok(found) => report.add("chain id", Grade::Good, format!("{found}, in {} ms", since.elapsed().as_millis())),
+    }
+    match endpoint.heads(spec.has_safe, spec.has_finalized, None, 0).await {
+        Err(error) => report.add("head", Grade::Bad, error.to_string()),
+        Ok(heads) => {
+            let age = now.millis_since(heads.latest.time) / 1_000;
+            let grade = if age > HEAD_AGE_SECS_MAX { Grade::Doubtful } else { Grade::Good };
+            report.add("head", grade, format!("block {}, {} s old", heads.latest.number, age.max(0)));
+            for (tag, asked, header) in
+                [("safe", spec.has_safe, heads.safe), ("finalized", spec.has_finalized, heads.finalized)]
+            {
+                match header {
+                    _ if !asked => {}
+                    Some(header) => report.add(tag, Grade::Good, format!("block {}", header.number)),
+                    None => {
+                        let detail = format!("not supported; set has_{tag} = false to count blocks instead");
+                        report.add(tag, Grade::Bad, detail);
+                    }
+                }
+            }
+            report.logs(spec, endpoint, heads.latest.number).await;
+            match endpoint.logs_of_receipts(heads.latest.hash).await {
+                Ok(_) => report.add("block receipts", Grade::Good, "known".to_owned()),
+                Err(error) => {
+                    let detail = format!("omitted logs are found late only: {error}");
+                    report.add("block receipts", Grade::Doubtful, detail);
+                }
+            }
+        }
+    }
+    report.findings
+}
+
+/// Checks the deployed contracts, the roles, and the gas balance.
+pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator: Address) -> Vec<Finding> {
+    let mut report = Report::default();
+    for (token, address) in &spec.tokens {
+        match token_facts(client, *address).await {
+            Ok(Some((_, TOKEN_DECIMALS))) => {
+                report.add(token.as_str(), Grade::Good, format!("{}, 6 decimals", checksummed(*address)));
+            }
+            Ok(Some((name, decimals))) => {
+                let detail = format!("{name} at {} has {decimals} decimals, not 6", checksummed(*address));
+                report.add(token.as_str(), Grade::Bad, detail);
+            }
+            Ok(None) => {
+                let detail = format!("no contract at {}", checksummed(*address));
+                report.add(token.as_str(), Grade::Bad, detail);
+            }
+            Err(error) => report.add(token.as_str(), Grade::Bad, format!("{}: {error}", checksummed(*address))),
+        }
+    }
+    if spec.tokens.is_empty() {
+        report.add("tokens", Grade::Bad, "none is configured".to_owned());
+    }
+    for address in &spec.lookalikes {
+        if matches!(client.has_code(*address).await, Ok(false)) {
+            let detail = format!("no contract at {}", checksummed(*address));
+            report.add("look-alike", Grade::Doubtful, detail);
+        }
+    }
+    match client.has_code(spec.contract).await {
+        Ok(true) => report.contract(spec, client, operator).await,
+        Ok(false) => {
+            let detail = format!("no contract at {}; run `payferry deploy`", checksummed(spec.contract));
+            report.add("contract", Grade::Bad, detail);
+        }
+        Err(error) => report.add("contract", Grade::Bad, error.to_string()),
+    }
+    report.gas(spec, client, operator).await;
+    report.findings
+}
+
+/// Symbol and decimals; `None` if there is no contract.
+async fn token_facts(client: &ChainClient, address: Address) -> Result<Option<(String, u8)>, ClientError> {
+    if !client.has_code(address).await? {
+        return Ok(None);
+    }
+    let decimals = read::<TokenContract::decimalsCall>(client, address, &TokenContract::decimalsCall {}).await?;
+    let symbol = read::<TokenContract::symbolCall>(client, address, &TokenContract::symbolCall {}).await;
+    Ok(Some((symbol.unwrap_or_else(|_| "the token".to_owned()), decimals)))
+}
+
+async fn read<C: SolCall>(client: &ChainClient, at: Address, call: &C) -> Result<C::Return, ClientError> {
+    let answer = client.call(at, call.abi_encode()).await?;
+    C::abi_decode_returns(&answer).map_err(|error| ClientError::Malformed(error.to_string()))
+}
+
+#[derive(Default)]
+struct Report {
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn add(&mut self, what: &str, grade: Grade, detail: String) {
+        self.findings.push(Finding { what: what.to_owned(), grade, detail });
+    }
+
+    fn with(mut self, what: &str, grade: Grade, detail: String) -> Vec<Finding> {
+        self.add(what, grade, detail);
+        self.findings
+    }
+
+    async fn logs(&mut self, spec: &ChainSpec, endpoint: &ChainClient, head: u64) {
+        let contracts: Vec<_> = spec.watched_contracts().map(alloy_address).collect();
+        let from = head.saturating_sub(spec.range_blocks_max.saturating_sub(1));
+        let filter = Filter::new().address(contracts).event_signature(TokenContract::Transfer::SIGNATURE_HASH);
+        match endpoint.logs(&filter.from_block(from).to_block(head)).await {
+            Ok(logs) => {
+                self.add("logs", Grade::Good, format!("{} transfers in {} blocks", logs.len(), head + 1 - from));
+            }
+            Err(error @ ClientError::RangeTooLarge(_)) => {
+                self.add("logs", Grade::Doubtful, format!("{error}; blocks will be read in smaller steps"));
+            }
+            Err(error) => self.add("logs", Grade::Bad, error.to_string()),
+        }
+    }
+
+    async fn contract(&mut self, spec: &ChainSpec, client: &ChainClient, operator: Address) {
+        let at = spec.contract;
+        let roles = async {
+            let settler = read::<Payferry::settlerCall>(client, at, &Payferry::settlerCall {}).await?;
+            let sender = read::<Payferry::senderCall>(client, at, &Payferry::senderCall {}).await?;
+            let treasury = read::<Payferry::treasuryCall>(client, at, &Payferry::treasuryCall {}).await?;
+            let settle_paused = read::<Payferry::settlePausedCall>(client, at, &Payferry::settlePausedCall {}).await?;
+            let send_paused = read::<Payferry::sendPausedCall>(client, at, &Payferry::sendPausedCall {}).await?;
+            Ok::<_, ClientError>((settler, sender, treasury, settle_paused, send_paused))
+        };
+        let (settler, sender, treasury, settle_paused, send_paused) = match roles.await {
+            Ok(roles) => roles,
+            Err(error) => {
+                let detail = format!("the contract at {} is not Payferry: {error}", checksummed(at));
+                self.add("contract", Grade::Bad, detail);
+                return;
+            }
+        };
+        self.add("contract", Grade::Good, checksummed(at));
+        for (role, holder) in [("settler", settler), ("sender", sender)] {
+            if holder == alloy_address(operator) {
+                self.add(role, Grade::Good, checksummed(operator));
+            } else {
+                let detail = format!("the contract expects {holder}, but the signer is {}", checksummed(operator));
+                self.add(role, Grade::Bad, detail);
+            }
+        }
+        if treasury == alloy_address(spec.treasury) {
+            self.add("treasury", Grade::Good, checksummed(spec.treasury));
+        } else {
+            let detail =
+                format!("the contract pays {treasury}, but the configured treasury is {}", checksummed(spec.treasury));
+            self.add("treasury", Grade::Bad, detail);
+        }
+        for (what, paused) in [("settling", settle_paused), ("sending", send_paused)] {
+            if paused {
+                self.add(what, Grade::Doubtful, "paused on-chain by the admin".to_owned());
+            }
+        }
+    }
+
+    async fn gas(&mut self, spec: &ChainSpec, client: &ChainClient, operator: Address) {
+        let looked = async { Ok::<_, ClientError>((client.fee_market().await?, client.balance_wei(operator).await?)) };
+        let (market, held) = match looked.await {
+            Ok(looked) => looked,
+            Err(error) => return self.add("gas", Grade::Bad, error.to_string()),
+        };
+        let fees = match Fees::first(market, spec.fees) {
+            Ok(fees) => fees,
+            Err(dear) => return self.add("fees", Grade::Bad, dear.to_string()),
+        };
+        let gwei = |wei: u128| format!("{}.{:03}", wei / 1_000_000_000, wei % 1_000_000_000 / 1_000_000);
+        let detail = format!("base fee {} gwei, tip {} gwei", gwei(market.base_fee_wei), gwei(fees.priority_fee_wei));
+        self.add("fees", Grade::Good, detail);
+        let batch = u128::from(batch_gas_limit(spec.batch_items_max)).saturating_mul(fees.max_fee_wei).max(1);
+        let held = u128::try_from(held).unwrap_or(u128::MAX);
+        let batches = u64::try_from(held / batch).unwrap_or(u64::MAX);
+        let micro = held / WEI_PER_MICRO_COIN;
+        let coins = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+        let grade = match batches {
+            0 => Grade::Bad,
+            few if few < GAS_BATCHES_MIN => Grade::Doubtful,
+            _ => Grade::Good,
+        };
+        let detail = match batches {
+            1_000.. => format!("{coins} coins, enough for more than 1000 full batches at the highest fee offer"),
+            few => format!("{coins} coins, enough for {few} full batches at the highest fee offer"),
+        };
+        self.add("gas money", grade, detail);
+    }
+}

@@ -1,0 +1,23 @@
+//! Access to EVM chains: the JSON-RPC client with failover between endpoints, what is configured of a chain and its checks
+//! against the chain, fees, finality, deployment, and the keys that sign.
+//!
+//! This crate knows neither the database nor payments. alloy's types are used here and by the engine's watcher and settler.
+
+pub mod client;
+pub mod config;
+pub mod deploy;
+mod endpoint;
+mod failover;
+pub mod fees;
+pub mod finality;
+mod http;
+pub mod inspect;
+pub mod metrics;
+pub mod pace;
+mod trouble;
+pub mod wallet;
+mod wire;
+
+pub use client::{ChainClient, ClientError};
+pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub use trouble::Trouble;

@@ -1,0 +1,188 @@
+//! Pacing of chain actors: back-off after errors, and at most one queued poll per mailbox.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use payferry_runtime::observe::Mailbox;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Initial wait after an error; doubles with each further error.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+/// Upper limit of the wait.
+const BACKOFF_MAX: Duration = Duration::from_secs(15);
+
+/// Wait that doubles with each failure, with up to a quarter of jitter so that retries spread out.
+pub fn backoff(failures: u32) -> Duration {
+    let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(8)).min(BACKOFF_MAX);
+    wait.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+}
+
+/// Severity of an error for the pass that it occurred in, lowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gravity {
+    /// Another writer committed first: the next pass sees its result.
+    Overtaken,
+    /// One item, or the items of one account, must wait: the others continue at the same interval.
+    Item,
+    /// Endpoints are unavailable or reject requests: more frequent requests do not help.
+    Outside,
+    /// The service's own database failed: nothing can be recorded.
+    Own,
+}
+
+impl Gravity {
+    fn slows(self) -> bool {
+        self >= Self::Outside
+    }
+}
+
+/// An error that blocks progress, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldUp {
+    /// How grave it is.
+    pub gravity: Gravity,
+    /// Why.
+    pub why: String,
+}
+
+/// The most severe of these, of equals the first; `None` if there are none. It determines the report and the pace.
+pub fn gather(all: impl IntoIterator<Item = HeldUp>) -> Option<HeldUp> {
+    all.into_iter().reduce(|gravest, next| if next.gravity > gravest.gravity { next } else { gravest })
+}
+
+/// Progress of a repeated task. Each task has its own state and its own back-off, so an error that lasts neither blocks
+/// the other tasks nor is hidden by their success.
+#[derive(Debug, Default)]
+pub struct Pass {
+    failures: u32,
+    /// Consecutive failures that slowed the task down.
+    slowed: u32,
+    not_before: Option<Instant>,
+    held_up: Option<HeldUp>,
+}
+
+impl Pass {
+    /// True if the wait after the last error is over.
+    pub fn is_due(&self) -> bool {
+        self.not_before.is_none_or(|not_before| Instant::now() >= not_before)
+    }
+
+    /// Clears errors and back-off.
+    pub fn went_well(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ends a pass that had these errors.
+    pub fn conclude(&mut self, errors: impl IntoIterator<Item = HeldUp>) {
+        match gather(errors) {
+            None => self.went_well(),
+            // The previous state remains until a pass has learned more.
+            Some(HeldUp { gravity: Gravity::Overtaken, .. }) => {}
+            Some(held_up) => {
+                self.failures = self.failures.saturating_add(1);
+                if held_up.gravity.slows() {
+                    self.not_before = Some(Instant::now() + backoff(self.slowed));
+                    self.slowed = self.slowed.saturating_add(1);
+                } else {
+                    self.not_before = None;
+                    self.slowed = 0;
+                }
+                self.held_up = Some(held_up);
+            }
+        }
+    }
+
+    /// The current blocking error, if any.
+    pub fn held_up(&self) -> Option<&HeldUp> {
+        self.held_up.as_ref()
+    }
+
+    /// Consecutive passes with errors.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+/// Requested polls, of which at most one waits in the actor's mailbox.
+#[derive(Clone, Debug, Default)]
+pub struct Looks {
+    queued: Arc<AtomicBool>,
+}
+
+impl Looks {
+    /// Requests a poll; returns false if the actor is gone.
+    pub fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
+        self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
+    }
+
+    /// Marks the waiting poll as started.
+    pub fn begun(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+}
+
+/// Task that is aborted when this value is dropped.
+#[derive(Debug)]
+pub struct AbortOnDrop(pub JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn held_up(gravity: Gravity, why: &str) -> HeldUp {
+        HeldUp { gravity, why: why.to_owned() }
+    }
+
+    #[test]
+    fn reports_the_most_severe_error_and_of_equals_the_first() {
+        assert_eq!(gather([]), None);
+        let [item, other] = ["the fee", "the receipt"].map(|why| held_up(Gravity::Item, why));
+        let [away, slow] = ["away", "slow"].map(|why| held_up(Gravity::Outside, why));
+        let (overtaken, own) = (held_up(Gravity::Overtaken, "faster"), held_up(Gravity::Own, "the database"));
+        let said = |all: &[&HeldUp]| gather(all.iter().map(|one| (*one).clone())).unwrap();
+        assert_eq!(said(&[&item, &other]), item);
+        assert_eq!(said(&[&other, &item]), other);
+        assert_eq!(said(&[&item, &away, &other]), away, "an item's error does not hide an unavailable endpoint");
+        assert_eq!(said(&[&away, &item, &slow]), away);
+        assert_eq!(said(&[&overtaken, &item]), item);
+        assert_eq!(said(&[&item, &overtaken]), item);
+        assert_eq!(said(&[&away, &own, &slow]), own);
+        assert_eq!(said(&[&overtaken]), overtaken);
+    }
+
+    #[test]
+    fn only_errors_that_affect_all_items_slow_a_pass() {
+        for (gravity, slows) in
+            [(Gravity::Overtaken, false), (Gravity::Item, false), (Gravity::Outside, true), (Gravity::Own, true)]
+        {
+            let mut pass = Pass::default();
+            pass.conclude([held_up(gravity, "it")]);
+            assert_eq!(pass.is_due(), !slows, "{gravity:?}");
+            pass.conclude([]);
+            assert!(pass.is_due() && pass.held_up().is_none() && pass.failures() == 0, "{gravity:?}");
+        }
+    }
+
+    #[test]
+    fn errors_of_single_items_do_not_slow_a_pass_but_are_reported() {
+        let mut pass = Pass::default();
+        pass.conclude([held_up(Gravity::Outside, "away")]);
+        for failures in 2..20 {
+            pass.conclude([held_up(Gravity::Item, "the fee")]);
+            assert!(pass.is_due());
+            assert_eq!((pass.failures(), pass.held_up().unwrap().why.as_str()), (failures, "the fee"));
+        }
+        assert_eq!(pass.slowed, 0, "the back-off of the endpoint starts again from its minimum");
+        pass.conclude([held_up(Gravity::Overtaken, "faster")]);
+        assert_eq!(pass.held_up().unwrap().why, "the fee", "the earlier error remains");
+    }
+}

@@ -1,0 +1,383 @@
+//! Lenient wire formats, and the classification of RPC errors.
+
+use alloy::primitives::{B256, Bloom, BloomInput, U64, U128};
+use alloy::transports::{RpcError, TransportError, TransportErrorKind};
+use payferry_domain::{Hash32, Timestamp};
+use serde::Deserialize;
+use std::time::Duration;
+
+use super::client::FeeMarket;
+use crate::wallet::domain_hash;
+
+/// Maximum length of an endpoint's message that is kept.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// Error of a call, classified by remedy. Never contains an endpoint's address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Too many blocks or logs in one query: request fewer.
+    #[error("the endpoint requires a smaller block range: {0}")]
+    RangeTooLarge(String),
+    /// Too many requests: wait.
+    #[error("the endpoint limits the rate of requests")]
+    RateLimited {
+        /// Time to wait, if the endpoint gave one.
+        retry_after: Option<Duration>,
+    },
+    /// The node does not know the block: it lags, or the block was orphaned.
+    #[error("the endpoint does not know the block")]
+    UnknownBlock,
+    /// The node already has the transaction, which counts as sent.
+    #[error("the transaction is already known")]
+    AlreadyKnown,
+    /// The nonce of the account is already used.
+    #[error("the nonce is already used")]
+    NonceTooLow,
+    /// The fees are below those of the existing transaction, or below the node's minimum.
+    #[error("the fees are too low: {0}")]
+    Underpriced(String),
+    /// The balance of the account does not cover the transaction.
+    #[error("the account cannot pay for the transaction")]
+    InsufficientFunds,
+    /// A call reverted.
+    #[error("the call reverted: {0}")]
+    Reverted(String),
+    /// The request timed out.
+    #[error("the endpoint did not respond in time")]
+    Timeout,
+    /// The endpoint cannot be reached or is failing.
+    #[error("the endpoint is unavailable: {0}")]
+    Unavailable(String),
+    /// The endpoint serves another chain; its responses are discarded.
+    #[error("the endpoint serves chain {found}, expected chain id {expected}")]
+    WrongChain {
+        /// Configured chain id.
+        expected: u64,
+        /// Reported chain id.
+        found: u64,
+    },
+    /// The endpoint rejected the request.
+    #[error("the endpoint rejected the request: {message} (code {code})")]
+    Refused {
+        /// JSON-RPC code.
+        code: i64,
+        /// The endpoint's message, truncated.
+        message: String,
+    },
+    /// The response is malformed.
+    #[error("the endpoint sent a malformed response: {0}")]
+    Malformed(String),
+}
+
+impl ClientError {
+    /// True if another endpoint may succeed.
+    pub fn is_about_the_endpoint(&self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. }
+                | Self::UnknownBlock
+                | Self::Timeout
+                | Self::Unavailable(_)
+                | Self::Malformed(_)
+                | Self::WrongChain { .. }
+                | Self::Refused { .. }
+        )
+    }
+
+    /// True if the endpoint should be skipped for a while, whatever the request.
+    pub(super) fn discredits_the_endpoint(&self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. }
+                | Self::Timeout
+                | Self::Unavailable(_)
+                | Self::Malformed(_)
+                | Self::WrongChain { .. }
+        )
+    }
+}
+
+pub(super) fn classify(method: &str, error: &TransportError) -> ClientError {
+    match error {
+        RpcError::ErrorResp(payload) => classify_answer(method, payload.code, &payload.message),
+        RpcError::NullResp => ClientError::UnknownBlock,
+        RpcError::SerError(_) | RpcError::LocalUsageError(_) | RpcError::UnsupportedFeature(_) => {
+            ClientError::Malformed("the request could not be serialised".to_owned())
+        }
+        RpcError::DeserError { err, .. } => ClientError::Malformed(err.to_string()),
+        RpcError::Transport(kind) => classify_transport(method, kind),
+    }
+}
+
+fn classify_transport(method: &str, kind: &TransportErrorKind) -> ClientError {
+    if matches!(kind, TransportErrorKind::MissingBatchResponse(_)) {
+        return ClientError::Malformed("a response is missing".to_owned());
+    }
+    // The text of a connection error contains the endpoint's address with its API key, so it is dropped.
+    let Some(http) = kind.as_http_error() else {
+        return ClientError::Unavailable("no connection".to_owned());
+    };
+    match http.status {
+        429 => ClientError::RateLimited { retry_after: kind.retry_after() },
+        413 if method == "eth_getLogs" => ClientError::RangeTooLarge("HTTP 413".to_owned()),
+        status => {
+            // Some providers put the JSON-RPC error into the body of a 4xx.
+            #[derive(Deserialize)]
+            struct Body {
+                error: BodyError,
+            }
+            #[derive(Deserialize)]
+            struct BodyError {
+                code: i64,
+                message: String,
+            }
+            match serde_json::from_str::<Body>(&http.body) {
+                Ok(Body { error }) if status < 500 => classify_answer(method, error.code, &error.message),
+                _ => ClientError::Unavailable(format!("HTTP {status}")),
+            }
+        }
+    }
+}
+
+fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
+    let text = message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+    if says(&["rate limit", "rate exceeded", "too many requests", "request limit", "credits", "daily request"])
+        || code == 429
+    {
+        return ClientError::RateLimited { retry_after: None };
+    }
+    // Checked before the range: a smaller range does not help if the block is beyond the node's head.
+    let unknown_block = [
+        "unknown block",
+        "header not found",
+        "block not found",
+        "resource not found",
+        "missing trie node",
+        "state unavailable",
+        "blockoutofrange",
+        "beyond current head",
+    ];
+    if says(&unknown_block) {
+        return ClientError::UnknownBlock;
+    }
+    if method == "eth_getLogs" {
+        let too_much =
+            ["range", "too many", "query returned more", "response size", "limited to", "exceed", "timed out"];
+        if matches!(code, -32_005 | -32_614) || says(&too_much) {
+            return ClientError::RangeTooLarge(message);
+        }
+    }
+    if code == -32_005 {
+        return ClientError::RateLimited { retry_after: None };
+    }
+    if method == "eth_sendRawTransaction" {
+        if says(&["already known", "already imported", "known transaction", "already exists"]) {
+            return ClientError::AlreadyKnown;
+        }
+        if says(&["nonce too low", "nonce is too low", "old nonce"]) {
+            return ClientError::NonceTooLow;
+        }
+        if says(&["underpriced", "fee too low", "less than block base fee", "fee cap"]) {
+            return ClientError::Underpriced(message);
+        }
+        if says(&["insufficient funds"]) {
+            return ClientError::InsufficientFunds;
+        }
+    }
+    if code == 3 || says(&["execution reverted"]) {
+        return ClientError::Reverted(message);
+    }
+    ClientError::Refused { code, message }
+}
+
+/// The fields of a block header that are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Block number.
+    pub number: u64,
+    /// Block hash.
+    pub hash: Hash32,
+    /// Hash of the parent block.
+    pub parent_hash: Hash32,
+    /// Block time.
+    pub time: Timestamp,
+    /// Base fee, wei per gas; 0 if the block has none.
+    pub base_fee_wei: u128,
+    /// Bloom filter of the block's logs.
+    pub bloom: Bloom,
+}
+
+impl BlockHeader {
+    /// True if, by its bloom filter, the block may contain a log of one of `contracts` with this topic.
+    pub fn may_log(&self, contracts: &[alloy::primitives::Address], topic: B256) -> bool {
+        self.bloom.contains_input(BloomInput::Raw(topic.as_slice()))
+            && contracts.iter().any(|contract| self.bloom.contains_input(BloomInput::Raw(contract.as_slice())))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireHeader {
+    number: U64,
+    hash: B256,
+    parent_hash: B256,
+    timestamp: U64,
+    #[serde(default)]
+    base_fee_per_gas: Option<U128>,
+    #[serde(default)]
+    logs_bloom: Option<Bloom>,
+}
+
+impl From<WireHeader> for BlockHeader {
+    fn from(header: WireHeader) -> Self {
+        Self {
+            number: header.number.to(),
+            hash: domain_hash(header.hash),
+            parent_hash: domain_hash(header.parent_hash),
+            time: Timestamp::from_secs(i64::try_from(header.timestamp.to::<u64>()).unwrap_or(i64::MAX)),
+            base_fee_wei: header.base_fee_per_gas.unwrap_or_default().to(),
+            bloom: header.logs_bloom.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FeeHistory {
+    base_fee_per_gas: Vec<U128>,
+    #[serde(default)]
+    reward: Option<Vec<Vec<U128>>>,
+}
+
+impl FeeHistory {
+    pub(super) fn market(self) -> Option<FeeMarket> {
+        let base_fee_wei = self.base_fee_per_gas.last()?.to();
+        let mut tips: Vec<u128> =
+            self.reward.unwrap_or_default().iter().filter_map(|tips| tips.first()).map(|tip| tip.to()).collect();
+        tips.sort_unstable();
+        let priority_fee_wei = tips.get(tips.len() / 2).copied().unwrap_or_default();
+        Some(FeeMarket { base_fee_wei, priority_fee_wei })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classifies_range_errors_of_providers() {
+        for (code, message) in [
+            (-32_005, "query returned more than 10000 results"),
+            (-32_602, "block range is too wide"),
+            (-32_614, "eth_getLogs is limited to a 10,000 range"),
+            (-32_000, "exceed maximum block range: 5000"),
+            (-32_600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."),
+        ] {
+            let error = classify_answer("eth_getLogs", code, message);
+            assert!(matches!(error, ClientError::RangeTooLarge(_)), "{message}: {error}");
+        }
+        let limited = ClientError::RateLimited { retry_after: None };
+        assert_eq!(
+            classify_answer("eth_getLogs", -32_005, "daily request count exceeded, request rate limited"),
+            limited
+        );
+        assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
+    }
+
+    /// What anvil and the devchain (geth's words) say about the same; `crates/devchain/tests/against_anvil` asserts that they do.
+    #[test]
+    fn classifies_errors_of_anvil_and_geth_alike() {
+        use ClientError as Is;
+        let send = "eth_sendRawTransaction";
+        let underpriced = |words: &str| Is::Underpriced(words.to_owned());
+        for (method, anvil, geth, meaning) in [
+            (send, (-32_003, "transaction already imported"), (-32_000, "already known"), Is::AlreadyKnown),
+            (send, (-32_003, "nonce too low"), (-32_000, "nonce too low: next nonce 1, tx nonce 0"), Is::NonceTooLow),
+            (
+                send,
+                (-32_003, "replacement transaction underpriced"),
+                (-32_000, "replacement transaction underpriced"),
+                underpriced("replacement transaction underpriced"),
+            ),
+            (
+                send,
+                (-32_003, "max fee per gas less than block base fee"),
+                (-32_000, "max fee per gas less than block base fee"),
+                underpriced("max fee per gas less than block base fee"),
+            ),
+            (
+                send,
+                (-32_003, "Insufficient funds for gas * price + value"),
+                (-32_000, "insufficient funds for gas * price + value: balance 0, tx cost 6, overshot 6"),
+                Is::InsufficientFunds,
+            ),
+            (
+                "eth_call",
+                (-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152"),
+                (-32_000, "header not found"),
+                Is::UnknownBlock,
+            ),
+            ("eth_getBalance", (-32_001, "Resource not found"), (-32_000, "header not found"), Is::UnknownBlock),
+            ("eth_getLogs", (-32_000, "unknown block"), (-32_000, "unknown block"), Is::UnknownBlock),
+            (
+                "eth_getLogs",
+                (-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152"),
+                (-32_000, "block range extends beyond current head block"),
+                Is::UnknownBlock,
+            ),
+            (
+                "eth_call",
+                (3, "execution reverted: not today"),
+                (3, "execution reverted: not today"),
+                Is::Reverted("execution reverted: not today".to_owned()),
+            ),
+        ] {
+            for (code, words) in [anvil, geth] {
+                assert_eq!(classify_answer(method, code, words), meaning, "{words}");
+            }
+        }
+        for (method, anvil, geth) in [
+            (
+                send,
+                (-32_003, "invalid chain id for signer"),
+                (-32_000, "invalid chain id for signer: have 1 want 8453"),
+            ),
+            (send, (-32_000, "intrinsic gas too low"), (-32_000, "intrinsic gas too low: gas 1, minimum needed 21000")),
+            (
+                send,
+                (-32_000, "intrinsic gas too high -- tx.gas_limit > env.block.gas_limit"),
+                (-32_000, "exceeds block gas limit"),
+            ),
+            (send, (-32_602, "Failed to decode transaction"), (-32_000, "rlp: transaction could not be decoded")),
+            ("eth_call", (-32_603, "EVM error OutOfGas"), (-32_000, "out of gas")),
+            ("eth_nothing", (-32_601, "Method not found"), (-32_601, "the method eth_nothing does not exist")),
+        ] {
+            for (code, words) in [anvil, geth] {
+                let error = classify_answer(method, code, words);
+                assert!(matches!(error, Is::Refused { .. }), "{words}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn classifies_transaction_errors_of_nodes() {
+        let send = |message| classify_answer("eth_sendRawTransaction", -32_000, message);
+        assert_eq!(send("already known"), ClientError::AlreadyKnown);
+        assert_eq!(send("nonce too low: next nonce 4, tx nonce 3"), ClientError::NonceTooLow);
+        assert!(matches!(send("replacement transaction underpriced"), ClientError::Underpriced(_)));
+        assert_eq!(send("insufficient funds for gas * price + value: balance 0"), ClientError::InsufficientFunds);
+    }
+
+    #[test]
+    fn connection_error_omits_the_endpoint_address() {
+        let error = TransportErrorKind::custom_str("error sending request for url (https://rpc.example/v2/secret-key)");
+        assert!(!classify("eth_call", &error).to_string().contains("secret"));
+        let error = TransportErrorKind::http_error(429, String::new());
+        assert!(matches!(classify("eth_call", &error), ClientError::RateLimited { .. }));
+        let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32614,"message":"limited to a 10,000 range"}}"#;
+        let error = TransportErrorKind::http_error(400, body.to_owned());
+        assert!(matches!(classify("eth_getLogs", &error), ClientError::RangeTooLarge(_)));
+    }
+}

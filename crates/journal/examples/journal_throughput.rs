@@ -1,0 +1,192 @@
+//! Measures the journal: new payments and transitions per second, compared with a bound of one insert per commit on the
+//! same disk in the same run.
+//!
+//! `cargo run --release -p payferry-journal --example journal_throughput [folder] [payments]`
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use payferry_domain::payment::{self, ChainChoice, Command, OverpaymentPolicy, Payment, Purpose, Terms};
+use payferry_domain::{
+    Address, Amount, Chain, FeeBps, FinalityPolicy, MerchantId, PaymentId, PspId, Timestamp, Token, Tolerance,
+};
+use payferry_entities::{Database, merchants, psps};
+use payferry_journal::payments as store;
+use payferry_journal::{Journal, JournalError, Unit};
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{ActiveModelTrait, IntoActiveModel};
+
+const BOUND_FOR: Duration = Duration::from_secs(2);
+const PAYMENTS_DEFAULT: usize = 20_000;
+const CLIENTS: [usize; 4] = [1, 32, 256, 1_000];
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let payments_max = arguments.next().map_or(Ok(PAYMENTS_DEFAULT), |text| text.parse())?;
+    let dir = tempfile::tempdir_in(folder)?;
+    println!("in {}", dir.path().display());
+
+    let url = format!("sqlite://{}?mode=rwc", dir.path().join("bound.db").display());
+    let database = Database::open(&url).await?;
+    let (psp_id, merchant_id) = prepare(&database).await?;
+    let begun = Instant::now();
+    let mut inserted = 0_u32;
+    while begun.elapsed() < BOUND_FOR {
+        let made = payment::initiate(terms(psp_id, merchant_id), Timestamp(0));
+        store::row_of(&made.payment)?.into_active_model().insert(database.writer()).await?;
+        inserted += 1;
+    }
+    println!("one insert per commit, one row per payment: {:>7.0}/s", rate(inserted as usize, begun.elapsed()));
+    database.close().await?;
+
+    for clients in CLIENTS {
+        // A single client waits for every commit, so fewer payments are enough.
+        let count = if clients == 1 { payments_max / 20 } else { payments_max };
+        let url = format!("sqlite://{}?mode=rwc", dir.path().join(format!("{clients}.db")).display());
+        let database = Database::open(&url).await?;
+        let (psp_id, merchant_id) = prepare(&database).await?;
+        let (journal, task) = Journal::start(database);
+        let running = tokio::spawn(task.run());
+
+        let made: Arc<Vec<_>> =
+            Arc::new((0..count).map(|_| payment::initiate(terms(psp_id, merchant_id), Timestamp(9_000_000))).collect());
+        let rows = Arc::clone(&made);
+        measure("initiations", clients, count, &journal, move |n| {
+            Ok(Unit::Initiation(Box::new(store::initiation_unit(&rows[n], None)?)))
+        })
+        .await?;
+        // Ending a payment creates two events, each with a delivery.
+        let rows = Arc::clone(&made);
+        measure("transitions", clients, count, &journal, move |n| end(&rows[n].payment)).await?;
+        journal.close().await;
+        running.await?;
+    }
+    Ok(())
+}
+
+fn end(payment: &Payment) -> Outcome<Unit> {
+    let now = Timestamp(5_000);
+    let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("the command has no effect")?;
+    let beside = store::RowsBeside::default();
+    Ok(store::transition_unit(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| true)?)
+}
+
+async fn measure(
+    what: &str,
+    clients: usize,
+    count: usize,
+    journal: &Journal,
+    unit: impl Fn(usize) -> Outcome<Unit> + Send + Sync + 'static,
+) -> Outcome<()> {
+    let unit = Arc::new(unit);
+    let next = Arc::new(AtomicUsize::new(0));
+    let before = journal.stats();
+    let begun = Instant::now();
+    let tasks: Vec<_> = (0..clients)
+        .map(|_| {
+            let (unit, next, journal) = (Arc::clone(&unit), Arc::clone(&next), journal.clone());
+            tokio::spawn(async move {
+                let mut waits = Vec::new();
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count {
+                        return Outcome::Ok(waits);
+                    }
+                    let unit = unit(n)?;
+                    let asked = Instant::now();
+                    match journal.submit(unit).await {
+                        Ok(_) => waits.push(asked.elapsed()),
+                        Err(JournalError::Busy) => return Err("busy: more clients than queue places".into()),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut waits = Vec::with_capacity(count);
+    for task in tasks {
+        waits.extend(task.await??);
+    }
+    let took = begun.elapsed();
+    let after = journal.stats();
+    waits.sort_unstable();
+    let groups = after.groups - before.groups;
+    println!(
+        "{what}, {clients:>4} clients: {:>7.0}/s, {:>3} per commit, p50 {:.1} ms, p99 {:.1} ms, {:.1} ms per commit",
+        rate(count, took),
+        count as u64 / groups.max(1),
+        millis(waits[waits.len() / 2]),
+        millis(waits[waits.len() * 99 / 100]),
+        millis(Duration::from_micros((after.commit_time_us - before.commit_time_us) / groups.max(1))),
+    );
+    Ok(())
+}
+
+fn rate(count: usize, took: Duration) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / took.as_secs_f64()
+}
+
+fn millis(took: Duration) -> f64 {
+    took.as_secs_f64() * 1_000.0
+}
+
+async fn prepare(database: &Database) -> Outcome<(PspId, MerchantId)> {
+    Migrator::up(database.patient(), None).await?;
+    let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
+    let psp = psps::Model {
+        id: psp_id.to_string(),
+        name: "PSP".to_owned(),
+        settings: "{}".to_owned(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    psp.into_active_model().insert(database.writer()).await?;
+    let merchant = merchants::Model {
+        id: merchant_id.to_string(),
+        psp_id: psp_id.to_string(),
+        external_id: "m".to_owned(),
+        name: "Merchant".to_owned(),
+        email: "m@example.com".to_owned(),
+        business_id: "b".to_owned(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    merchant.into_active_model().insert(database.writer()).await?;
+    Ok((psp_id, merchant_id))
+}
+
+fn terms(psp_id: PspId, merchant_id: MerchantId) -> Terms {
+    let id = PaymentId::generate();
+    let mut wallet = [0; 20];
+    wallet[..16].copy_from_slice(&id.to_bytes());
+    Terms {
+        id,
+        psp_id,
+        purpose: Purpose::PayIn,
+        merchant_id: Some(merchant_id),
+        customer_id: None,
+        reference: Some("order 1234".to_owned()),
+        metadata: None,
+        amount: Amount::from_tokens(10),
+        token: Token::Usdc,
+        token_address: Address([1; 20]),
+        chain: Chain::Base,
+        chain_choice: ChainChoice::Asked,
+        wallet: Address(wallet),
+        link_token: format!("unguessable-{id}"),
+        fee_bps: FeeBps::DEFAULT,
+        tolerance: Tolerance::default(),
+        overpayment: OverpaymentPolicy::Hold,
+        refund_to_sender: false,
+        dust_floor: Amount::ZERO,
+        finality: FinalityPolicy::sandbox(),
+        created_at: Timestamp(1_000),
+    }
+}

@@ -1,0 +1,209 @@
+//! Signed bytes, stored before they are sent: of open transactions and of old ones.
+//!
+//! The table has every attempt ever signed, with its whole call data, so every query must use the index.
+
+use std::collections::BTreeMap;
+
+use payferry_domain::{Chain, Hash32, Timestamp};
+use payferry_entities::{Database, chain_tx_attempts, chain_txs};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+
+/// Maximum number of nonces of one account per statement.
+const NONCES_MAX: usize = 512;
+
+/// Attempts by sender and nonce, lowest fee first: each attempt has a higher fee than the previous one.
+pub type Attempts = BTreeMap<(String, i64), Vec<chain_tx_attempts::Model>>;
+
+/// Attempts of these transactions.
+pub async fn of(database: &Database, chain: Chain, txs: &[chain_txs::Model]) -> Result<Attempts, DbErr> {
+    let mut nonces: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for tx in txs {
+        nonces.entry(&tx.sender).or_default().push(tx.nonce);
+    }
+    let mut found = Attempts::new();
+    for (sender, nonces) in nonces {
+        for some in nonces.chunks(NONCES_MAX) {
+            for row in attempts_of(chain, sender, some).all(database.reader()).await? {
+                found.entry((row.sender.clone(), row.nonce)).or_default().push(row);
+            }
+        }
+    }
+    for attempts in found.values_mut() {
+        attempts.sort_by_key(offer);
+    }
+    Ok(found)
+}
+
+/// Fee offer. It orders the attempts, and not their times: a clock may be set back.
+fn offer(attempt: &chain_tx_attempts::Model) -> u128 {
+    attempt.max_fee_per_gas.parse().unwrap_or_default()
+}
+
+/// Uses all three columns of the index, so that no other attempts are read.
+fn attempts_of(chain: Chain, sender: &str, nonces: &[i64]) -> Select<chain_tx_attempts::Entity> {
+    // Few distinct lengths, so that prepared statements are reused.
+    let places = nonces.len().next_power_of_two();
+    let nonces = nonces.iter().chain(nonces.last().into_iter().cycle()).take(places).copied();
+    chain_tx_attempts::Entity::find()
+        .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
+        .filter(chain_tx_attempts::Column::Sender.eq(sender))
+        .filter(chain_tx_attempts::Column::Nonce.is_in(nonces))
+}
+
+/// Hashes of each account's newest attempts, at most `limit`, made since `since`.
+pub async fn since(database: &Database, chain: Chain, since: Timestamp, limit: u64) -> Result<Vec<Hash32>, DbErr> {
+    let mut found = Vec::new();
+    let mut after = String::new();
+    while let Some(sender) = next_sender(chain, &after).into_tuple::<Option<String>>().one(database.reader()).await? {
+        let Some(sender) = sender else { break };
+        let newest = newest_attempts(chain, &sender, limit).into_tuple::<(String, i64)>();
+        let newest = newest.all(database.reader()).await?.into_iter();
+        found.extend(newest.filter(|(_, created_at)| *created_at >= since.as_millis()).map(|(hash, _)| hash));
+        after = sender;
+    }
+    Ok(found.iter().filter_map(|hash| hash.parse().ok()).collect())
+}
+
+/// The next account in the index.
+fn next_sender(chain: Chain, after: &str) -> Select<chain_tx_attempts::Entity> {
+    chain_tx_attempts::Entity::find()
+        .select_only()
+        .column_as(chain_tx_attempts::Column::Sender.min(), "sender")
+        .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
+        .filter(chain_tx_attempts::Column::Sender.gt(after))
+}
+
+fn newest_attempts(chain: Chain, sender: &str, limit: u64) -> Select<chain_tx_attempts::Entity> {
+    chain_tx_attempts::Entity::find()
+        .select_only()
+        .columns([chain_tx_attempts::Column::TxHash, chain_tx_attempts::Column::CreatedAt])
+        .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
+        .filter(chain_tx_attempts::Column::Sender.eq(sender))
+        .order_by_desc(chain_tx_attempts::Column::Nonce)
+        .limit(limit)
+}
+
+/// Hashes of a transaction's attempts.
+pub fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
+    let attempts = attempts.get(&(tx.sender.clone(), tx.nonce));
+    attempts.into_iter().flatten().filter_map(|attempt| attempt.tx_hash.parse().ok()).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_harness::database::TestDatabase;
+    use payferry_migration::{Migrator, MigratorTrait};
+    use sea_orm::{ConnectionTrait, DbBackend, IntoActiveModel, QueryTrait};
+
+    use super::*;
+
+    const OLD: &str = "0x00000000000000000000000000000000000000aa";
+    const NEW: &str = "0x00000000000000000000000000000000000000bb";
+    /// Number of attempts of the previous account.
+    const BEFORE: i64 = 2_000;
+
+    fn attempt(sender: &str, nonce: i64) -> chain_tx_attempts::Model {
+        let place = if sender == NEW { nonce + BEFORE } else { nonce };
+        chain_tx_attempts::Model {
+            tx_hash: format!("0x{place:064x}"),
+            chain: "base".to_owned(),
+            sender: sender.to_owned(),
+            nonce,
+            raw: "0x".to_owned(),
+            max_fee_per_gas: "1".to_owned(),
+            max_priority_fee_per_gas: "1".to_owned(),
+            created_at: place,
+        }
+    }
+
+    fn tx(sender: &str, nonce: i64, status: &str) -> chain_txs::Model {
+        chain_txs::Model {
+            id: nonce + 1,
+            chain: "base".to_owned(),
+            sender: sender.to_owned(),
+            nonce,
+            to_address: OLD.to_owned(),
+            input: "0x1234".to_owned(),
+            gas_limit: 1,
+            status: status.to_owned(),
+            tx_hash: None,
+            block_number: Some(nonce),
+            block_hash: None,
+            created_at: 0,
+            updated_at: 0,
+        }
+    }
+
+    /// Creates a database in which one account has signed many transactions and another one has replaced it.
+    async fn replaced() -> (Database, TestDatabase) {
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let old = (0..BEFORE).map(|nonce| attempt(OLD, nonce));
+        let all: Vec<_> = old.chain([attempt(NEW, 0)]).map(IntoActiveModel::into_active_model).collect();
+        for some in all.chunks(500) {
+            chain_tx_attempts::Entity::insert_many(some.to_vec()).exec(database.writer()).await.unwrap();
+        }
+        (database, test_database)
+    }
+
+    #[tokio::test]
+    async fn attempts_are_ordered_by_fee_although_the_clock_was_set_back() {
+        let (database, _test_database) = replaced().await;
+        // Higher fees, signed before the first attempt by the clock.
+        let higher = ["9", "10"].map(|fee| chain_tx_attempts::Model {
+            tx_hash: format!("0xbeef{fee}"),
+            max_fee_per_gas: fee.to_owned(),
+            created_at: -fee.parse::<i64>().unwrap(),
+            ..attempt(NEW, 0)
+        });
+        let higher = higher.map(IntoActiveModel::into_active_model);
+        chain_tx_attempts::Entity::insert_many(higher).exec(database.writer()).await.unwrap();
+        let found = of(&database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        let offers = found.values().flatten().map(|attempt| attempt.max_fee_per_gas.as_str());
+        assert_eq!(offers.collect::<Vec<_>>(), ["1", "9", "10"]);
+    }
+
+    /// SQLite's query plan.
+    async fn plan(database: &Database, query: Select<chain_tx_attempts::Entity>) -> String {
+        let mut statement = query.build(DbBackend::Sqlite);
+        statement.sql = format!("EXPLAIN QUERY PLAN {}", statement.sql);
+        let rows = database.reader().query_all_raw(statement).await.unwrap();
+        rows.iter().map(|row| row.try_get::<String>("", "detail").unwrap()).collect::<Vec<_>>().join("; ")
+    }
+
+    #[tokio::test]
+    async fn attempts_of_a_previous_account_are_not_read_for_a_new_one() {
+        let (database, _kept) = replaced().await;
+        let found = of(&database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [((NEW.to_owned(), 0), vec![attempt(NEW, 0)])]);
+        let both = [tx(OLD, 7, "submitted"), tx(NEW, 0, "submitted"), tx(OLD, 9, "mined"), tx(OLD, BEFORE, "mined")];
+        let found = of(&database, Chain::Base, &both).await.unwrap();
+        let keys: Vec<_> = found.keys().map(|(sender, nonce)| (sender.as_str(), *nonce)).collect();
+        assert_eq!(keys, [(OLD, 7), (OLD, 9), (NEW, 0)]);
+        assert!(of(&database, Chain::Base, &[]).await.unwrap().is_empty());
+        if database.backend() == DbBackend::Sqlite {
+            let plan = plan(&database, attempts_of(Chain::Base, NEW, &[0, 1, 2])).await;
+            assert!(plan.contains("chain_tx_attempts_chain_sender_nonce (chain=? AND sender=? AND nonce=?)"), "{plan}");
+        }
+    }
+
+    #[tokio::test]
+    async fn newest_attempts_of_each_account_are_found_by_index() {
+        let (database, _kept) = replaced().await;
+        let hash = |sender, nonce| attempt(sender, nonce).tx_hash.parse::<Hash32>().unwrap();
+        let found = since(&database, Chain::Base, Timestamp(BEFORE - 2), 10).await.unwrap();
+        assert_eq!(found, [hash(OLD, BEFORE - 1), hash(OLD, BEFORE - 2), hash(NEW, 0)]);
+        let found = since(&database, Chain::Base, Timestamp(0), 3).await.unwrap();
+        assert_eq!(found.len(), 4, "the last three of one account, and all of the other");
+        assert!(since(&database, Chain::Polygon, Timestamp(0), 3).await.unwrap().is_empty());
+        if database.backend() == DbBackend::Sqlite {
+            let next = plan(&database, next_sender(Chain::Base, OLD)).await;
+            assert!(next.contains("chain_tx_attempts_chain_sender_nonce (chain=? AND sender>?)"), "{next}");
+            let newest = plan(&database, newest_attempts(Chain::Base, OLD, 3)).await;
+            assert!(newest.contains("chain_tx_attempts_chain_sender_nonce (chain=? AND sender=?)"), "{newest}");
+            assert!(!newest.contains("TEMP B-TREE"), "{newest}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The settler's queries: queued operations, and transactions that are not final. `attempts` has the signed bytes.
+
+use std::collections::HashMap;
+
+use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
+use payferry_entities::{Database, chain_txs, operations, payments, sendings};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use serde::Deserialize;
+
+use super::kinds::{Role, is_sending};
+use super::rows::row_number;
+
+/// Maximum number of mined or failed operations per pass; the next pass continues after them.
+const OPERATIONS_PAGE: u64 = 5_000;
+/// Maximum number of unmined transactions per pass: far above the limit per account.
+const SUBMITTED_TXS_MAX: u64 = 1_000;
+/// Maximum number of mined transactions per pass; the next pass continues after them.
+const MINED_TXS_PAGE: u64 = 1_000;
+/// Maximum number of reverted transactions per pass, newest first.
+const REVERTED_TXS_MAX: u64 = 1_000;
+
+/// Position in a list that may be longer than one pass. It wraps around at the end, so that long waits at the front
+/// hide nothing behind them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Page {
+    after: Option<i64>,
+}
+
+impl Page {
+    /// True if the next pass starts at the beginning of the list.
+    pub fn is_first(self) -> bool {
+        self.after.is_none()
+    }
+
+    fn after(self) -> i64 {
+        self.after.unwrap_or(i64::MIN)
+    }
+
+    /// Continues after these rows if there may be more.
+    fn turn<T>(&mut self, rows: &[T], limit: u64, place: impl Fn(&T) -> i64) {
+        self.after = rows.last().filter(|_| rows.len() as u64 >= limit).map(place);
+    }
+}
+
+/// Operations of this role that can be batched now, by number.
+pub async fn queued(
+    database: &Database,
+    chain: Chain,
+    role: Role,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<operations::Model>, DbErr> {
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.eq("queued"))
+        .filter(operations::Column::Kind.is_in(role.kinds().iter().copied()))
+        .filter(operations::Column::NotBefore.lte(now.as_millis()))
+        .order_by_asc(operations::Column::Number)
+        .limit(limit as u64)
+        .all(database.reader())
+        .await
+}
+
+/// Page of the operations with this status, by number.
+pub async fn with_status(
+    database: &Database,
+    chain: Chain,
+    status: &str,
+    page: &mut Page,
+) -> Result<Vec<operations::Model>, DbErr> {
+    let rows = operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.eq(status))
+        .filter(operations::Column::Number.gt(page.after()))
+        .order_by_asc(operations::Column::Number)
+        .limit(OPERATIONS_PAGE)
+        .all(database.reader())
+        .await?;
+    page.turn(&rows, OPERATIONS_PAGE, |row| row.number);
+    Ok(rows)
+}
+
+/// Operations in these transactions.
+pub async fn carried(database: &Database, txs: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
+    operations::Entity::find()
+        .filter(operations::Column::ChainTxId.is_in(txs.iter().copied()))
+        .order_by_asc(operations::Column::Number)
+        .all(database.reader())
+        .await
+}
+
+/// Operations in these mined transactions that are neither mined nor failed yet: the contract rejected them.
+pub async fn carried_undecided(database: &Database, txs: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
+    if txs.is_empty() {
+        return Ok(Vec::new());
+    }
+    operations::Entity::find()
+        .filter(operations::Column::ChainTxId.is_in(txs.iter().copied()))
+        .filter(operations::Column::Status.eq("submitted"))
+        .order_by_asc(operations::Column::Number)
+        .all(database.reader())
+        .await
+}
+
+/// Operations with these numbers that are in no transaction now: queued, failed or cancelled.
+pub async fn idle(database: &Database, chain: Chain, numbers: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.is_in(["queued", "failed", "cancelled"]))
+        .filter(operations::Column::Number.is_in(numbers.iter().copied()))
+        .all(database.reader())
+        .await
+}
+
+fn txs(chain: Chain, status: &str) -> Select<chain_txs::Entity> {
+    chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Status.eq(status))
+}
+
+/// Unmined transactions, by nonce.
+pub async fn submitted_txs(database: &Database, chain: Chain) -> Result<Vec<chain_txs::Model>, DbErr> {
+    let query = txs(chain, "submitted").order_by_asc(chain_txs::Column::Nonce).limit(SUBMITTED_TXS_MAX);
+    query.all(database.reader()).await
+}
+
+/// Page of the mined transactions that are not final, oldest first. Without the call data, which is long and only
+/// needed for signing.
+pub async fn mined_txs(database: &Database, chain: Chain, page: &mut Page) -> Result<Vec<chain_txs::Model>, DbErr> {
+    let query = without_input(txs(chain, "mined").filter(chain_txs::Column::Id.gt(page.after())));
+    let query = query.order_by_asc(chain_txs::Column::Id).limit(MINED_TXS_PAGE);
+    let rows = query.all(database.reader()).await?;
+    page.turn(&rows, MINED_TXS_PAGE, |row| row.id);
+    Ok(rows)
+}
+
+/// Number of mined transactions that are not final.
+pub async fn mined_txs_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
+    txs(chain, "mined").count(database.reader()).await
+}
+
+/// Newest transactions that reverted in a block that may still be orphaned. Without the call data.
+pub async fn reverted_txs(database: &Database, chain: Chain, finalized: u64) -> Result<Vec<chain_txs::Model>, DbErr> {
+    let query = without_input(txs(chain, "reverted").filter(chain_txs::Column::BlockNumber.gt(row_number(finalized))));
+    let query = query.order_by_desc(chain_txs::Column::BlockNumber).limit(REVERTED_TXS_MAX);
+    query.all(database.reader()).await
+}
+
+fn without_input(query: Select<chain_txs::Entity>) -> Select<chain_txs::Entity> {
+    use chain_txs::Column;
+    query
+        .select_only()
+        .columns([Column::Id, Column::Chain, Column::Sender, Column::Nonce, Column::ToAddress])
+        .columns([Column::GasLimit, Column::Status, Column::TxHash, Column::BlockNumber, Column::BlockHash])
+        .columns([Column::CreatedAt, Column::UpdatedAt])
+        .expr_as(Expr::val(""), "input")
+}
+
+/// Number of unmined transactions of the account.
+pub async fn unmined(database: &Database, chain: Chain, sender: Address) -> Result<u64, DbErr> {
+    chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Status.eq("submitted"))
+        .filter(chain_txs::Column::Sender.eq(sender.to_string()))
+        .count(database.reader())
+        .await
+}
+
+/// Number of operations waiting for a transaction.
+pub async fn queued_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.eq("queued"))
+        .count(database.reader())
+        .await
+}
+
+/// Transactions by row id.
+pub async fn txs_by_id(database: &Database, ids: &[i64]) -> Result<HashMap<i64, chain_txs::Model>, DbErr> {
+    let rows = chain_txs::Entity::find()
+        .filter(chain_txs::Column::Id.is_in(ids.iter().copied()))
+        .all(database.reader())
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+}
+
+/// Nonce after the account's last one assigned here; `None` if there is none.
+pub async fn next_nonce(database: &Database, chain: Chain, sender: Address) -> Result<Option<i64>, DbErr> {
+    let last = chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Sender.eq(sender.to_string()))
+        .order_by_desc(chain_txs::Column::Nonce)
+        .one(database.reader())
+        .await?;
+    Ok(last.map(|tx| tx.nonce.saturating_add(1)))
+}
+
+/// Transactions of the account with nonces from `from` to below `end`, by nonce. Unassigned nonces are absent. Without
+/// the call data.
+pub async fn txs_by_nonce(
+    database: &Database,
+    chain: Chain,
+    sender: &str,
+    from: i64,
+    end: i64,
+) -> Result<HashMap<i64, chain_txs::Model>, DbErr> {
+    let query = chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Sender.eq(sender))
+        .filter(chain_txs::Column::Nonce.gte(from))
+        .filter(chain_txs::Column::Nonce.lt(end));
+    let rows = without_input(query).all(database.reader()).await?;
+    Ok(rows.into_iter().map(|row| (row.nonce, row)).collect())
+}
+
+/// Finality that each payment's terms require for the amount moved. Unreadable terms require the highest.
+pub async fn tiers(database: &Database, rows: &[&operations::Model]) -> Result<HashMap<String, Finality>, DbErr> {
+    #[derive(Deserialize)]
+    struct State {
+        #[serde(alias = "order")]
+        terms: Terms,
+    }
+    #[derive(Deserialize)]
+    struct Terms {
+        finality: FinalityPolicy,
+    }
+    let ids: Vec<&str> = rows.iter().map(|row| row.payment_id.as_str()).collect();
+    let mut policies: HashMap<String, (String, FinalityPolicy)> = HashMap::new();
+    for ids in ids.chunks(500) {
+        let mut found: Vec<(String, String, String)> = payments::Entity::find()
+            .select_only()
+            .columns([payments::Column::Id, payments::Column::Chain, payments::Column::State])
+            .filter(payments::Column::Id.is_in(ids.iter().copied()))
+            .into_tuple()
+            .all(database.reader())
+            .await?;
+        if rows.iter().any(|row| is_sending(row)) {
+            let sendings = sendings::Entity::find()
+                .select_only()
+                .columns([sendings::Column::Id, sendings::Column::Chain, sendings::Column::State])
+                .filter(sendings::Column::Id.is_in(ids.iter().copied()))
+                .into_tuple::<(String, String, String)>();
+            found.extend(sendings.all(database.reader()).await?);
+        }
+        for (id, chain, state) in found {
+            if let Ok(state) = serde_json::from_str::<State>(&state) {
+                policies.insert(id, (chain, state.terms.finality));
+            }
+        }
+    }
+    let tier = |row: &&operations::Model| {
+        // Terms apply to their own chain; funds recovered from another chain require the highest finality there.
+        let policy = policies.get(&row.payment_id).filter(|(chain, _)| *chain == row.chain).map(|(_, policy)| policy);
+        let tier = policy.map_or(Finality::Finalized, |policy| policy.required(Amount::from_units(row.amount)));
+        (row.id.clone(), tier)
+    };
+    Ok(rows.iter().map(tier).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_harness::database::TestDatabase;
+    use payferry_migration::{Migrator, MigratorTrait};
+    use sea_orm::IntoActiveModel;
+
+    use super::*;
+
+    fn tx(nonce: i64, status: &str) -> chain_txs::Model {
+        chain_txs::Model {
+            id: nonce + 1,
+            chain: "base".to_owned(),
+            sender: "0x00000000000000000000000000000000000000aa".to_owned(),
+            nonce,
+            to_address: "0x00000000000000000000000000000000000000cc".to_owned(),
+            input: "0x1234".to_owned(),
+            gas_limit: 1,
+            status: status.to_owned(),
+            tx_hash: None,
+            block_number: Some(nonce),
+            block_hash: None,
+            created_at: 0,
+            updated_at: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn mined_transactions_are_paged_and_hide_no_submitted_one() {
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let rows = (0..1_001).map(|nonce| tx(nonce, "mined")).chain([tx(1_001, "submitted"), tx(1_002, "reverted")]);
+        let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
+        for some in rows.chunks(250) {
+            chain_txs::Entity::insert_many(some.to_vec()).exec(database.writer()).await.unwrap();
+        }
+        let short = |nonce, status| chain_txs::Model { input: String::new(), ..tx(nonce, status) };
+
+        assert_eq!(submitted_txs(&database, Chain::Base).await.unwrap(), [tx(1_001, "submitted")]);
+        assert_eq!(mined_txs_len(&database, Chain::Base).await.unwrap(), 1_001);
+        let mut page = Page::default();
+        let first = mined_txs(&database, Chain::Base, &mut page).await.unwrap();
+        assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, "mined"), false));
+        assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), [short(1_000, "mined")]);
+        assert!(page.is_first(), "from the start again");
+        assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), first);
+        assert!(mined_txs(&database, Chain::Polygon, &mut Page::default()).await.unwrap().is_empty());
+
+        assert_eq!(reverted_txs(&database, Chain::Base, 1_001).await.unwrap(), [short(1_002, "reverted")]);
+        assert!(reverted_txs(&database, Chain::Base, 1_002).await.unwrap().is_empty(), "final");
+    }
+}

@@ -1,0 +1,157 @@
+//! Customers in a real database.
+#![allow(clippy::unwrap_used)]
+
+use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents, KycStatus, Rejection, Verdict};
+use payferry_domain::{CheckId, CustomerId, PspId, Timestamp};
+use payferry_entities::{Database, audit_log, checks, customers, psps};
+use payferry_harness::database::TestDatabase;
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
+
+use super::*;
+use crate::audit::Actor;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+struct World {
+    database: Database,
+    psp_id: PspId,
+    id: CustomerId,
+    _test_database: TestDatabase,
+}
+
+impl World {
+    /// Creates a database with one customer.
+    async fn new() -> Self {
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let (psp_id, id) = (PspId::generate(), CustomerId::generate());
+        let psp = psps::Model {
+            id: psp_id.to_string(),
+            name: "A".to_owned(),
+            settings: "{}".to_owned(),
+            created_at: 0,
+            updated_at: 0,
+        };
+        psps::Entity::insert(psp.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+        let new = NewCustomer {
+            id,
+            psp_id,
+            kind: CustomerKind::Individual,
+            email: "Ada@Example.com".to_owned(),
+            country: "GBR".to_owned(),
+            currency: "GBP".to_owned(),
+            particulars: "sealed".to_owned(),
+        };
+        create(database.writer(), &[new.row(NOW)], &Actor::Service, NOW).await.unwrap();
+        Self { database, psp_id, id, _test_database: test_database }
+    }
+
+    async fn open(&self) -> Opened {
+        Opened::find(&self.database, self.id, Some(self.psp_id)).await.unwrap()
+    }
+
+    async fn apply(&self, command: Command) {
+        let mut opened = self.open().await;
+        opened.apply(&command, &Actor::Operator, NOW).await.unwrap();
+        opened.commit().await.unwrap();
+    }
+
+    async fn row(&self) -> customers::Model {
+        customers::Entity::find_by_id(self.id.to_string()).one(self.database.reader()).await.unwrap().unwrap()
+    }
+
+    async fn checks(&self) -> Vec<(String, String)> {
+        // Ids of the same millisecond have no order, so sort by purpose. A test has at most one check of each purpose.
+        let by_purpose = checks::Entity::find().order_by_asc(checks::Column::Purpose);
+        let rows = by_purpose.all(self.database.reader()).await.unwrap();
+        rows.into_iter().map(|row| (row.purpose, row.status)).collect()
+    }
+
+    async fn actions(&self) -> Vec<String> {
+        let entries = audit_log::Entity::find().order_by_asc(audit_log::Column::Number);
+        let rows = entries.all(self.database.reader()).await.unwrap();
+        rows.into_iter().map(|row| format!("{} {}", row.actor_kind, row.action)).collect()
+    }
+}
+
+#[tokio::test]
+async fn changes_of_a_customer_round_trip() {
+    let world = World::new().await;
+    assert_eq!(world.row().await.email_search, "ada@example.com");
+    let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
+    world.apply(Command::AcceptTerms).await;
+    world.apply(Command::AddDocuments(documents)).await;
+    let (first, second) = (CheckId::generate(), CheckId::generate());
+    world.apply(Command::RequestCheck { check: first }).await;
+    assert_eq!(world.checks().await, [("identity".to_owned(), "queued".to_owned())]);
+    let row = world.row().await;
+    let customer = customer_of(&row).unwrap();
+    assert_eq!(customer.check.unwrap().id, first);
+    assert_eq!((customer.tos_accepted_at, customer.documents, customer.version), (Some(NOW), documents, 4));
+
+    let mut opened = world.open().await;
+    opened.row.particulars = "sealed anew".to_owned();
+    opened.apply(&Command::ChangePhone { check: second }, &Actor::Provider("x".to_owned()), NOW).await.unwrap();
+    opened.commit().await.unwrap();
+    let row = world.row().await;
+    assert_eq!((row.kyc_status.as_str(), row.particulars.as_str()), ("pending_update", "sealed anew"));
+    let two = [("identity", "superseded"), ("rescreen", "queued")];
+    assert_eq!(world.checks().await, two.map(|(purpose, status)| (purpose.to_owned(), status.to_owned())));
+    world.apply(Command::ConcludeCheck { check: second, verdict: Verdict::Approved }).await;
+    let customer = customer_of(&world.row().await).unwrap();
+    assert_eq!((customer.kyc_status, customer.before_update), (KycStatus::Pending, None));
+    assert_eq!(world.checks().await[1].1, "passed");
+    let expected = [
+        "service customer.created",
+        "operator customer.terms_accepted",
+        "operator customer.documents_added",
+        "operator customer.check_queued",
+        "provider customer.phone_changed",
+        "provider customer.check_superseded",
+        "provider customer.update_begun",
+        "provider customer.check_queued",
+        "operator customer.check_passed",
+        "operator customer.restored",
+    ];
+    assert_eq!(world.actions().await, expected);
+}
+
+#[tokio::test]
+async fn rejected_or_uncommitted_changes_leave_nothing() {
+    let world = World::new().await;
+    let before = world.row().await;
+    let foreign = Opened::find(&world.database, world.id, Some(PspId::generate())).await;
+    assert!(matches!(foreign, Err(ChangeError::NotFound)));
+    let mut opened = world.open().await;
+    let ask = Command::RequestCheck { check: CheckId::generate() };
+    let refused = opened.apply(&ask, &Actor::Service, NOW).await;
+    assert!(matches!(refused, Err(ChangeError::Rejected(Rejection::TermsNotAccepted))));
+    opened.apply(&Command::AcceptTerms, &Actor::Customer, NOW).await.unwrap();
+    assert!(opened.customer().tos_accepted_at.is_some());
+    drop(opened);
+    assert_eq!(world.row().await, before);
+    assert_eq!(world.actions().await, ["service customer.created"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_changes_are_decided_one_after_the_other() {
+    let world = World::new().await;
+    let all = (0..20).map(|_| world.apply(Command::ChangePhone { check: CheckId::generate() }));
+    futures::future::join_all(all).await;
+    let customer = customer_of(&world.row().await).unwrap();
+    assert_eq!((customer.revision, customer.version), (21, 21));
+    let open = world.checks().await.into_iter().filter(|(_, status)| status == "queued").count();
+    assert_eq!(open, 1, "only one screening is current");
+}
+
+#[tokio::test]
+async fn the_audit_log_is_append_only() {
+    let world = World::new().await;
+    for statement in ["UPDATE audit_log SET actor = 'x'", "DELETE FROM audit_log"] {
+        let refused = world.database.writer().execute_unprepared(statement).await.unwrap_err();
+        assert!(refused.to_string().contains("append-only"), "{refused}");
+    }
+    assert_eq!(world.actions().await.len(), 1);
+}

@@ -1,0 +1,202 @@
+//! Mapping between rows and the aggregate of outbound transfers.
+
+use std::fmt;
+
+use payferry_domain::payment::EventName;
+use payferry_domain::sending::{Announcement, Command, Event, Sending, SendingId, SendingStatus, Transition, payload};
+use payferry_domain::{Amount, DeliveryId, EventId, Timestamp};
+use payferry_entities::{Database, operations, sending_transitions, sendings};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+
+use crate::payments::{RowsBeside, StoreError};
+use crate::postings;
+use crate::{DaySends, NewEvent, OperationChange, Reserve, SendingChange, TransfersApplied, Unit};
+
+/// Row of an outbound transfer.
+pub fn row_of(sending: &Sending) -> Result<sendings::Model, StoreError> {
+    let order = &sending.order;
+    let state = serde_json::to_string(sending);
+    Ok(sendings::Model {
+        id: order.id.to_string(),
+        psp_id: order.psp_id.to_string(),
+        kind: order.id.kind().as_str().to_owned(),
+        customer_id: order.customer_id.map(|id| id.to_string()),
+        reference: order.reference.clone(),
+        chain: order.asset.chain.as_str().to_owned(),
+        token: order.token.as_str().to_owned(),
+        amount: order.amount.units(),
+        recipient: order.to.to_string(),
+        version: i64::from(sending.version),
+        status: sending.status.as_str().to_owned(),
+        live: sending.is_live(),
+        in_review: sending.is_in_review(),
+        created_at: order.created_at.as_millis(),
+        updated_at: sending.updated_at.as_millis(),
+        state: state.map_err(|error| unreadable(&order.id, &error))?,
+    })
+}
+
+/// Outbound transfer in a row. Its id and version must match the columns.
+pub fn sending_of(row: &sendings::Model) -> Result<Sending, StoreError> {
+    let sending: Sending = serde_json::from_str(&row.state).map_err(|error| unreadable(&row.id, &error))?;
+    if sending.order.id.to_string() != row.id || i64::from(sending.version) != row.version {
+        return Err(unreadable(&row.id, &"its state belongs to another id or version"));
+    }
+    Ok(sending)
+}
+
+fn unreadable(id: &dyn fmt::Display, reason: &dyn fmt::Display) -> StoreError {
+    StoreError::Unreadable { table: "sending", id: id.to_string(), reason: reason.to_string() }
+}
+
+/// Loads the outbound transfer with this id.
+pub async fn load(database: &Database, id: SendingId) -> Result<Option<Sending>, StoreError> {
+    let row = sendings::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
+    row.as_ref().map(sending_of).transpose()
+}
+
+/// Page of the live outbound transfers, by id, after `after`. The caller skips and logs unreadable rows: they must not
+/// keep the others from starting.
+pub async fn load_live(database: &Database, after: &str, limit: u64) -> Result<Vec<sendings::Model>, StoreError> {
+    let live = sendings::Entity::find()
+        .filter(sendings::Column::Live.eq(true))
+        .filter(sendings::Column::Id.gt(after))
+        .order_by_asc(sendings::Column::Id)
+        .limit(limit);
+    Ok(live.all(database.reader()).await?)
+}
+
+/// Write of a transition. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is the
+/// daily send limit; `wants` selects the events that are delivered.
+pub fn change(
+    transition: &Transition,
+    rows: RowsBeside,
+    real_now: Timestamp,
+    send_daily_max: Amount,
+    wants: impl Fn(EventName) -> bool,
+) -> Result<Unit, StoreError> {
+    let sending = &transition.sending;
+    let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&sending.id(), &error))?;
+    let announcements = transition
+        .announcements
+        .iter()
+        .map(|announcement| new_event(sending, announcement, real_now, wants(announcement.name)))
+        .collect::<Result<_, _>>()?;
+    let queued =
+        transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(sending, real_now))));
+    let done = transition.events.iter().filter_map(|event| taken_in(sending, event));
+    Ok(Unit::Sending(Box::new(SendingChange {
+        sending: row_of(sending)?,
+        transition: sending_transitions::Model {
+            sending_id: sending.id().to_string(),
+            version: i64::from(sending.version),
+            at: sending.updated_at.as_millis(),
+            events,
+        },
+        announcements,
+        operations: queued.into_iter().chain(done).collect(),
+        postings: postings::rows(
+            &sending.id().to_string(),
+            sending.version,
+            sending.order.psp_id,
+            &transition.postings,
+            sending.updated_at,
+        ),
+        reserve: (sending.version == 1).then(|| reserve(sending, real_now, send_daily_max)),
+        idempotency: rows.idempotency,
+        audit: rows.audit,
+    })))
+}
+
+/// Write that marks the outcome in `command` as applied, if it was already known: otherwise it would be notified again
+/// for ever.
+pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Option<Unit> {
+    let id = sending.id().operation().to_string();
+    let operation = match (command, sending.status) {
+        (Command::Complete { revision, .. }, SendingStatus::Sent) => {
+            OperationChange::Succeeded { id, revision: i64::from(*revision) }
+        }
+        (Command::Fail { .. }, SendingStatus::Failed) => OperationChange::Cancel { id },
+        _ => return None,
+    };
+    let (version, at) = (i64::from(sending.version), real_now.as_millis());
+    Some(Unit::TransfersApplied(Box::new(TransfersApplied {
+        version,
+        transfers: Vec::new(),
+        operations: vec![operation],
+        at,
+    })))
+}
+
+/// End of an operation that an event applies.
+fn taken_in(sending: &Sending, event: &Event) -> Option<OperationChange> {
+    let id = sending.id().operation().to_string();
+    match event {
+        Event::Sent { revision, .. } => Some(OperationChange::Succeeded { id, revision: i64::from(*revision) }),
+        Event::Failed { .. } => Some(OperationChange::Cancel { id }),
+        Event::Accepted { .. } | Event::Screened { .. } => None,
+    }
+}
+
+fn reserve(sending: &Sending, real_now: Timestamp, send_daily_max: Amount) -> Reserve {
+    let order = &sending.order;
+    Reserve {
+        psp_id: order.psp_id.to_string(),
+        chain: order.asset.chain.as_str().to_owned(),
+        token_address: order.asset.address.to_string(),
+        amount: order.amount.units(),
+        day: DaySends {
+            token: order.token.as_str().to_owned(),
+            day: postings::day_of(real_now),
+            amount: order.amount.units(),
+            amount_max: send_daily_max.units(),
+        },
+    }
+}
+
+fn new_event(
+    sending: &Sending,
+    announcement: &Announcement,
+    real_now: Timestamp,
+    wanted: bool,
+) -> Result<NewEvent, StoreError> {
+    let id = EventId::generate();
+    let payload = payload(sending, announcement, id);
+    Ok(NewEvent {
+        id: id.to_string(),
+        psp_id: sending.order.psp_id.to_string(),
+        payment_id: sending.id().to_string(),
+        sequence: i64::from(announcement.sequence),
+        name: announcement.name.as_str().to_owned(),
+        payload: payload.map_err(|error| unreadable(&id, &error))?,
+        created_at: real_now.as_millis(),
+        delivery_id: wanted.then(|| DeliveryId::generate().to_string()),
+    })
+}
+
+fn operation_row(sending: &Sending, real_now: Timestamp) -> operations::Model {
+    let order = &sending.order;
+    operations::Model {
+        id: order.id.operation().to_string(),
+        chain: order.asset.chain.as_str().to_owned(),
+        number: 0,
+        kind: order.id.kind().as_str().to_owned(),
+        payment_id: order.id.to_string(),
+        psp_id: order.psp_id.to_string(),
+        token_address: order.asset.address.to_string(),
+        amount: order.amount.units(),
+        psp_amount: 0,
+        treasury_fee: 0,
+        recipient: Some(order.to.to_string()),
+        status: "queued".to_owned(),
+        chain_tx_id: None,
+        tx_hash: None,
+        block_number: None,
+        failure: None,
+        revision: 1,
+        attempts: 0,
+        not_before: 0,
+        created_at: real_now.as_millis(),
+        updated_at: real_now.as_millis(),
+    }
+}

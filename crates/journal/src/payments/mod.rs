@@ -1,0 +1,339 @@
+//! Mapping between rows and the payment aggregate.
+//!
+//! This module defines the contents of the columns of `payments`, how payments are found and read, and the rows that a
+//! transition of the domain writes. The `state` column is the whole aggregate as JSON; every other column is derived
+//! from it, for queries and for the compare-and-swap. Deliberately absent: decisions, and the writing itself
+//! (`journal`).
+
+#[cfg(test)]
+mod tests;
+mod unapplied;
+mod units;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use payferry_domain::payment::Payment;
+use payferry_domain::{Address, Chain, PaymentId};
+use payferry_entities::{Database, payments, transfers};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{ColumnTrait, DbBackend, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
+use serde::Serialize;
+
+pub use payferry_entities::StoreError;
+pub use unapplied::Unapplied;
+pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
+
+/// Maximum number of payments per lookup statement.
+const LOOKUP_PAYMENTS_MAX: usize = 512;
+/// Maximum number of transfers of one payment that are notified again at a time.
+const UNAPPLIED_OF_ONE_MAX: i64 = 100;
+/// Initial capacity for a payment's JSON.
+const JSON_USUAL_BYTES: usize = 1_536;
+/// Maximum number of addresses per lookup statement.
+const LOOKUP_ADDRESSES_MAX: usize = 1_000;
+/// Number of live payments per statement that reads wallets.
+const LIVE_WALLETS_PAGE: u64 = 10_000;
+
+/// Row of a payment.
+pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
+    let terms = &payment.terms;
+    let state = json(payment);
+    Ok(payments::Model {
+        id: terms.id.to_string(),
+        psp_id: terms.psp_id.to_string(),
+        purpose: terms.purpose.as_str().to_owned(),
+        merchant_id: terms.merchant_id.map(|id| id.to_string()),
+        customer_id: terms.customer_id.map(|id| id.to_string()),
+        reference: terms.reference.clone(),
+        shard: i64::from(terms.id.shard()),
+        version: i64::from(payment.version),
+        status: payment.status.as_str().to_owned(),
+        live: payment.is_live(),
+        attention: payment.attention().map(|label| label.as_str().to_owned()),
+        chain: terms.chain.as_str().to_owned(),
+        token: terms.token.as_str().to_owned(),
+        amount: terms.amount.units(),
+        amount_received: payment.amount_received().units(),
+        wallet: terms.wallet.to_string(),
+        link_token: terms.link_token.clone(),
+        expires_at: payment.expires_at.as_millis(),
+        created_at: terms.created_at.as_millis(),
+        updated_at: payment.updated_at.as_millis(),
+        state: state.map_err(|error| StoreError::unreadable("payment", &terms.id, &error))?,
+    })
+}
+
+/// Serialises to JSON with the usual capacity, to avoid reallocations: a new payment is written twice.
+fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut bytes = Vec::with_capacity(JSON_USUAL_BYTES);
+    serde_json::to_writer(&mut bytes, value)?;
+    Ok(String::from_utf8(bytes).expect("JSON is UTF-8"))
+}
+
+/// Payment in a row. Its id and version must match the columns.
+pub fn payment_of(row: &payments::Model) -> Result<Payment, StoreError> {
+    read(&row.id, row.version, &row.state)
+}
+
+fn read(id: &str, version: i64, state: &str) -> Result<Payment, StoreError> {
+    let payment: Payment =
+        serde_json::from_str(state).map_err(|error| StoreError::unreadable("payment", &id, &error))?;
+    if payment.terms.id.to_string() != id || i64::from(payment.version) != version {
+        return Err(StoreError::unreadable("payment", &id, &"its state belongs to another payment or version"));
+    }
+    Ok(payment)
+}
+
+/// Columns that a payment is read from; the others are derived from its state.
+#[derive(FromQueryResult)]
+struct Stored {
+    id: String,
+    version: i64,
+    state: String,
+}
+
+#[derive(FromQueryResult)]
+struct StoredId {
+    id: String,
+}
+
+#[derive(FromQueryResult)]
+struct StoredWallet {
+    id: String,
+    wallet: String,
+}
+
+impl StoredWallet {
+    fn owner(&self) -> Result<(Address, PaymentId), StoreError> {
+        let unreadable = |reason: &dyn fmt::Display| StoreError::unreadable("payment", &self.id, reason);
+        let wallet = self.wallet.parse().map_err(|error: payferry_domain::chain::HexError| unreadable(&error))?;
+        let id = self.id.parse().map_err(|error: payferry_domain::ids::IdError| unreadable(&error))?;
+        Ok((wallet, id))
+    }
+}
+
+/// Loads the payment with this id.
+pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>, StoreError> {
+    let row = payments::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
+    row.as_ref().map(payment_of).transpose()
+}
+
+// The condition matches the index, which also has the shard and the wallet.
+const LIVE: &str = "FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 ORDER BY id LIMIT $4";
+
+/// Page of the live payments of these logical shards, by id, after `after`; an empty page is the end. Unreadable rows
+/// are skipped and logged: they must not keep the others from starting.
+pub async fn load_live(
+    database: &Database,
+    shards: RangeInclusive<u8>,
+    after: Option<PaymentId>,
+    limit: u64,
+) -> Result<Vec<Payment>, StoreError> {
+    let mut after = after.map(|after| after.to_string());
+    loop {
+        let rows: Vec<Stored> = live_rows(database, "id, version, state", &shards, after, limit).await?;
+        let readable: Vec<_> = rows.iter().filter_map(readable).collect();
+        if rows.is_empty() || !readable.is_empty() {
+            return Ok(readable);
+        }
+        after = rows.into_iter().next_back().map(|last| last.id);
+    }
+}
+
+/// Like [`load_live`], but only ids, including those of unreadable rows.
+pub async fn live_ids(
+    database: &Database,
+    shards: RangeInclusive<u8>,
+    after: Option<PaymentId>,
+    limit: u64,
+) -> Result<Vec<PaymentId>, StoreError> {
+    let after = after.map(|after| after.to_string());
+    let rows: Vec<StoredId> = live_rows(database, "id", &shards, after, limit).await?;
+    rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
+}
+
+/// Wallets of all live payments, including unreadable ones. A row with an invalid wallet or id is skipped and logged:
+/// nothing can be paid to it.
+pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId)>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let rows: Vec<StoredWallet> =
+            live_rows(database, "id, wallet", &(0..=u8::MAX), after, LIVE_WALLETS_PAGE).await?;
+        for row in &rows {
+            match row.owner() {
+                Ok(owner) => found.push(owner),
+                Err(error) => {
+                    tracing::error!(payment.id = %row.id, %error, "the wallet of a live payment cannot be watched")
+                }
+            }
+        }
+        match rows.into_iter().next_back() {
+            Some(last) => after = Some(last.id),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// The live payments among these.
+pub async fn live_among(database: &Database, ids: &[PaymentId]) -> Result<HashSet<PaymentId>, StoreError> {
+    let sql = match database.backend() {
+        DbBackend::Postgres => {
+            "SELECT id FROM payments WHERE live AND id IN (SELECT jsonb_array_elements_text($1::jsonb))"
+        }
+        _ => "SELECT id FROM payments WHERE live AND id IN (SELECT value FROM json_each($1))",
+    };
+    let list = serde_json::to_string(ids).map_err(|error| StoreError::unreadable("payment", &"list", &error))?;
+    let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
+    let rows = StoredId::find_by_statement(statement).all(database.reader()).await?;
+    rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
+}
+
+async fn live_rows<R: FromQueryResult>(
+    database: &Database,
+    columns: &str,
+    shards: &RangeInclusive<u8>,
+    after: Option<String>,
+    limit: u64,
+) -> Result<Vec<R>, StoreError> {
+    let values = [
+        // An empty id sorts before all others.
+        after.unwrap_or_default().into(),
+        i64::from(*shards.start()).into(),
+        i64::from(*shards.end()).into(),
+        i64::try_from(limit).unwrap_or(i64::MAX).into(),
+    ];
+    let page = Statement::from_sql_and_values(database.backend(), format!("SELECT {columns} {LIVE}"), values);
+    Ok(R::find_by_statement(page).all(database.reader()).await?)
+}
+
+fn readable(row: &Stored) -> Option<Payment> {
+    read(&row.id, row.version, &row.state)
+        .inspect_err(|error| tracing::error!(payment.id = %row.id, %error, "payment {} cannot be read", row.id))
+        .ok()
+}
+
+/// Position of a transfer among the transfers of its chain, oldest block first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferPlace {
+    block_number: i64,
+    log_index: i64,
+    tx_hash: String,
+}
+
+impl TransferPlace {
+    /// Position of this row.
+    pub fn of(row: &transfers::Model) -> Self {
+        Self { block_number: row.block_number, log_index: row.log_index, tx_hash: row.tx_hash.clone() }
+    }
+}
+
+/// Transfers on these chains that the payment has set aside because its list is full, highest amount first.
+pub async fn set_aside_of(
+    database: &Database,
+    id: PaymentId,
+    chains: impl Iterator<Item = Chain>,
+    limit: u64,
+) -> Result<Vec<transfers::Model>, StoreError> {
+    let chains: Vec<String> = chains.map(|chain| format!("'{}'", chain.as_str())).collect();
+    // The condition matches the index.
+    let sql = format!(
+        "SELECT * FROM transfers WHERE payment_id = $1 AND applied_version = 0 AND applied_revision > 0 \
+         AND presence = 'present' AND chain IN ({}) ORDER BY amount DESC, block_number, log_index, tx_hash LIMIT $2",
+        chains.join(", ")
+    );
+    let values = [id.to_string().into(), i64::try_from(limit).unwrap_or(i64::MAX).into()];
+    let page = Statement::from_sql_and_values(database.backend(), sql, values);
+    Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
+}
+
+const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
+    (PARTITION BY payment_id ORDER BY block_number, log_index, tx_hash) AS nth \
+    FROM transfers WHERE chain = $1 AND applied_revision < revision) AS unapplied \
+    WHERE nth <= $2 AND (block_number, log_index, tx_hash) > ($3, $4, $5) \
+    ORDER BY block_number, log_index, tx_hash LIMIT $6";
+
+/// Page of the transfers on a chain that their payment has not applied at their current revision, oldest block first,
+/// after `after`. Contains only the first few of each payment, so that a payment that applies nothing leaves room for
+/// others.
+pub async fn unapplied_on(
+    database: &Database,
+    chain: Chain,
+    after: Option<&TransferPlace>,
+    limit: u64,
+) -> Result<Vec<transfers::Model>, StoreError> {
+    let (block_number, log_index, tx_hash) =
+        after.map_or((-1, -1, ""), |place| (place.block_number, place.log_index, &place.tx_hash));
+    let values = [
+        chain.as_str().into(),
+        UNAPPLIED_OF_ONE_MAX.into(),
+        block_number.into(),
+        log_index.into(),
+        tx_hash.into(),
+        i64::try_from(limit).unwrap_or(i64::MAX).into(),
+    ];
+    let page = Statement::from_sql_and_values(database.backend(), UNAPPLIED, values);
+    Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
+}
+
+/// Every transfer that these payments have not applied, oldest block first. Without a limit: the caller must know all
+/// of them.
+pub async fn unapplied_of(database: &Database, ids: &[PaymentId]) -> Result<Vec<transfers::Model>, StoreError> {
+    let mut found = Vec::new();
+    for ids in ids.chunks(LOOKUP_PAYMENTS_MAX) {
+        let Some(last) = ids.last() else { continue };
+        // Few distinct lengths, so that prepared statements are reused.
+        let places = ids.len().next_power_of_two();
+        let ids = ids.iter().chain(std::iter::repeat(last)).take(places).map(PaymentId::to_string);
+        let query = unapplied().filter(transfers::Column::PaymentId.is_in(ids));
+        found.extend(query.all(database.reader()).await?);
+    }
+    Ok(found)
+}
+
+fn unapplied() -> sea_orm::Select<transfers::Entity> {
+    transfers::Entity::find()
+        .filter(Expr::col(transfers::Column::AppliedRevision).lt(Expr::col(transfers::Column::Revision)))
+        .order_by_asc(transfers::Column::BlockNumber)
+        .order_by_asc(transfers::Column::LogIndex)
+}
+
+/// Payments to search for wallets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// At least ended payments: for callers that know the wallets of live ones.
+    Over,
+    /// All payments. On SQLite this reads the wallets of all live payments.
+    All,
+}
+
+const OVER_SQLITE: &str =
+    "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1))";
+// Each part uses the index that holds its wallets.
+const ALL_SQLITE: &str = "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1)) \
+    UNION ALL SELECT id, wallet FROM payments WHERE live AND wallet IN (SELECT value FROM json_each($1))";
+const ALL_POSTGRES: &str =
+    "SELECT id, wallet FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))";
+
+/// Payments of these wallets, as far as they exist.
+pub async fn by_wallets(
+    database: &Database,
+    wallets: &[Address],
+    among: Among,
+) -> Result<Vec<(Address, PaymentId)>, StoreError> {
+    let sql = match (database.backend(), among) {
+        (DbBackend::Postgres, _) => ALL_POSTGRES,
+        (_, Among::Over) => OVER_SQLITE,
+        (_, Among::All) => ALL_SQLITE,
+    };
+    let mut found = Vec::new();
+    for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {
+        let list = serde_json::to_string(wallets).map_err(|error| StoreError::unreadable("wallet", &"list", &error))?;
+        let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
+        for row in StoredWallet::find_by_statement(statement).all(database.reader()).await? {
+            found.push(row.owner()?);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,401 @@
+//! Writes payments through the journal and reads them back, on a real database.
+#![allow(clippy::unwrap_used)]
+
+mod live;
+
+use payferry_domain::payment::{
+    BlockRef, ChainChoice, Command, Decision, EventName, ObservedTransfer, OverpaymentPolicy, Presence, Purpose,
+    Status, Terms, TransferKey, Verdict, initiate, transition,
+};
+use payferry_domain::{
+    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PspId, Timestamp, Token,
+    Tolerance,
+};
+use payferry_entities::{deliveries, events, merchants, operations, psps};
+use payferry_harness::database::TestDatabase;
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoActiveModel, Statement};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::writer::{ChainBatch, ChainTxOutcome, Journal, OperationOutcome, SignedOperation, Submission, Unit};
+
+const START: Timestamp = Timestamp(1_800_000_000_000);
+const REAL: Timestamp = Timestamp(1_700_000_000_000);
+const USDC: Address = Address([0xaa; 20]);
+const TX: Hash32 = Hash32([7; 32]);
+
+struct World {
+    database: Database,
+    journal: Journal,
+    psp_id: PspId,
+    merchant_id: MerchantId,
+    _test_database: TestDatabase,
+}
+
+impl World {
+    async fn new() -> Self {
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        Self::over(test_database, database).await
+    }
+
+    /// Adds a PSP and its merchant to a database that has its tables.
+    async fn over(test_database: TestDatabase, database: Database) -> Self {
+        let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
+        let psp = psps::Model {
+            id: psp_id.to_string(),
+            name: "PSP".to_owned(),
+            settings: "{}".to_owned(),
+            created_at: 0,
+            updated_at: 0,
+        };
+        psp.into_active_model().insert(database.writer()).await.unwrap();
+        let merchant = merchants::Model {
+            id: merchant_id.to_string(),
+            psp_id: psp_id.to_string(),
+            external_id: "m".to_owned(),
+            name: "Merchant".to_owned(),
+            email: "m@example.com".to_owned(),
+            business_id: "b".to_owned(),
+            created_at: 0,
+            updated_at: 0,
+        };
+        merchant.into_active_model().insert(database.writer()).await.unwrap();
+        let (journal, task) = Journal::start(database.clone());
+        tokio::spawn(task.run());
+        Self { database, journal, psp_id, merchant_id, _test_database: test_database }
+    }
+
+    fn terms(&self, id: PaymentId) -> Terms {
+        let mut wallet = [0; 20];
+        wallet[..16].copy_from_slice(&id.to_bytes());
+        Terms {
+            id,
+            psp_id: self.psp_id,
+            purpose: Purpose::PayIn,
+            merchant_id: Some(self.merchant_id),
+            customer_id: None,
+            // The API rejects control characters; PostgreSQL cannot store NUL.
+            reference: Some("bestelling № 7 \u{1F6D2}\"".to_owned()),
+            metadata: serde_json::from_str(r#"{"a":[1,2.5,null],"ü":"\u0000"}"#).unwrap(),
+            amount: Amount::from_tokens(10),
+            token: Token::Usdc,
+            token_address: USDC,
+            chain: Chain::Base,
+            chain_choice: ChainChoice::Asked,
+            wallet: Address(wallet),
+            link_token: format!("link-{id}"),
+            fee_bps: FeeBps::DEFAULT,
+            tolerance: Tolerance::default(),
+            overpayment: OverpaymentPolicy::Hold,
+            refund_to_sender: false,
+            dust_floor: Amount::ZERO,
+            finality: FinalityPolicy::sandbox(),
+            created_at: START,
+        }
+    }
+
+    async fn initiated(&self) -> Payment {
+        let made = initiate(self.terms(PaymentId::generate()), START.plus_secs(1_200));
+        let unit = initiation_unit(&made, None).unwrap();
+        self.journal.submit(Unit::Initiation(Box::new(unit))).await.unwrap();
+        made.payment
+    }
+
+    /// Runs and commits `command`; returns the payment afterwards.
+    async fn told(&self, payment: &Payment, command: &Command) -> Payment {
+        let moved =
+            transition(payment, command, START.plus_secs(90)).unwrap().expect("the command changes the payment");
+        let wants = |name: EventName| name.as_str().starts_with("payment.");
+        let beside = RowsBeside::default();
+        let unit = transition_unit(payment, &moved, command, beside, REAL, Amount::MAX, wants).unwrap();
+        self.journal.submit(unit).await.unwrap();
+        moved.payment
+    }
+
+    async fn confirmed(&self) -> Payment {
+        let payment = self.initiated().await;
+        let payment = self.told(&payment, &Command::ObserveTransfer(observed(1))).await;
+        let payment = self
+            .told(&payment, &Command::FinaliseTransfer { key: key(), revision: 1, reached: Finality::Blocks(2) })
+            .await;
+        let verdict = Verdict {
+            decision: Decision::Allow,
+            by_operator: false,
+            risk_level: None,
+            score: None,
+            flags: Vec::new(),
+            provider: "list".to_owned(),
+            provider_ref: None,
+            list_version: None,
+            plain_sender: Some(true),
+            checked_at: START,
+        };
+        let payment = self.told(&payment, &Command::ScreenTransfer { key: key(), revision: 1, verdict }).await;
+        assert_eq!(payment.status, Status::Confirmed);
+        payment
+    }
+
+    async fn operation(&self, payment: &Payment) -> operations::Model {
+        let id = OperationId::settlement_of(payment.id()).to_string();
+        operations::Entity::find_by_id(id).one(self.database.reader()).await.unwrap().unwrap()
+    }
+}
+
+fn key() -> TransferKey {
+    TransferKey { chain: Chain::Base, tx_hash: TX, log_index: 3 }
+}
+
+fn observed(revision: u32) -> ObservedTransfer {
+    ObservedTransfer {
+        key: key(),
+        revision,
+        block: BlockRef { number: 100, hash: Hash32([9; 32]), time: START.plus_secs(60) },
+        first_block_time: None,
+        from: Address([5; 20]),
+        token_address: USDC,
+        token: Some(Token::Usdc),
+        amount: Amount::from_tokens(10),
+        presence: Presence::Present,
+    }
+}
+
+fn transfer_row(payment: &Payment) -> transfers::Model {
+    let fact = observed(1);
+    transfers::Model {
+        chain: "base".to_owned(),
+        tx_hash: TX.to_string(),
+        log_index: 3,
+        payment_id: payment.id().to_string(),
+        token_address: USDC.to_string(),
+        from_address: fact.from.to_string(),
+        to_address: payment.terms.wallet.to_string(),
+        amount: fact.amount.units(),
+        block_number: 100,
+        block_hash: fact.block.hash.to_string(),
+        block_time: fact.block.time.as_millis(),
+        presence: "present".to_owned(),
+        revision: 0,
+        applied_revision: 0,
+        applied_version: 0,
+        created_at: 0,
+    }
+}
+
+fn found(row: transfers::Model) -> Unit {
+    Unit::ChainBatch(Box::new(ChainBatch {
+        chain: Chain::Base,
+        cursor_before: None,
+        cursor: payferry_entities::chain_cursors::Model {
+            chain: "base".to_owned(),
+            block_number: 100,
+            block_hash: row.block_hash.clone(),
+            block_time: 0,
+            second_look_from: 0,
+            epoch: 0,
+            updated_at: 0,
+        },
+        orphaned_blocks: Vec::new(),
+        headers: Vec::new(),
+        headers_keep_from: 0,
+        transfers: vec![row],
+    }))
+}
+
+#[tokio::test]
+async fn payment_reads_back_as_it_was_written() {
+    let world = World::new().await;
+    let payment = world.initiated().await;
+    assert_eq!(load(&world.database, payment.id()).await.unwrap().unwrap(), payment);
+    assert!(load(&world.database, PaymentId::generate()).await.unwrap().is_none());
+    let confirmed = world.confirmed().await;
+    assert_eq!(load(&world.database, confirmed.id()).await.unwrap().unwrap(), confirmed);
+
+    let row = row_of(&confirmed).unwrap();
+    assert_eq!((row.version, row.status.as_str(), row.live), (i64::from(confirmed.version), "confirmed", true));
+    assert_eq!((row.amount, row.amount_received), (10_000_000, 10_000_000));
+    assert_eq!(row.attention, None);
+    assert_eq!(row.shard, i64::from(confirmed.id().shard()));
+    assert_eq!(row.wallet, confirmed.terms.wallet.to_string());
+
+    let foreign = payments::Model { version: 99, ..row.clone() };
+    assert!(matches!(payment_of(&foreign), Err(StoreError::Unreadable { .. })));
+    assert!(payment_of(&payments::Model { state: "{}".to_owned(), ..row }).is_err());
+}
+
+#[tokio::test]
+async fn confirmation_writes_feed_deliveries_and_operation() {
+    let world = World::new().await;
+    let payment = world.confirmed().await;
+    let mut feed = events::Entity::find().all(world.database.reader()).await.unwrap();
+    feed.sort_by_key(|event| event.position);
+    let names: Vec<_> = feed.iter().map(|event| (event.sequence, event.name.as_str())).collect();
+    assert_eq!(names, [(1, "payment.confirmed"), (2, "payin.confirmed")]);
+    assert!(feed.iter().all(|event| event.created_at == REAL.as_millis()));
+
+    let body: Value = serde_json::from_str(&feed[0].payload).unwrap();
+    let expected = json!({
+        "event": "payment.confirmed",
+        "payment_id": payment.id().to_string(),
+        "timestamp": START.plus_secs(90).to_string(),
+        "event_id": feed[0].id,
+        "sequence": 1,
+        "status": "confirmed",
+        "merchant_id": world.merchant_id.to_string(),
+        "reference": payment.terms.reference,
+        "amount": "10.00",
+        "amount_received": "10.00",
+        "token": "USDC",
+        "chain": "base",
+        "tx_hash": TX.to_string(),
+        "psp_amount": "9.90",
+        "treasury_fee": "0.10",
+        "labels": [],
+        "metadata": payment.terms.metadata,
+    });
+    assert_eq!(body, expected);
+
+    let queued = deliveries::Entity::find().all(world.database.reader()).await.unwrap();
+    assert_eq!(queued.len(), 1, "the filter wants payment.* only");
+    assert_eq!((queued[0].event_id.as_str(), queued[0].next_attempt_at), (feed[0].id.as_str(), Some(REAL.as_millis())));
+
+    let operation = world.operation(&payment).await;
+    assert_eq!((operation.status.as_str(), operation.number, operation.kind.as_str()), ("queued", 0, "settle"));
+    assert_eq!((operation.amount, operation.psp_amount, operation.treasury_fee), (10_000_000, 9_900_000, 100_000));
+}
+
+#[tokio::test]
+async fn applied_settlement_marks_its_operation_succeeded() {
+    let world = World::new().await;
+    let payment = world.confirmed().await;
+    let operation = world.operation(&payment).await;
+    let submission = Submission {
+        chain_tx: payferry_entities::chain_txs::Model {
+            id: 0,
+            chain: "base".to_owned(),
+            sender: "0x1".to_owned(),
+            nonce: 0,
+            to_address: "0x2".to_owned(),
+            input: "0x".to_owned(),
+            gas_limit: 1,
+            status: "submitted".to_owned(),
+            tx_hash: None,
+            block_number: None,
+            block_hash: None,
+            created_at: 0,
+            updated_at: 0,
+        },
+        attempt: payferry_entities::chain_tx_attempts::Model {
+            tx_hash: "0x3".to_owned(),
+            chain: "base".to_owned(),
+            sender: "0x1".to_owned(),
+            nonce: 0,
+            raw: "0x".to_owned(),
+            max_fee_per_gas: "1".to_owned(),
+            max_priority_fee_per_gas: "1".to_owned(),
+            created_at: 0,
+        },
+        operations: vec![SignedOperation { id: operation.id.clone(), revision: operation.revision }],
+    };
+    let receipt = world.journal.submit(Unit::Submission(Box::new(submission))).await.unwrap();
+    let outcome = ChainTxOutcome {
+        chain_tx_id: receipt.chain_tx_id.unwrap(),
+        status: "mined",
+        tx_hash: Some("0x3".to_owned()),
+        block_number: Some(101),
+        block_hash: Some("0x4".to_owned()),
+        at: 1,
+        operations: vec![OperationOutcome {
+            id: operation.id.clone(),
+            status: "mined",
+            tx_hash: Some("0x3".to_owned()),
+            block_number: Some(101),
+            carried: None,
+            failure: None,
+            not_before: 0,
+        }],
+    };
+    let receipt = world.journal.submit(Unit::ChainTxOutcome(Box::new(outcome))).await.unwrap();
+    let settled = Command::CompleteSettlement {
+        operation: OperationId::settlement_of(payment.id()),
+        revision: u32::try_from(receipt.operations[0].revision).unwrap(),
+        amount: Amount::from_units(receipt.operations[0].amount),
+        tx_hash: Hash32([3; 32]),
+        block_time: START.plus_secs(100),
+    };
+    let payment = world.told(&payment, &settled).await;
+    assert_eq!(payment.status, Status::Settled);
+    assert_eq!(world.operation(&payment).await.status, "succeeded");
+    let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.database.reader()).await.unwrap();
+    assert!(!row.unwrap().live);
+}
+
+#[tokio::test]
+async fn transfer_is_unapplied_until_its_payment_has_applied_it() {
+    let world = World::new().await;
+    let payment = world.initiated().await;
+    world.journal.submit(found(transfer_row(&payment))).await.unwrap();
+    let database = &world.database;
+    assert_eq!(unapplied_of(database, &[payment.id()]).await.unwrap().len(), 1);
+    assert_eq!(unapplied_on(database, payment.terms.chain, None, 10).await.unwrap().len(), 1);
+    assert_eq!(unapplied_of(database, &[PaymentId::generate()]).await.unwrap().len(), 0);
+    assert_eq!(unapplied_on(database, payment.terms.chain, None, 0).await.unwrap().len(), 0);
+
+    let fact = Command::ObserveTransfer(observed(1));
+    let payment = world.told(&payment, &fact).await;
+    assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
+    let rows = transfers::Entity::find().all(database.reader()).await.unwrap();
+    assert_eq!((rows[0].applied_revision, rows[0].applied_version), (1, 2));
+
+    // The mark is lost (for example, the row was edited by hand): the fact changes nothing, and still marks its row.
+    let mut lost = rows[0].clone().into_active_model();
+    lost.applied_revision = ActiveValue::Set(0);
+    lost.update(database.writer()).await.unwrap();
+    assert_eq!(transition(&payment, &fact, START.plus_secs(95)).unwrap(), None);
+    world.journal.submit(applied_unit(&payment, &fact, REAL).unwrap()).await.unwrap();
+    assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
+    assert!(applied_unit(&payment, &Command::Cancel, REAL).is_none());
+}
+
+#[tokio::test]
+async fn many_payments_read_their_unapplied_transfers_with_one_query() {
+    let world = World::new().await;
+    let (mut payments, mut rows) = (Vec::new(), Vec::new());
+    for n in 0_u8..40 {
+        let payment = world.initiated().await;
+        if n % 2 == 0 {
+            rows.push(transfers::Model { tx_hash: Hash32([n; 32]).to_string(), ..transfer_row(&payment) });
+        }
+        payments.push(payment.id());
+    }
+    let Unit::ChainBatch(mut batch) = found(rows[0].clone()) else { unreachable!() };
+    batch.transfers = rows;
+    world.journal.submit(Unit::ChainBatch(batch)).await.unwrap();
+    let reader = Unapplied::new(world.database.clone());
+    let answers = futures::future::join_all(payments.iter().map(|id| reader.of(*id))).await;
+    for (n, (id, answer)) in payments.iter().zip(answers).enumerate() {
+        let owners: Vec<String> = answer.unwrap().into_iter().map(|row| row.payment_id).collect();
+        assert_eq!(owners, vec![id.to_string(); (n + 1) % 2]);
+    }
+}
+
+#[tokio::test]
+async fn request_that_reads_for_others_may_be_dropped() {
+    let world = World::new().await;
+    let payment = world.initiated().await;
+    world.journal.submit(found(transfer_row(&payment))).await.unwrap();
+    let reader = Unapplied::new(world.database.clone());
+    for is_reading in [false, true] {
+        let mut first = Box::pin(reader.of(PaymentId::generate()));
+        let mut second = Box::pin(reader.of(payment.id()));
+        // The first poll of `first` takes the turn, the second starts the read.
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+        if is_reading {
+            let _ = futures::poll!(&mut first);
+        }
+        drop(first);
+        assert_eq!(second.await.unwrap().len(), 1);
+    }
+}

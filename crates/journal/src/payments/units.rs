@@ -1,0 +1,245 @@
+//! Journal writes of domain transitions.
+
+use std::collections::BTreeMap;
+
+use payferry_domain::payment::{
+    Announcement, Command, Event, EventName, Funds, NewOperation, OperationAction, OperationBody, Payment, RefundState,
+    Requester, SettlementState, TransferKey, Transition, Vault, payload,
+};
+use payferry_domain::{Amount, DeliveryId, EventId, OperationId, RefundId, Timestamp};
+use payferry_entities::{audit_log, idempotency_keys, operations, payment_transitions};
+
+use super::{StoreError, json, row_of};
+use crate::postings;
+use crate::writer::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
+use crate::writer::{DaySends, PaymentMove, Reserve};
+
+/// Version in the rows of transfers that their payment has set aside.
+pub const SET_ASIDE: i64 = 0;
+
+/// Write of a new payment, with the response for its idempotency key.
+pub fn initiation_unit(
+    transition: &Transition,
+    idempotency: Option<idempotency_keys::Model>,
+) -> Result<Initiation, StoreError> {
+    let (payment, moved) = (row_of(&transition.payment)?, Some(PaymentMove::made(&transition.payment)));
+    Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, moved })
+}
+
+/// Rows that a request adds to a transition.
+#[derive(Debug, Clone, Default)]
+pub struct RowsBeside {
+    /// The caller's idempotency key with the response.
+    pub idempotency: Option<idempotency_keys::Model>,
+    /// Audit entry of the requester; its `number` is ignored.
+    pub audit: Option<audit_log::Model>,
+}
+
+/// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `wants` selects
+/// those that are delivered. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is
+/// the daily send limit.
+pub fn transition_unit(
+    before: &Payment,
+    transition: &Transition,
+    command: &Command,
+    beside: RowsBeside,
+    real_now: Timestamp,
+    send_daily_max: Amount,
+    wants: impl Fn(EventName) -> bool,
+) -> Result<Unit, StoreError> {
+    let payment = &transition.payment;
+    let announcements = transition
+        .announcements
+        .iter()
+        .map(|announcement| new_event(payment, announcement, real_now, wants(announcement.name)))
+        .collect::<Result<_, _>>()?;
+    let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
+    Ok(Unit::Transition(Box::new(writer::Transition {
+        payment: row_of(payment)?,
+        transition: transition_row(transition)?,
+        announcements,
+        operations: queue.chain(transition.events.iter().filter_map(|event| ended(payment, event))).collect(),
+        postings: postings::rows(
+            &payment.terms.public_id(),
+            payment.version,
+            payment.terms.psp_id,
+            &transition.postings,
+            payment.updated_at,
+        ),
+        reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, send_daily_max)),
+        applied: applied(&transition.events, command),
+        idempotency: beside.idempotency,
+        audit: beside.audit,
+        moved: Some(PaymentMove::between(before, payment)),
+    })))
+}
+
+/// Write that marks the fact in `command` as applied, if it has a row and changed nothing: otherwise it would be
+/// notified again for ever. Transfers that the payment has set aside are marked with version [`SET_ASIDE`].
+pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<Unit> {
+    let transfers = applied(&[], command);
+    let operations: Vec<_> = known_outcome(payment, command).into_iter().collect();
+    let is_aside = matches!(command, Command::ObserveTransfer(observed) if payment.sets_aside(observed));
+    let version = if is_aside { SET_ASIDE } else { i64::from(payment.version) };
+    let at = real_now.as_millis();
+    let nothing = transfers.is_empty() && operations.is_empty();
+    (!nothing).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
+}
+
+/// Outcome that the payment already knows: mined again elsewhere, notified twice, or of a settlement that is no longer
+/// wanted.
+fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange> {
+    let refund = |id: RefundId| payment.refunds.iter().find(|refund| refund.id == id);
+    match command {
+        Command::CompleteRefund { refund_id, revision, .. } => {
+            let known = refund(*refund_id).filter(|refund| refund.state == RefundState::Sent)?;
+            Some(OperationChange::Succeeded { id: known.operation.to_string(), revision: i64::from(*revision) })
+        }
+        Command::FailRefund { refund_id, .. } => {
+            let known = refund(*refund_id).filter(|refund| refund.state == RefundState::Failed)?;
+            Some(OperationChange::Cancel { id: known.operation.to_string() })
+        }
+        Command::FailSettlement { operation, .. } => {
+            let known = payment.settlement.as_deref().filter(|known| known.state == SettlementState::Withdrawn)?;
+            (known.operation == *operation).then(|| OperationChange::Cancel { id: operation.to_string() })
+        }
+        _ => None,
+    }
+}
+
+/// Amount that a refund takes from the PSP's balance and adds to its daily total. Blocked funds returned by the
+/// operator do not belong to the PSP. Funds that could not be settled are returned in full or not at all, so no limit
+/// applies to them; nor is there a limit for unsupported tokens.
+fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max: Amount) -> Option<Reserve> {
+    let Event::RefundRequested { refund, withdraws_settlement } = event else { return None };
+    if refund.funds == Funds::Blocked || refund.requested_by == Requester::Schedule {
+        return None;
+    }
+    let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    let token = payment.token_of(asset);
+    let is_free = *withdraws_settlement || token.is_none();
+    let off_balance = if refund.source == Vault::Psp { refund.amount } else { Amount::ZERO };
+    Some(Reserve {
+        psp_id: payment.terms.psp_id.to_string(),
+        chain: asset.chain.as_str().to_owned(),
+        token_address: asset.address.to_string(),
+        amount: off_balance.units(),
+        day: DaySends {
+            token: token.unwrap_or(payment.terms.token).as_str().to_owned(),
+            day: postings::day_of(real_now),
+            amount: if token.is_some() { refund.amount.units() } else { 0 },
+            amount_max: if is_free { i64::MAX } else { send_daily_max.units() },
+        },
+    })
+}
+
+fn transition_row(transition: &Transition) -> Result<payment_transitions::Model, StoreError> {
+    let payment = &transition.payment;
+    let events = json(&transition.events);
+    Ok(payment_transitions::Model {
+        payment_id: payment.id().to_string(),
+        version: i64::from(payment.version),
+        at: payment.updated_at.as_millis(),
+        events: events.map_err(|error| StoreError::unreadable("payment", &payment.id(), &error))?,
+    })
+}
+
+fn new_event(
+    payment: &Payment,
+    announcement: &Announcement,
+    real_now: Timestamp,
+    wanted: bool,
+) -> Result<NewEvent, StoreError> {
+    let id = EventId::generate();
+    let payload = payload(payment, announcement, id);
+    Ok(NewEvent {
+        id: id.to_string(),
+        psp_id: payment.terms.psp_id.to_string(),
+        payment_id: payment.terms.public_id(),
+        sequence: i64::from(announcement.sequence),
+        name: announcement.name.as_str().to_owned(),
+        payload: payload.map_err(|error| StoreError::unreadable("event", &id, &error))?,
+        created_at: real_now.as_millis(),
+        delivery_id: wanted.then(|| DeliveryId::generate().to_string()),
+    })
+}
+
+fn operation_change(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> OperationChange {
+    match operation.action {
+        OperationAction::Queue | OperationAction::Requeue => {
+            OperationChange::Queue(Box::new(operation_row(payment, operation, real_now)))
+        }
+        OperationAction::Cancel => OperationChange::Cancel { id: operation.id.to_string() },
+    }
+}
+
+fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> operations::Model {
+    let (kind, amount, psp_amount, treasury_fee, recipient) = match operation.body {
+        OperationBody::Settle { amount, psp_amount, treasury_fee } => {
+            ("settle", amount.units(), psp_amount.units(), treasury_fee.units(), None)
+        }
+        OperationBody::Deliver { to, amount } => ("deliver", amount.units(), 0, 0, Some(to)),
+        OperationBody::Send { source: Vault::Payment, to, amount, .. } => ("send", amount.units(), 0, 0, Some(to)),
+        OperationBody::Send { source: Vault::Psp, to, amount, .. } => ("send_psp", amount.units(), 0, 0, Some(to)),
+    };
+    operations::Model {
+        id: operation.id.to_string(),
+        chain: operation.chain.as_str().to_owned(),
+        number: 0,
+        kind: kind.to_owned(),
+        payment_id: payment.id().to_string(),
+        psp_id: payment.terms.psp_id.to_string(),
+        token_address: operation.token_address.to_string(),
+        amount,
+        psp_amount,
+        treasury_fee,
+        recipient: recipient.map(|to| to.to_string()),
+        status: "queued".to_owned(),
+        chain_tx_id: None,
+        tx_hash: None,
+        block_number: None,
+        failure: None,
+        revision: 1,
+        attempts: 0,
+        not_before: 0,
+        created_at: real_now.as_millis(),
+        updated_at: real_now.as_millis(),
+    }
+}
+
+/// End of an operation that an event applies.
+fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
+    let (id, revision) = match event {
+        Event::SettlementCompleted { revision, .. } => (OperationId::settlement_of(payment.id()), *revision),
+        Event::RefundSent { refund_id, revision, .. } => (OperationId::refund_of(*refund_id), *revision),
+        Event::RefundFailed { refund_id, .. } => {
+            return Some(OperationChange::Cancel { id: OperationId::refund_of(*refund_id).to_string() });
+        }
+        _ => return None,
+    };
+    Some(OperationChange::Succeeded { id: id.to_string(), revision: i64::from(revision) })
+}
+
+/// Transfer rows that the events, or the command itself, applied: each once, at its latest revision.
+fn applied(events: &[Event], command: &Command) -> Vec<AppliedTransfer> {
+    let mut revisions: BTreeMap<TransferKey, u32> = BTreeMap::new();
+    let mut take_in = |key: TransferKey, revision: u32| {
+        let latest = revisions.entry(key).or_default();
+        *latest = (*latest).max(revision);
+    };
+    for event in events {
+        if let Event::TransferRecorded { transfer, .. } = event {
+            take_in(transfer.key, transfer.revision);
+        }
+    }
+    if let Command::ObserveTransfer(observed) = command {
+        take_in(observed.key, observed.revision);
+    }
+    let row = |(key, revision): (TransferKey, u32)| AppliedTransfer {
+        chain: key.chain.as_str().to_owned(),
+        tx_hash: key.tx_hash.to_string(),
+        log_index: i64::from(key.log_index),
+        revision: i64::from(revision),
+    };
+    revisions.into_iter().map(row).collect()
+}

@@ -1,0 +1,48 @@
+//! Rows of the ledger's postings.
+//!
+//! Deliberately absent: which event posts what (the domain), and the writing itself (`writer`).
+
+use payferry_domain::ledger::{Account, Posting};
+use payferry_domain::{PspId, Timestamp};
+use payferry_entities::ledger_postings;
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// The day of a moment, counted from the epoch, UTC.
+pub const fn day_of(at: Timestamp) -> i64 {
+    at.as_millis().div_euclid(DAY_MS)
+}
+
+/// What a posting adds to an account: negative if it takes from it.
+pub fn change_of(posting: &ledger_postings::Model, account: Account) -> i64 {
+    let gives = if posting.credit == account.as_str() { posting.amount } else { 0 };
+    let takes = if posting.debit == account.as_str() { posting.amount } else { 0 };
+    gives - takes
+}
+
+/// The rows of one commit's postings.
+pub fn rows(
+    subject: &str,
+    version: u32,
+    psp_id: PspId,
+    postings: &[Posting],
+    at: Timestamp,
+) -> Vec<ledger_postings::Model> {
+    let row = |(line, posting): (i64, &Posting)| ledger_postings::Model {
+        position: 0,
+        subject: subject.to_owned(),
+        version: i64::from(version),
+        line,
+        psp_id: psp_id.to_string(),
+        kind: posting.kind.as_str().to_owned(),
+        debit: posting.debit.as_str().to_owned(),
+        credit: posting.credit.as_str().to_owned(),
+        chain: posting.asset.chain.as_str().to_owned(),
+        token_address: posting.asset.address.to_string(),
+        amount: posting.amount.units(),
+        reference: posting.reference.clone(),
+        at: at.as_millis(),
+    };
+    (0..).zip(postings).map(row).collect()
+}

@@ -1,0 +1,231 @@
+//! The group-commit writer. Every write of the payment side, and every new customer, goes through it as a typed write
+//! (`Unit`).
+//!
+//! This module owns the queues and their limits, the selection of writes that share a commit, the order of statements
+//! in a commit, and the handling of writes that fail a precondition or that the database rejects. Not here: the meaning
+//! of a write (`payment::store` builds those of payments), and all reads.
+
+mod gates;
+mod insert;
+mod ledger;
+mod metrics;
+mod new_payments;
+mod observer;
+mod queue;
+mod rows;
+mod statements;
+mod stats;
+mod table;
+mod task;
+#[cfg(test)]
+mod tests;
+mod unit;
+mod wake;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use payferry_entities::Database;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub use observer::{CommitObserver, PaymentMove, PaymentStanding, Quiet};
+pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
+pub use stats::{Hindrance, JournalStats};
+pub use task::JournalTask;
+pub use unit::{
+    AppliedTransfer, Carried, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends,
+    DeliveryOutcome, Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, RefusedOperation,
+    Renumbering, Reserve, SendingChange, SignedOperation, Submission, TransfersApplied, Transition, Unit,
+};
+pub use wake::Wake;
+
+use metrics::JournalMetrics;
+pub use metrics::{COMMIT_SECONDS, GROUP_UNITS};
+use observer::NoObserver;
+use payferry_runtime::observe::{ActorBooks, ActorKind, Books, Stamp};
+use queue::Queues;
+use statements::Statements;
+use stats::Counters;
+use task::Shared;
+pub use write::counter_of_operations;
+
+/// Reason why a write was not committed, or may not have been committed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// A precondition failed: another writer changed the row (version, cursor, nonce, operation). Reload and decide
+    /// again.
+    #[error("the row was changed by another write; reload and try again")]
+    Conflict,
+    /// The idempotency key was already used: read the response stored with it.
+    #[error("the idempotency key was already used")]
+    IdempotencyKeyTaken,
+    /// The balance of the PSP does not cover the amount to send; nothing was written.
+    #[error("the balance is too low")]
+    InsufficientBalance,
+    /// The amount would exceed the daily limit; nothing was written.
+    #[error("the daily limit for outbound transfers is reached")]
+    AboveDailyLimit,
+    /// The queue is full; nothing was written.
+    #[error("the journal queue is full; try again later")]
+    Busy,
+    /// The database is unavailable; nothing was written.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+    /// The commit was sent and there was no response: it may or may not have happened. Reload.
+    #[error("the outcome of the commit is unknown: {0}")]
+    Unknown(String),
+    /// Only this write is invalid (a constraint, a value that the database rejects); nothing of it was written.
+    #[error("the database rejected the write: {0}")]
+    Refused(String),
+}
+
+/// Actor name of the journal.
+pub const NAME: &str = "journal";
+
+/// A submitted write, with the channel for its result.
+pub(crate) struct Submitted {
+    unit: Unit,
+    answer: oneshot::Sender<Result<Receipt, JournalError>>,
+    /// Set until the write is taken into a group.
+    waits: Option<Stamp>,
+}
+
+/// Handle to the journal. Clones share the queues.
+#[derive(Clone)]
+pub struct Journal {
+    transitions: mpsc::Sender<Submitted>,
+    initiations: mpsc::Sender<Submitted>,
+    shared: Arc<Shared>,
+}
+
+impl Journal {
+    /// Creates the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
+    pub fn start(database: Database) -> (Self, JournalTask) {
+        Self::start_with(database, Books::default(), Arc::new(NoObserver))
+    }
+
+    /// As [`Journal::start`], with these books and this observer of its commits.
+    pub fn start_with(database: Database, books: Books, observer: Arc<dyn CommitObserver>) -> (Self, JournalTask) {
+        let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
+        let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
+        let announced = Arc::new(AtomicUsize::new(0));
+        let queues = Queues::new(transitions_queue, initiations_queue, Arc::clone(&announced));
+        let shared = Arc::new(Shared {
+            statements: Statements::new(database.backend()),
+            database,
+            queues: Mutex::new(queues),
+            announced,
+            counters: Counters::default(),
+            metrics: JournalMetrics::new(),
+            own: books.of(ActorKind::Journal, NAME),
+            books,
+            observer,
+            wakes: Arc::default(),
+            // A commit of the previous process may still be in progress.
+            is_wary: AtomicBool::new(true),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            #[cfg(test)]
+            faults: tests::Faults::default(),
+        });
+        let task = JournalTask { shared: Arc::clone(&shared) };
+        (Self { transitions, initiations, shared }, task)
+    }
+
+    /// Commits `unit` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while the
+    /// queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
+    /// stops waiting.
+    pub async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
+        let (answer, answered) = oneshot::channel();
+        let is_new = unit.is_new();
+        let submitted = Submitted { unit, answer, waits: Some(Stamp::new(self.books())) };
+        if is_new {
+            self.initiations.try_send(submitted).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => JournalError::Busy,
+                mpsc::error::TrySendError::Closed(_) => stopped(),
+            })?;
+        } else {
+            self.transitions.send(submitted).await.map_err(|_| stopped())?;
+        }
+        answered
+            .await
+            .unwrap_or_else(|_| Err(JournalError::Unknown("the journal stopped before it answered".to_owned())))
+    }
+
+    /// Announces that `count` transitions with announcements will be submitted soon. They are written together, before
+    /// writes without waiting callers. If fewer arrive, the others are written a moment later.
+    pub fn expect_announcements(&self, count: usize) {
+        self.shared.announced.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn books(&self) -> &Arc<ActorBooks> {
+        &self.shared.own
+    }
+
+    /// Returns a [`Wake`] that fires after each commit about this payment id, or with announcements to this PSP id.
+    pub fn wake_on(&self, subject: impl fmt::Display) -> Wake {
+        self.shared.wakes.subscribe(subject.to_string())
+    }
+
+    /// Registers the callback that receives the id of each PSP with announcements in a commit, before the results of
+    /// the writes are returned. It replaces an earlier callback and must not block.
+    pub fn tell_announced(&self, sender: impl Fn(&str) + Send + Sync + 'static) {
+        self.shared.wakes.tell_announced(Box::new(sender));
+    }
+
+    /// Reports that something was announced to this PSP, as a commit does.
+    pub fn announce(&self, psp_id: &str) {
+        self.shared.wakes.announced([psp_id]);
+    }
+
+    /// Returns the number of payments and PSPs with waiting subscribers.
+    pub fn waited_for(&self) -> usize {
+        self.shared.wakes.len()
+    }
+
+    /// Rejects new writes, commits everything queued, and returns when the task has ended. The task must be running;
+    /// otherwise use a time limit.
+    pub async fn close(&self) {
+        self.shared.closing.cancel();
+        self.shared.closed.cancelled().await;
+    }
+
+    /// Returns false while groups fail because of the database.
+    pub fn is_writing(&self) -> bool {
+        self.hindrance().is_none()
+    }
+
+    /// Returns why and since when groups fail, if they do.
+    pub fn hindrance(&self) -> Option<Hindrance> {
+        self.shared.counters.hindrance()
+    }
+
+    /// Updates the metrics that are not counted as events occur.
+    pub fn refresh_metrics(&self) {
+        let JournalStats { transitions_queued, initiations_queued, .. } = self.stats();
+        self.shared.metrics.refresh(transitions_queued, initiations_queued, !self.is_writing());
+    }
+
+    /// Returns the statistics of the journal and the current queue lengths.
+    pub fn stats(&self) -> JournalStats {
+        let queued = |queue: &mpsc::Sender<Submitted>| queue.max_capacity() - queue.capacity();
+        JournalStats {
+            transitions_queued: queued(&self.transitions),
+            initiations_queued: queued(&self.initiations),
+            ..self.shared.counters.read()
+        }
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn stopped() -> JournalError {
+    JournalError::Unavailable("the journal is closed".to_owned())
+}

@@ -1,0 +1,115 @@
+//! What the journal publishes about its commits.
+//!
+//! The journal knows nothing of its observer's purpose. It reports each committed change of a payment's status, says when
+//! a commit has an unknown outcome, and lets the observer read the database while no commit is under way.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use payferry_domain::Chain;
+use payferry_domain::payment::{HistoryEntry, Payment, Status};
+use payferry_entities::Database;
+use sea_orm::DbErr;
+
+use super::write::outwait;
+
+/// Status of a payment, and whether it needs an actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PaymentStanding {
+    /// Its status.
+    pub status: Status,
+    /// Whether it needs an actor.
+    pub live: bool,
+}
+
+impl PaymentStanding {
+    /// Of this payment.
+    pub fn of(payment: &Payment) -> Self {
+        Self { status: payment.status, live: payment.is_live() }
+    }
+}
+
+/// A committed change of one payment.
+#[derive(Debug)]
+pub struct PaymentMove {
+    /// The payment's chain.
+    pub chain: Chain,
+    /// Before the commit; `None` if the commit created the payment.
+    pub before: Option<PaymentStanding>,
+    /// After the commit.
+    pub after: PaymentStanding,
+    /// Entries of the history, from the last one before the commit on.
+    pub steps: Vec<HistoryEntry>,
+}
+
+impl PaymentMove {
+    pub(crate) fn made(payment: &Payment) -> Self {
+        let (chain, after) = (payment.terms.chain, PaymentStanding::of(payment));
+        Self { chain, before: None, after, steps: Vec::new() }
+    }
+
+    pub(crate) fn between(before: &Payment, after: &Payment) -> Self {
+        let known = before.history.len();
+        let steps =
+            if after.history.len() > known { after.history[known.saturating_sub(1)..].to_vec() } else { Vec::new() };
+        let (chain, standing) = (after.terms.chain, PaymentStanding::of(after));
+        Self { chain, before: Some(PaymentStanding::of(before)), after: standing, steps }
+    }
+}
+
+/// Follows the commits of a journal. Its methods run in the journal's task: commits wait for them.
+#[async_trait]
+pub trait CommitObserver: Send + Sync + 'static {
+    /// A change of a payment was committed.
+    fn committed(&self, moved: &PaymentMove);
+
+    /// A commit has an unknown outcome: the database may hold changes that were not reported.
+    fn outcome_unknown(&self);
+
+    /// Whether [`CommitObserver::between_commits`] is to be called before the next group.
+    fn wants_pause(&self) -> bool;
+
+    /// Returns once [`CommitObserver::wants_pause`] does. The journal waits for this while it has nothing to commit.
+    async fn pause_wanted(&self);
+
+    /// Called while no commit is under way; the next group waits until it returns.
+    async fn between_commits(self: Arc<Self>, quiet: Quiet<'_>);
+}
+
+/// Access to the database while the journal commits nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Quiet<'a> {
+    pub(super) database: &'a Database,
+}
+
+impl Quiet<'_> {
+    /// The database.
+    pub fn database(&self) -> &Database {
+        self.database
+    }
+
+    /// Returns once no earlier connection is still committing changes of payments: one that was lost may be.
+    pub async fn settled(&self) -> Result<(), DbErr> {
+        outwait(self.database, "payments").await
+    }
+}
+
+/// Observes nothing.
+pub(super) struct NoObserver;
+
+#[async_trait]
+impl CommitObserver for NoObserver {
+    fn committed(&self, _: &PaymentMove) {}
+
+    fn outcome_unknown(&self) {}
+
+    fn wants_pause(&self) -> bool {
+        false
+    }
+
+    async fn pause_wanted(&self) {
+        std::future::pending().await
+    }
+
+    async fn between_commits(self: Arc<Self>, _: Quiet<'_>) {}
+}

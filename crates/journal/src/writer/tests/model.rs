@@ -1,0 +1,344 @@
+//! Random writes compared with a model without groups: the result of each write must not depend on the other writes in
+//! its commit.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use payferry_entities::{deliveries, events};
+use proptest::prelude::*;
+
+use super::*;
+use crate::writer::{AppliedTransfer, OperationChange};
+
+/// A write in a small model: six payments, three keys, four transactions.
+#[derive(Clone, Debug)]
+enum Step {
+    Initiate {
+        payment: u8,
+        key: Option<u8>,
+        bad: bool,
+    },
+    Advance {
+        payment: u8,
+        ahead: i64,
+        announced: i64,
+        key: Option<u8>,
+        change: Option<Change>,
+        bad: bool,
+        state: String,
+    },
+    Read {
+        stale: bool,
+        orphaning: bool,
+        found: Vec<(u8, u8)>,
+        bad: bool,
+    },
+    Deliver {
+        payment: u8,
+        ahead: i64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Queue,
+    Cancel,
+}
+
+/// Any text without U+0000, which PostgreSQL cannot store.
+fn text() -> impl Strategy<Value = String> {
+    any::<String>().prop_map(|text| text.replace('\u{0}', ""))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || proptest::option::weighted(0.4, 0..3_u8);
+    let bad = || proptest::bool::weighted(0.1);
+    let change = proptest::option::of(prop_oneof![Just(Change::Queue), Just(Change::Cancel)]);
+    prop_oneof![
+        2 => (0..6_u8, key(), bad()).prop_map(|(payment, key, bad)| Step::Initiate { payment, key, bad }),
+        4 => (0..6_u8, prop_oneof![4 => Just(0_i64), 1 => -1..3_i64], 0..3_i64, key(), change, bad(), text())
+            .prop_map(|(payment, ahead, announced, key, change, bad, state)| {
+                Step::Advance { payment, ahead, announced, key, change, bad, state }
+            }),
+        2 => (proptest::bool::weighted(0.2), any::<bool>(), proptest::collection::vec((0..4_u8, 0..6_u8), 0..4), bad())
+            .prop_map(|(stale, orphaning, found, bad)| Step::Read { stale, orphaning, found, bad }),
+        1 => (0..6_u8, prop_oneof![3 => Just(0_i64), 1 => Just(-1_i64)])
+            .prop_map(|(payment, ahead)| Step::Deliver { payment, ahead }),
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Written,
+    Conflict,
+    KeyTaken,
+    Refused,
+}
+
+impl From<&Result<Receipt, JournalError>> for Fate {
+    fn from(answer: &Result<Receipt, JournalError>) -> Self {
+        match answer {
+            Ok(_) => Self::Written,
+            Err(JournalError::Conflict) => Self::Conflict,
+            Err(JournalError::IdempotencyKeyTaken) => Self::KeyTaken,
+            Err(JournalError::Refused(_)) => Self::Refused,
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// Expected content of the database.
+#[derive(Clone, Default)]
+struct Model {
+    payments: BTreeMap<String, (i64, String)>,
+    keys: BTreeSet<String>,
+    events: BTreeMap<String, i64>,
+    attempts: BTreeMap<String, i64>,
+    operations: BTreeMap<String, (String, i64)>,
+    cursor: Option<String>,
+    transfers: BTreeMap<String, (String, String, String, i64, i64)>,
+    blocks: i64,
+}
+
+impl Model {
+    /// Returns the write of `step`, given the current model; `None` if it is not applicable.
+    fn unit(&mut self, step: &Step, advanced: &mut HashSet<u8>, begun: &mut HashSet<u8>) -> Option<Unit> {
+        match step {
+            Step::Initiate { payment, key, bad } => {
+                // The order of a transition and the initiation of the same payment in a group is undefined.
+                if advanced.contains(payment) {
+                    return None;
+                }
+                begun.insert(*payment);
+                let key = key.map(|key| format!("initiate{key}"));
+                let Unit::Initiation(mut unit) = initiation(&payment.to_string(), key.as_deref()) else { return None };
+                if *bad {
+                    unit.payment.merchant_id = Some("merch_unknown".to_owned());
+                }
+                Some(Unit::Initiation(unit))
+            }
+            Step::Advance { payment, ahead, announced, key, change, bad, state } => {
+                if begun.contains(payment) {
+                    return None;
+                }
+                advanced.insert(*payment);
+                let mut before = payment_row(&payment.to_string());
+                before.version = self.payments.get(&before.id).map_or(1, |(version, _)| *version) + ahead;
+                let mut unit = transition(&before, *announced);
+                unit.payment.state.clone_from(state);
+                unit.idempotency = key.map(|key| key_row(&format!("advance{key}")));
+                let id = format!("op_{}", before.id);
+                unit.operations.extend(change.map(|change| match change {
+                    Change::Queue => OperationChange::Queue(Box::new(operation(&id, &before))),
+                    Change::Cancel => OperationChange::Cancel { id },
+                }));
+                if *bad {
+                    unit.announcements.push(event(&payment_row("seed"), 100));
+                }
+                let of_payment = |(_, row): &(&String, &(String, String, String, i64, i64))| row.0 == before.id;
+                unit.applied = self
+                    .transfers
+                    .iter()
+                    .filter(of_payment)
+                    .map(|(tx_hash, row)| AppliedTransfer {
+                        chain: "base".to_owned(),
+                        tx_hash: tx_hash.clone(),
+                        log_index: 0,
+                        revision: row.3,
+                    })
+                    .collect();
+                Some(boxed(unit))
+            }
+            Step::Read { stale, orphaning, found, bad } => {
+                self.blocks += 1;
+                let before = if *stale { Some("0xelsewhere".to_owned()) } else { self.cursor.clone() };
+                let hash = format!("0xblock{}", self.blocks);
+                let mut unit = batch(before.as_deref(), &hash, self.blocks);
+                unit.orphaned_blocks.extend(before.filter(|_| *orphaning));
+                let known = found.iter().filter(|(_, payment)| self.payments.contains_key(&format!("pay_{payment}")));
+                unit.transfers = known
+                    .map(|(tx, payment)| transfer(&format!("0x{tx}"), &payment_row(&payment.to_string()), &hash, 1))
+                    .collect();
+                if *bad {
+                    unit.transfers.push(transfer("0xbad", &payment_row("unknown"), &hash, 1));
+                }
+                Some(Unit::ChainBatch(Box::new(unit)))
+            }
+            Step::Deliver { payment, ahead } => {
+                let of_payment = |id: &&String| id.starts_with(&format!("evt_pay_{payment}_"));
+                let event = self.events.keys().find(of_payment)?;
+                let id = event.replace("evt", "whd");
+                let number = self.attempts.get(&id).copied().unwrap_or(0) + 1 + ahead;
+                (number > 0).then(|| delivery(&id, number))
+            }
+        }
+    }
+
+    /// Applies a write as if it were alone, and returns its result.
+    fn write(&mut self, unit: &Unit) -> Fate {
+        let key = unit.idempotency().map(|row| row.key.clone());
+        if key.as_ref().is_some_and(|key| self.keys.contains(key)) {
+            return Fate::KeyTaken;
+        }
+        let mut next = self.clone();
+        next.keys.extend(key);
+        let fate = next.write_without_key(unit);
+        if fate == Fate::Written {
+            *self = next;
+        }
+        fate
+    }
+
+    fn write_without_key(&mut self, unit: &Unit) -> Fate {
+        match unit {
+            Unit::Initiation(unit) => {
+                let payment = &unit.payment;
+                if self.payments.contains_key(&payment.id) || payment.merchant_id.as_deref() != Some("merch_1") {
+                    return Fate::Refused;
+                }
+                self.payments.insert(payment.id.clone(), (1, payment.state.clone()));
+            }
+            Unit::Transition(unit) => {
+                let payment = &unit.payment;
+                let Some(row) = self.payments.get_mut(&payment.id) else { return Fate::Conflict };
+                if row.0 != payment.version - 1 {
+                    return Fate::Conflict;
+                }
+                *row = (payment.version, payment.state.clone());
+                for event in &unit.announcements {
+                    if self.events.insert(event.id.clone(), event.sequence).is_some() {
+                        return Fate::Refused;
+                    }
+                }
+                for change in &unit.operations {
+                    let row = self.operations.get_mut(change.id());
+                    match (change, row) {
+                        (OperationChange::Queue(_), Some((status, revision))) => {
+                            "queued".clone_into(status);
+                            *revision += 1;
+                        }
+                        (OperationChange::Queue(_), None) => {
+                            self.operations.insert(change.id().to_owned(), ("queued".to_owned(), 1));
+                        }
+                        (OperationChange::Cancel { .. }, Some((status, revision))) if status == "queued" => {
+                            "cancelled".clone_into(status);
+                            *revision += 1;
+                        }
+                        _ => {}
+                    }
+                }
+                for applied in &unit.applied {
+                    if let Some(row) = self.transfers.get_mut(&applied.tx_hash) {
+                        row.4 = row.4.max(applied.revision);
+                    }
+                }
+            }
+            Unit::ChainBatch(unit) => {
+                if self.cursor != unit.cursor_before {
+                    return Fate::Conflict;
+                }
+                self.cursor = Some(unit.cursor.block_hash.clone());
+                for row in self.transfers.values_mut() {
+                    if unit.orphaned_blocks.contains(&row.1) && row.2 == "present" {
+                        "orphaned".clone_into(&mut row.2);
+                        row.3 += 1;
+                    }
+                }
+                let last: BTreeMap<_, _> = unit.transfers.iter().map(|row| (row.tx_hash.clone(), row)).collect();
+                for (tx_hash, found) in last {
+                    if found.payment_id == "pay_unknown" {
+                        return Fate::Refused;
+                    }
+                    let row = self.transfers.entry(tx_hash).or_default();
+                    if row.1 != found.block_hash || row.2 != found.presence {
+                        let (revision, applied) = (row.3 + 1, row.4);
+                        let (payment, block) = (found.payment_id.clone(), found.block_hash.clone());
+                        *row = (payment, block, found.presence.clone(), revision, applied);
+                    }
+                }
+            }
+            Unit::Delivery(unit) => {
+                let made = self.attempts.entry(unit.attempt.delivery_id.clone()).or_default();
+                if unit.attempt.number <= *made {
+                    return Fate::Conflict;
+                }
+                *made = unit.attempt.number;
+            }
+            other => panic!("no step makes {other:?}"),
+        }
+        Fate::Written
+    }
+
+    /// Asserts that the database contains exactly this.
+    async fn check(&self, world: &World) {
+        let payments = world.all::<payments::Entity>().await.into_iter().map(|row| (row.id, (row.version, row.state)));
+        assert_eq!(payments.collect::<BTreeMap<_, _>>(), self.payments);
+        let versions: i64 = self.payments.values().map(|(version, _)| version).sum();
+        assert_eq!(world.count::<payment_transitions::Entity>().await, u64::try_from(versions).unwrap());
+        let keys = world.all::<idempotency_keys::Entity>().await.into_iter().map(|row| row.key);
+        assert_eq!(keys.collect::<BTreeSet<_>>(), self.keys);
+
+        let mut feed = world.all::<events::Entity>().await;
+        feed.sort_by_key(|event| event.position);
+        assert_eq!(feed.iter().map(|row| (row.id.clone(), row.sequence)).collect::<BTreeMap<_, _>>(), self.events);
+        // A PostgreSQL sequence does not release the values of a rolled-back group.
+        assert!(!world.is_sqlite() || feed.iter().zip(1..).all(|(event, position)| event.position == position));
+        let mut last: BTreeMap<&str, i64> = BTreeMap::new();
+        for event in &feed {
+            assert!(last.insert(&event.payment_id, event.sequence).is_none_or(|before| before < event.sequence));
+        }
+        let deliveries = world.all::<deliveries::Entity>().await;
+        assert_eq!(deliveries.len(), feed.len());
+        for row in deliveries {
+            assert_eq!(row.attempt_count, self.attempts.get(&row.id).copied().unwrap_or(0));
+            assert!(feed.iter().any(|event| event.id == row.event_id && event.position == row.position));
+        }
+
+        let operations = world.all::<operations::Entity>().await;
+        let numbers: BTreeSet<_> = operations.iter().map(|row| row.number).collect();
+        assert!(
+            numbers.iter().zip(0..).all(|(number, expected)| *number == expected) && numbers.len() == operations.len()
+        );
+        let found = operations.into_iter().map(|row| (row.id, (row.status, row.revision)));
+        assert_eq!(found.collect::<BTreeMap<_, _>>(), self.operations);
+
+        let cursor = world.all::<chain_cursors::Entity>().await.pop().map(|row| row.block_hash);
+        assert_eq!(cursor, self.cursor);
+        let transfers = world.all::<transfers::Entity>().await.into_iter().map(|row| {
+            (row.tx_hash, (row.payment_id, row.block_hash, row.presence, row.revision, row.applied_revision))
+        });
+        assert_eq!(transfers.collect::<BTreeMap<_, _>>(), self.transfers);
+    }
+}
+
+async fn play(rounds: Vec<Vec<Step>>) {
+    let world = World::running().await;
+    let mut model = Model::default();
+    let seed = world.payment("seed").await;
+    world.submit(boxed(transition(&seed, 1))).await.unwrap();
+    model.write(&initiation("seed", None));
+    model.write(&boxed(transition(&seed, 1)));
+
+    for steps in rounds {
+        let (mut advanced, mut begun) = (HashSet::new(), HashSet::new());
+        let made: Vec<Unit> = steps.iter().filter_map(|step| model.unit(step, &mut advanced, &mut begun)).collect();
+        // The journal writes initiations last.
+        let (initiations, others): (Vec<_>, Vec<_>) =
+            made.into_iter().partition(|unit| matches!(unit, Unit::Initiation(_)));
+        let units: Vec<Unit> = others.into_iter().chain(initiations).collect();
+        let expected: Vec<Fate> = units.iter().map(|unit| model.write(unit)).collect();
+        let answers = answers(world.queue(units).await).await;
+        assert_eq!(answers.iter().map(Fate::from).collect::<Vec<_>>(), expected);
+    }
+    model.check(&world).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn grouped_writes_have_the_same_results_as_single_writes(
+        rounds in proptest::collection::vec(proptest::collection::vec(step(), 0..24), 1..10)
+    ) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(play(rounds));
+    }
+}

@@ -1,0 +1,94 @@
+//! The service's clock. The sandbox moves it; everything that asks for the time asks here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Wall-clock time plus an offset that only the sandbox sets. Clones share the offset.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    offset_ms: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// A clock ahead of the wall clock by `offset_ms`.
+    pub fn with_offset_ms(offset_ms: i64) -> Self {
+        Self { offset_ms: Arc::new(AtomicI64::new(offset_ms)) }
+    }
+
+    /// Now, offset included, in whole milliseconds. What payments are judged by.
+    ///
+    /// The caller chooses the type: [`SystemTime`], or one that is made from it, such as the domain's timestamp.
+    pub fn now<T: From<SystemTime>>(&self) -> T {
+        from_millis(wall_millis().saturating_add(self.offset_ms())).into()
+    }
+
+    /// Now by the wall clock. What other machines compare with theirs: webhook signatures, retry times.
+    pub fn real_now<T: From<SystemTime>>(&self) -> T {
+        from_millis(wall_millis()).into()
+    }
+
+    /// How far this clock is ahead of the wall clock, in milliseconds.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms.load(Ordering::Acquire)
+    }
+
+    /// Moves the clock on and returns the new offset.
+    pub fn advance_secs(&self, secs: i64) -> i64 {
+        let by_ms = secs.saturating_mul(1000);
+        self.offset_ms.fetch_add(by_ms, Ordering::AcqRel).saturating_add(by_ms)
+    }
+}
+
+/// Milliseconds since the Unix epoch; negative before it.
+pub(crate) fn millis(moment: SystemTime) -> i64 {
+    match moment.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        Err(error) => i64::try_from(error.duration().as_millis()).map_or(i64::MIN, |before| -before),
+    }
+}
+
+/// The moment so many milliseconds after the Unix epoch, or before it.
+pub(crate) fn from_millis(millis: i64) -> SystemTime {
+    let distance = Duration::from_millis(millis.unsigned_abs());
+    let moment = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+    moment.unwrap_or(UNIX_EPOCH)
+}
+
+/// Whole milliseconds, so that a time that is stored or shown equals the one that is kept.
+fn wall_millis() -> i64 {
+    millis(SystemTime::now())
+}
+
+/// Serialises a moment as milliseconds since the Unix epoch.
+pub(crate) fn serialize_millis<S: serde::Serializer>(moment: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(millis(*moment))
+}
+
+/// As [`serialize_millis`]; `None` is null.
+pub(crate) fn serialize_millis_or_null<S: serde::Serializer>(
+    moment: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match moment {
+        Some(moment) => serialize_millis(moment, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_whole_milliseconds_and_follow_the_offset() {
+        let clock = Clock::with_offset_ms(5_000);
+        let (real, now): (SystemTime, SystemTime) = (clock.real_now(), clock.now());
+        assert_eq!(from_millis(millis(real)), real);
+        assert!(millis(now) >= millis(real) + 5_000);
+        assert_eq!(clock.advance_secs(-10), -5_000);
+        for ms in [-1, 0, 1, 1_732_175_655_007] {
+            assert_eq!(millis(from_millis(ms)), ms);
+        }
+    }
+}

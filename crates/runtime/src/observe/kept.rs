@@ -1,0 +1,146 @@
+//! Wrapper of every actor: unpacks messages, measures the handling, and distinguishes panics from errors.
+//!
+//! The measurement surrounds the behaviour and is never inside it.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use super::ActorKind;
+use super::books::Presence;
+use super::figures::{ActorBooks, Handling};
+use super::log::Panicked;
+use super::mailbox::{Envelope, Mailbox};
+
+/// Behaviour of an actor. Like [`ractor::Actor`], except that by default a supervisor survives its children.
+pub trait Behaviour: Sized + Send + Sync + 'static {
+    /// Kind of the actor.
+    const KIND: ActorKind;
+    /// Type of its messages.
+    type Msg: Send + 'static;
+    /// Type of its state.
+    type State: Send + 'static;
+    /// Type of its arguments.
+    type Arguments: Send + 'static;
+
+    /// Creates the state; runs in the spawner's task.
+    fn pre_start(
+        &self,
+        myself: &Mailbox<Self::Msg>,
+        args: Self::Arguments,
+    ) -> impl Future<Output = Result<Self::State, ActorProcessingErr>> + Send;
+
+    /// Runs before the first message.
+    fn post_start(
+        &self,
+        _myself: &Mailbox<Self::Msg>,
+        _state: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Handles one message.
+    fn handle(
+        &self,
+        myself: &Mailbox<Self::Msg>,
+        message: Self::Msg,
+        state: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send;
+
+    /// Handles an event of a child.
+    fn handle_supervisor_evt(
+        &self,
+        _myself: &Mailbox<Self::Msg>,
+        _event: SupervisionEvent,
+        _state: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Runs after the last message, unless the actor was killed or failed.
+    fn post_stop(&self, _state: &mut Self::State) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// Actor of a behaviour with its measurements.
+pub(super) struct Kept<B> {
+    behaviour: B,
+    books: Arc<ActorBooks>,
+    _presence: Presence,
+}
+
+impl<B: Behaviour> Kept<B> {
+    pub(super) fn new(behaviour: B, presence: Presence) -> Self {
+        Self { behaviour, books: Arc::clone(presence.books()), _presence: presence }
+    }
+
+    fn mailbox(&self, actor: ActorRef<Envelope<B::Msg>>) -> Mailbox<B::Msg> {
+        Mailbox::new(actor, Arc::clone(&self.books))
+    }
+}
+
+#[ractor::async_trait]
+impl<B: Behaviour> Actor for Kept<B> {
+    type Msg = Envelope<B::Msg>;
+    type State = B::State;
+    type Arguments = B::Arguments;
+
+    async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: B::Arguments) -> Result<B::State, ActorProcessingErr> {
+        let myself = self.mailbox(myself);
+        self.behaviour.pre_start(&myself, args).await
+    }
+
+    async fn post_start(&self, myself: ActorRef<Self::Msg>, state: &mut B::State) -> Result<(), ActorProcessingErr> {
+        let myself = self.mailbox(myself);
+        caught(self.behaviour.post_start(&myself, state)).await
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        envelope: Self::Msg,
+        state: &mut B::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let Envelope { message, stamp } = envelope;
+        let myself = self.mailbox(myself);
+        // Ends together with this future, however it ends.
+        let _handling = Handling::begin(&self.books, stamp);
+        caught(self.behaviour.handle(&myself, message, state)).await
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        event: SupervisionEvent,
+        state: &mut B::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let myself = self.mailbox(myself);
+        caught(self.behaviour.handle_supervisor_evt(&myself, event, state)).await
+    }
+
+    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut B::State) -> Result<(), ActorProcessingErr> {
+        caught(self.behaviour.post_stop(state)).await
+    }
+}
+
+/// Converts a panic into an error of its own type, so that the supervisor can distinguish it.
+async fn caught(future: impl Future<Output = Result<(), ActorProcessingErr>> + Send) -> Result<(), ActorProcessingErr> {
+    // The state is dropped after a panic and never used again.
+    match AssertUnwindSafe(future).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(panic) => Err(Panicked(words_of(panic)).into()),
+    }
+}
+
+/// The message of a panic.
+pub fn words_of(panic: Box<dyn Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(words) => *words,
+        Err(panic) => panic.downcast_ref::<&str>().map_or("a panic without a message", |words| words).to_owned(),
+    }
+}

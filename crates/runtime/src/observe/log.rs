@@ -1,0 +1,263 @@
+//! Supervision log: restarts and quarantines of actors, with time and reason.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use ractor::{ActorCell, ActorProcessingErr, SupervisionEvent};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::ActorKind;
+use crate::clock::serialize_millis;
+
+/// Maximum number of stored entries; counters are unlimited.
+pub const LOG_ENTRIES_MAX: usize = 1_000;
+/// Maximum number of characters of a reason.
+pub const REASON_CHARS_MAX: usize = 500;
+/// Maximum number of payments, payouts and withdrawals with an own record of restarts; the oldest records are dropped.
+const RECORDS_MAX: usize = 10_000;
+
+/// Class of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The actor panicked.
+    Panic,
+    /// The actor returned an error.
+    Error,
+    /// The actor was killed while it was working.
+    Killed,
+    /// The actor stopped without a request from its supervisor.
+    Stopped,
+    /// The actor could not be started.
+    Start,
+}
+
+impl Cause {
+    /// Every class.
+    pub const ALL: [Self; 5] = [Self::Panic, Self::Error, Self::Killed, Self::Stopped, Self::Start];
+
+    /// Name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Panic => "panic",
+            Self::Error => "error",
+            Self::Killed => "killed",
+            Self::Stopped => "stopped",
+            Self::Start => "start",
+        }
+    }
+}
+
+/// Failure of an actor.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    /// Time, by the wall clock.
+    #[serde(serialize_with = "serialize_millis")]
+    pub at: SystemTime,
+    /// Class.
+    pub cause: Cause,
+    /// Message of the panic or error, cut to [`REASON_CHARS_MAX`].
+    pub reason: String,
+}
+
+/// Action of the supervisor after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Restarted from the database.
+    Restarted,
+    /// Not restarted: it failed too often in a short time.
+    Quarantined,
+}
+
+/// Entry of the supervision log.
+#[derive(Debug, Clone, Serialize)]
+pub struct Incident {
+    /// Sequence number, increasing by one.
+    pub number: u64,
+    /// Time, by the wall clock.
+    #[serde(serialize_with = "serialize_millis")]
+    pub at: SystemTime,
+    /// Kind of the failed actor.
+    pub kind: ActorKind,
+    /// Name: a payment's or withdrawal's id, a chain, a shard's number.
+    pub name: String,
+    /// Class of the failure.
+    pub cause: Cause,
+    /// Message of the panic or error, cut to [`REASON_CHARS_MAX`].
+    pub reason: String,
+    /// Action of the supervisor.
+    pub action: Action,
+}
+
+/// Error of a caught panic.
+#[derive(Debug)]
+pub(super) struct Panicked(pub(super) String);
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Panicked {}
+
+/// The actor that an event reports as ended, with cause and reason; `None` for other events.
+pub fn ended(event: SupervisionEvent) -> Option<(ActorCell, Cause, String)> {
+    match event {
+        SupervisionEvent::ActorFailed(cell, error) => {
+            let cause = cause_of(&error);
+            Some((cell, cause, error.to_string()))
+        }
+        SupervisionEvent::ActorTerminated(cell, _, Some(reason)) => {
+            let killed = matches!(reason.as_str(), "killed" | "actor_task_cancelled");
+            Some((cell, if killed { Cause::Killed } else { Cause::Stopped }, reason))
+        }
+        SupervisionEvent::ActorTerminated(cell, _, None) => Some((cell, Cause::Stopped, "it stopped".to_owned())),
+        _ => None,
+    }
+}
+
+fn cause_of(error: &ActorProcessingErr) -> Cause {
+    if error.downcast_ref::<Panicked>().is_some() { Cause::Panic } else { Cause::Error }
+}
+
+/// Supervision log of one tree.
+#[derive(Debug)]
+pub(super) struct SupervisionLog {
+    inner: Mutex<Inner>,
+    /// Number of the newest incident.
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    recent: VecDeque<Incident>,
+    restarts: BTreeMap<ActorKind, u64>,
+    records: HashMap<(ActorKind, String), Record>,
+    /// Actors of kinds with very many actors that have a record, oldest record first.
+    of_many: VecDeque<(ActorKind, String)>,
+}
+
+/// Restarts and last failure of one actor.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Record {
+    pub(super) restarts: u64,
+    pub(super) last: Option<Failure>,
+}
+
+impl Default for SupervisionLog {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), newest: watch::Sender::new(0) }
+    }
+}
+
+impl SupervisionLog {
+    pub(super) fn restarted(&self, kind: ActorKind, name: &str, failure: &Failure) {
+        let mut inner = self.inner.lock();
+        *inner.restarts.entry(kind).or_default() += 1;
+        inner.record(kind, name).restarts += 1;
+        self.push(inner, kind, name, failure, Action::Restarted);
+    }
+
+    pub(super) fn quarantined(&self, kind: ActorKind, name: &str, failure: &Failure) {
+        self.push(self.inner.lock(), kind, name, failure, Action::Quarantined);
+    }
+
+    fn push(
+        &self,
+        mut inner: parking_lot::MutexGuard<'_, Inner>,
+        kind: ActorKind,
+        name: &str,
+        failure: &Failure,
+        action: Action,
+    ) {
+        inner.record(kind, name).last = Some(failure.clone());
+        let number = *self.newest.borrow() + 1;
+        if inner.recent.len() == LOG_ENTRIES_MAX {
+            inner.recent.pop_front();
+        }
+        let Failure { at, cause, reason } = failure.clone();
+        inner.recent.push_back(Incident { number, at, kind, name: name.to_owned(), cause, reason, action });
+        // Under the lock, so that numbers increase in the order of the log.
+        self.newest.send_replace(number);
+    }
+
+    /// Incidents with a number above `after`, oldest first.
+    pub(super) fn since(&self, after: u64) -> Vec<Incident> {
+        let inner = self.inner.lock();
+        let from = inner.recent.partition_point(|incident| incident.number <= after);
+        inner.recent.range(from..).cloned().collect()
+    }
+
+    /// Up to `limit` stored incidents, newest first.
+    pub(super) fn latest(&self, limit: usize) -> Vec<Incident> {
+        self.inner.lock().recent.iter().rev().take(limit).cloned().collect()
+    }
+
+    /// Up to `limit` stored incidents of one actor, newest first.
+    pub(super) fn latest_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
+        let inner = self.inner.lock();
+        let its = inner.recent.iter().rev().filter(|incident| incident.kind == kind && incident.name == name);
+        its.take(limit).cloned().collect()
+    }
+
+    /// Number of stored incidents.
+    pub(super) fn len(&self) -> usize {
+        self.inner.lock().recent.len()
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    pub(super) fn restarts(&self) -> BTreeMap<ActorKind, u64> {
+        self.inner.lock().restarts.clone()
+    }
+
+    pub(super) fn record_of(&self, kind: ActorKind, name: &str) -> Record {
+        self.inner.lock().records.get(&(kind, name.to_owned())).cloned().unwrap_or_default()
+    }
+}
+
+impl Inner {
+    fn record(&mut self, kind: ActorKind, name: &str) -> &mut Record {
+        let key = (kind, name.to_owned());
+        if kind.is_one_of_many() && !self.records.contains_key(&key) {
+            if self.of_many.len() == RECORDS_MAX
+                && let Some(oldest) = self.of_many.pop_front()
+            {
+                self.records.remove(&oldest);
+            }
+            self.of_many.push_back(key.clone());
+        }
+        self.records.entry(key).or_default()
+    }
+}
+
+pub(super) fn cut(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_the_oldest_records_except_those_of_permanent_actors() {
+        let log = SupervisionLog::default();
+        let failure = Failure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
+        log.restarted(ActorKind::SendingDesk, "sending desk", &failure);
+        for number in 0..RECORDS_MAX {
+            log.restarted(ActorKind::Sending, &format!("wd_{number}"), &failure);
+        }
+        log.restarted(ActorKind::Payment, "pay_1", &failure);
+        let restarts = |kind, name| log.record_of(kind, name).restarts;
+        assert_eq!([restarts(ActorKind::Sending, "wd_0"), restarts(ActorKind::Sending, "wd_1")], [0, 1]);
+        assert_eq!([restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::SendingDesk, "sending desk")], [1, 1]);
+        assert_eq!(log.inner.lock().records.len(), RECORDS_MAX + 1);
+    }
+}

@@ -1,0 +1,99 @@
+//! What a supervision tree shows of itself: every actor's books, the supervision log, and the metrics of actors.
+//!
+//! Every actor runs inside `Kept` and is reached through a [`Mailbox`] only, so that none is written past the
+//! bookkeeping. Deliberately absent: what an actor does.
+
+mod books;
+mod counters;
+mod figures;
+mod kept;
+mod log;
+mod mailbox;
+mod metrics;
+mod view;
+
+use serde::Serialize;
+
+pub use books::{Books, Presence};
+pub use counters::Counters;
+pub use figures::{ActorBooks, KindBooks, Stamp};
+pub use kept::{Behaviour, words_of};
+pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, ended};
+pub use mailbox::Mailbox;
+pub use metrics::{HANDLING, MAILBOX_WAIT};
+pub use view::{Figures, KindView, NodeState, NodeView, ROOT_NAME};
+
+/// What sort of actor it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// Supervises all that is permanent.
+    Root,
+    /// The group-commit writer.
+    Journal,
+    /// A shard of payments.
+    Shard,
+    /// One payment.
+    Payment,
+    /// Reads a chain.
+    Watcher,
+    /// Writes to a chain.
+    Settler,
+    /// Asks the KYT provider.
+    Screening,
+    /// Has customers verified.
+    ComplianceDesk,
+    /// Looks after payouts and withdrawals.
+    SendingDesk,
+    /// One payout or withdrawal.
+    Sending,
+    /// Delivers webhooks.
+    WebhookSender,
+    /// Delivers one PSP's webhooks.
+    Endpoint,
+    /// Holds the ledger against itself, or vaults against the ledger.
+    Auditor,
+}
+
+impl ActorKind {
+    /// Every kind.
+    pub const ALL: [Self; 13] = [
+        Self::Root,
+        Self::Journal,
+        Self::Shard,
+        Self::Payment,
+        Self::Watcher,
+        Self::Settler,
+        Self::Screening,
+        Self::ComplianceDesk,
+        Self::SendingDesk,
+        Self::Sending,
+        Self::WebhookSender,
+        Self::Endpoint,
+        Self::Auditor,
+    ];
+
+    /// Whether there are so many that they are counted, not listed by name.
+    pub const fn is_one_of_many(self) -> bool {
+        matches!(self, Self::Payment | Self::Sending)
+    }
+
+    /// The name as it stands in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Journal => "journal",
+            Self::Shard => "shard",
+            Self::Payment => "payment",
+            Self::Watcher => "watcher",
+            Self::Settler => "settler",
+            Self::Screening => "screening",
+            Self::ComplianceDesk => "compliance_desk",
+            Self::SendingDesk => "sending_desk",
+            Self::Sending => "sending",
+            Self::WebhookSender => "webhook_sender",
+            Self::Endpoint => "endpoint",
+            Self::Auditor => "auditor",
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The figures of actors as they are shown: a node for each listed actor, and a summary of each kind.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::ActorKind;
+use super::books::{Books, Node};
+use super::figures::Totals;
+use super::log::{Cause, Failure};
+use crate::clock::serialize_millis_or_null;
+
+/// The root's name.
+pub const ROOT_NAME: &str = "root";
+
+/// How an actor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// It is there.
+    Running,
+    /// It failed and is about to be started again.
+    Restarting,
+    /// It failed too often and waits for an operator.
+    Quarantined,
+    /// It is not there, as it should be.
+    Stopped,
+}
+
+/// What is measured of one actor, or of all of a kind. Times are milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Messages that wait now.
+    pub mailbox: usize,
+    /// Messages taken so far.
+    pub messages: u64,
+    /// How long a message waited, on average.
+    pub wait_ms: f64,
+    /// The longest wait.
+    pub wait_ms_max: f64,
+    /// How long a message was handled, on average; of the journal: a group of units.
+    pub handling_ms: f64,
+    /// The longest handling.
+    pub handling_ms_max: f64,
+}
+
+/// A permanent actor.
+#[derive(Debug, Clone, Serialize)]
+pub struct NodeView {
+    /// What sort it is.
+    pub kind: ActorKind,
+    /// Which one: a chain, a shard's number, a PSP's id.
+    pub name: String,
+    /// How it is.
+    pub state: NodeState,
+    /// Since when it runs, by the wall clock; `None` while it does not.
+    #[serde(serialize_with = "serialize_millis_or_null")]
+    pub since: Option<SystemTime>,
+    /// What is measured of it, over all its restarts.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Restarts so far.
+    pub restarts: u64,
+    /// Its last failure.
+    pub last_failure: Option<Failure>,
+    /// Actors under it that are there; of a shard, and of the desk of payouts and withdrawals: those that are not listed.
+    pub children_live: usize,
+    /// Actors under it.
+    pub children: Vec<Self>,
+}
+
+/// All actors of a kind, those that have ended included.
+#[derive(Debug, Clone, Serialize)]
+pub struct KindView {
+    /// Which kind.
+    pub kind: ActorKind,
+    /// Actors that are there.
+    pub live: usize,
+    /// What is measured of all of them.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Restarts so far, by class of failure.
+    pub restarts: BTreeMap<Cause, u64>,
+    /// Given up so far.
+    pub quarantined: u64,
+    /// The last failure of any of them.
+    pub last_failure: Option<Failure>,
+}
+
+impl Books {
+    /// All listed actors of a kind, by name.
+    pub fn views(&self, kind: ActorKind) -> Vec<NodeView> {
+        self.nodes(kind).iter().map(|node| self.show(node)).collect()
+    }
+
+    /// A listed actor.
+    pub fn view(&self, kind: ActorKind, name: &str) -> NodeView {
+        self.show(&self.node(kind, name))
+    }
+
+    fn show(&self, node: &Node) -> NodeView {
+        let state = node.state();
+        let record = self.record_of(node.kind, &node.name);
+        NodeView {
+            kind: node.kind,
+            name: node.name.clone(),
+            state,
+            since: (state == NodeState::Running).then(|| node.books.since()),
+            figures: node.books.figures(),
+            restarts: record.restarts,
+            last_failure: record.last,
+            children_live: 0,
+            children: Vec::new(),
+        }
+    }
+
+    /// The figures of every kind.
+    pub fn kinds(&self) -> Vec<KindView> {
+        let view = |kind: ActorKind| {
+            let books = self.kind(kind);
+            KindView {
+                kind,
+                live: books.live(),
+                figures: books.totals.figures(books.depth()),
+                restarts: books.restarts().filter(|(_, count)| *count > 0).collect(),
+                quarantined: books.quarantined_total(),
+                last_failure: books.last_failure(),
+            }
+        };
+        ActorKind::ALL.into_iter().map(view).collect()
+    }
+}
+
+impl Totals {
+    #[allow(clippy::cast_precision_loss, reason = "sums are far below 2^52 us, which is 142 years")]
+    pub(super) fn figures(&self, mailbox: usize) -> Figures {
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let mean = |sum_us: u64, count: u64| if count == 0 { 0.0 } else { sum_us as f64 / count as f64 / 1_000.0 };
+        let (messages, handled) = (of(&self.messages), of(&self.handled));
+        Figures {
+            mailbox,
+            messages,
+            wait_ms: mean(of(&self.wait_us), messages),
+            wait_ms_max: f64::from(self.wait_us_max.load(Ordering::Relaxed)) / 1_000.0,
+            handling_ms: mean(of(&self.handling_us), handled),
+            handling_ms_max: f64::from(self.handling_us_max.load(Ordering::Relaxed)) / 1_000.0,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Encryption at rest and keyed hashes, derived from the master keys.
+//!
+//! A sealed value is bound to its context (table, row, column) and does not open in another one. It contains the
+//! version of its key, so that keys can be rotated: the highest version seals, all versions open. The hash key never
+//! changes, because API keys are stored only as hashes and cannot be hashed again. Re-sealing of values is in the
+//! service's `crate::rotation`; parsing of the key file is in `keys`.
+
+mod keys;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Nonce};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+pub use keys::{MasterKeys, MasterKeysError};
+
+/// Length of a master key, bytes.
+pub const MASTER_KEY_BYTES: usize = 32;
+const NONCE_BYTES: usize = 12;
+/// Prefix of sealed bytes, before the key version as four big-endian bytes.
+const BYTES_MARK: [u8; 4] = *b"pfs\x01";
+const VERSION_BYTES: usize = 4;
+const BYTES_HEAD: usize = BYTES_MARK.len() + VERSION_BYTES;
+
+/// Version of a master key; the first is 1.
+pub type KeyVersion = u32;
+
+/// Seals and opens values, and hashes secrets that only need comparison. `Debug` shows nothing of the keys.
+#[derive(Clone)]
+pub struct Sealer {
+    current: KeyVersion,
+    ciphers: Arc<BTreeMap<KeyVersion, Aes256GcmSiv>>,
+    hash_key: [u8; 32],
+}
+
+/// Errors of opening a sealed value. They contain nothing of the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The master keys do not include the key that sealed it.
+    #[error("a value was sealed with key version {0}, which is not among the master keys")]
+    UnknownVersion(KeyVersion),
+    /// Another key of that version, another context, or damage.
+    #[error("a sealed value does not open with this key in this context")]
+    Mismatch,
+}
+
+impl Sealer {
+    /// Creates a sealer with one key, as version 1.
+    pub fn new(master: &[u8; MASTER_KEY_BYTES]) -> Self {
+        Self::of(&MasterKeys::one(*master))
+    }
+
+    /// Creates a sealer with several versions; the highest seals.
+    pub fn of(keys: &MasterKeys) -> Self {
+        let cipher = |master: &[u8; MASTER_KEY_BYTES]| Aes256GcmSiv::new(&hmac(master, &[b"payferry seal v1"]).into());
+        let ciphers = keys.versions().map(|(version, master)| (version, cipher(master))).collect();
+        Self { current: keys.current(), ciphers: Arc::new(ciphers), hash_key: keys.hash_key() }
+    }
+
+    /// Returns the version that seals.
+    pub fn current(&self) -> KeyVersion {
+        self.current
+    }
+
+    /// Encrypts `plaintext` for `place`, its context (such as `["webhook_endpoints", psp_id, "secret"]`), as printable
+    /// text.
+    pub fn seal(&self, place: &[&str], plaintext: &[u8]) -> String {
+        let (nonce, body) = self.encrypt(place, plaintext);
+        format!("v{}.{}.{}", self.current, BASE64.encode(nonce), BASE64.encode(body))
+    }
+
+    /// Decrypts the result of [`Self::seal`] for the same `place`.
+    pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, OpenError> {
+        let version = version_of(sealed).ok_or(OpenError::Mismatch)?;
+        let mut parts = sealed.splitn(3, '.').skip(1);
+        let (Some(nonce), Some(body)) = (parts.next(), parts.next()) else { return Err(OpenError::Mismatch) };
+        let decoded = |text| BASE64.decode(text).map_err(|_| OpenError::Mismatch);
+        self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
+    }
+
+    /// Returns `true` if a result of [`Self::seal`] was sealed with the current key.
+    pub fn is_current(&self, sealed: &str) -> bool {
+        version_of(sealed) == Some(self.current)
+    }
+
+    /// Like [`Self::seal`], for large values outside the database: returns bytes, slightly more than the input.
+    pub fn seal_bytes(&self, place: &[&str], plaintext: &[u8]) -> Vec<u8> {
+        let (nonce, body) = self.encrypt(place, plaintext);
+        [&BYTES_MARK[..], &self.current.to_be_bytes(), &nonce, &body].concat()
+    }
+
+    /// Decrypts the result of [`Self::seal_bytes`] for the same `place`.
+    pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let version = version_of_bytes(sealed).ok_or(OpenError::Mismatch)?;
+        let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(OpenError::Mismatch)?;
+        self.decrypt(version, place, nonce, body)
+    }
+
+    /// Returns `true` if a result of [`Self::seal_bytes`] was sealed with the current key.
+    pub fn is_current_bytes(&self, sealed: &[u8]) -> bool {
+        version_of_bytes(sealed) == Some(self.current)
+    }
+
+    /// Returns HMAC-SHA256 of `parts` under the hash key, as lower-case hex. Parts are length-prefixed, so `["a","bc"]`
+    /// and `["ab","c"]` differ.
+    pub fn keyed_hash(&self, parts: &[&[u8]]) -> String {
+        hex::encode(hmac(&self.hash_key, parts))
+    }
+
+    fn encrypt(&self, place: &[&str], plaintext: &[u8]) -> ([u8; NONCE_BYTES], Vec<u8>) {
+        let nonce: [u8; NONCE_BYTES] = rand::random();
+        let aad = place.join("\u{1f}");
+        let payload = Payload { msg: plaintext, aad: aad.as_bytes() };
+        let sealed = self.ciphers[&self.current].encrypt(&Nonce::from(nonce), payload);
+        (nonce, sealed.expect("AES-GCM-SIV encrypts anything below 64 GiB"))
+    }
+
+    fn decrypt(&self, version: KeyVersion, place: &[&str], nonce: &[u8], body: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let cipher = self.ciphers.get(&version).ok_or(OpenError::UnknownVersion(version))?;
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| OpenError::Mismatch)?;
+        let aad = place.join("\u{1f}");
+        let payload = Payload { msg: body, aad: aad.as_bytes() };
+        cipher.decrypt(&Nonce::from(nonce), payload).map_err(|_| OpenError::Mismatch)
+    }
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer")
+    }
+}
+
+/// Returns the version in a sealed text, if it is spelled canonically.
+fn version_of(sealed: &str) -> Option<KeyVersion> {
+    let digits = sealed.split_once('.')?.0.strip_prefix('v')?;
+    digits.parse().ok().filter(|version: &KeyVersion| version.to_string() == digits)
+}
+
+fn version_of_bytes(sealed: &[u8]) -> Option<KeyVersion> {
+    let version = sealed.strip_prefix(&BYTES_MARK)?.first_chunk::<VERSION_BYTES>()?;
+    Some(KeyVersion::from_be_bytes(*version))
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts a key of any length");
+    for part in parts {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const PLACE: [&str; 3] = ["t", "row", "c"];
+    const ELSEWHERE: [&str; 3] = ["t", "other", "c"];
+
+    #[test]
+    fn sealed_value_opens_only_in_its_context_with_its_key() {
+        let sealer = Sealer::new(&[7; 32]);
+        let sealed = sealer.seal(&PLACE, b"whsec_x");
+        assert_eq!(sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
+        assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
+        assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(OpenError::Mismatch));
+        assert!(!sealed.contains("whsec"));
+        assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "each nonce is used once");
+    }
+
+    #[test]
+    fn sealed_bytes_are_bound_to_their_context() {
+        let sealer = Sealer::new(&[7; 32]);
+        let sealed = sealer.seal_bytes(&PLACE, b"%PDF-1.7 marked");
+        assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap(), b"%PDF-1.7 marked");
+        assert_eq!(sealer.open_bytes(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
+        assert!(!sealed.windows(6).any(|window| window == b"marked"));
+        for cut in 0..sealed.len() {
+            assert!(sealer.open_bytes(&PLACE, &sealed[..cut]).is_err(), "cut to {cut} bytes");
+        }
+        let mut damaged = sealed;
+        *damaged.last_mut().unwrap() ^= 1;
+        assert_eq!(sealer.open_bytes(&PLACE, &damaged), Err(OpenError::Mismatch));
+    }
+
+    #[test]
+    fn newest_key_seals_and_older_keys_open() {
+        let first = Sealer::new(&[7; 32]);
+        let keys: MasterKeys = format!("1: {}\n2: {}", "07".repeat(32), "08".repeat(32)).parse().unwrap();
+        let both = Sealer::of(&keys);
+        let (old, new) = (first.seal(&PLACE, b"x"), both.seal(&PLACE, b"x"));
+        assert!(old.starts_with("v1.") && new.starts_with("v2."), "{old} {new}");
+        assert!(!both.is_current(&old) && both.is_current(&new) && first.is_current(&old));
+        assert_eq!((both.open(&PLACE, &old).unwrap(), both.open(&PLACE, &new).unwrap()), (b"x".into(), b"x".into()));
+        assert_eq!(first.open(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
+        assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "hashes stay the same");
+
+        let (old, new) = (first.seal_bytes(&PLACE, b"x"), both.seal_bytes(&PLACE, b"x"));
+        assert!(!both.is_current_bytes(&old) && both.is_current_bytes(&new));
+        assert_eq!(both.open_bytes(&PLACE, &old).unwrap(), b"x");
+        assert_eq!(first.open_bytes(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
+
+        let named = OpenError::UnknownVersion(2).to_string();
+        assert!(named.contains("version 2"), "{named}");
+    }
+
+    #[test]
+    fn foreign_text_does_not_open() {
+        let sealer = Sealer::new(&[7; 32]);
+        let body = sealer.seal(&PLACE, b"x");
+        let body = body.strip_prefix("v1").unwrap();
+        for bad in ["", "v1", "v1.", "plain text", "v01..", "v+1.a.b", "v99999999999.a.b", "v1.AAAA.AAAA"] {
+            assert_eq!(sealer.open(&PLACE, bad), Err(OpenError::Mismatch), "{bad}");
+        }
+        assert_eq!(sealer.open(&PLACE, &format!("v01{body}")), Err(OpenError::Mismatch));
+        assert_eq!(sealer.open(&PLACE, &format!("v3{body}")), Err(OpenError::UnknownVersion(3)));
+    }
+
+    #[test]
+    fn keyed_hashes_depend_on_part_boundaries() {
+        let sealer = Sealer::new(&[7; 32]);
+        assert_ne!(sealer.keyed_hash(&[b"a", b"bc"]), sealer.keyed_hash(&[b"ab", b"c"]));
+    }
+}

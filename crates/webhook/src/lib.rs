@@ -1,0 +1,60 @@
+//! Webhooks: the sender, one endpoint actor per PSP, and the parts of an attempt.
+//!
+//! The queue is the database: rows of `deliveries`, written in the commit that creates their event. A message to an
+//! actor is only a nudge. Not here: the content of events (`domain` decides) and the routes of the configuration.
+
+mod attempt;
+mod breaker;
+mod concurrency;
+mod delivery;
+mod endpoint;
+pub mod endpoints;
+mod metrics;
+mod queue;
+mod schedule;
+mod sender;
+pub mod signature;
+#[cfg(test)]
+mod tests;
+pub mod url_guard;
+mod window;
+
+pub use payferry_journal::webhooks::{log, retention};
+
+pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
+pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
+pub use endpoint::{EndpointView, NO_URL};
+pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
+pub use sender::{TestError, TestOutcome, WebhookSender};
+pub use url_guard::{UrlPolicy, UrlRejection};
+
+use std::time::Duration;
+
+/// Time within which a receiver must answer.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes kept of a receiver's answer.
+pub const RESPONSE_KEPT_BYTES: usize = 1_024;
+
+/// Attempts in progress beyond the [`IN_FLIGHT_MIN`] of each endpoint, shared by all endpoints. It limits connections;
+/// because of the minimum, no endpoint waits for another.
+pub const IN_FLIGHT_SHARED_MAX: usize = 512;
+/// Time that attempts in progress may take to end when the sender stops; shorter than its supervisor's timeout.
+pub const STOP_PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// Limits and schedule of webhooks.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    /// Delays before retries.
+    pub schedule: Schedule,
+    /// Time within which a receiver must answer.
+    pub timeout: Duration,
+    /// Policy for webhook URLs.
+    pub url_policy: UrlPolicy,
+}
+
+impl Default for WebhookConfig {
+    /// Production: the interface's schedule, five seconds, public HTTPS only.
+    fn default() -> Self {
+        Self { schedule: Schedule::default(), timeout: ATTEMPT_TIMEOUT, url_policy: UrlPolicy::Production }
+    }
+}

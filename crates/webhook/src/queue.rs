@@ -1,0 +1,134 @@
+//! Delivery queue: the queries with which the sender reads the database, one page at a time.
+//!
+//! Not here: writes. The commit of an event queues its rows, and recorded outcomes move them.
+
+use payferry_domain::PspId;
+use payferry_entities::Database;
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
+
+/// Rows per page.
+pub(super) const PAGE: usize = 256;
+/// Rows counted per PSP; larger counts are reported as this number.
+pub(super) const COUNTED_MAX: i64 = 10_000;
+
+/// A delivery that waits for an attempt. Its body is read when the attempt begins, or together with it if that is now.
+#[derive(Debug, Clone, PartialEq, Eq, FromQueryResult)]
+pub(super) struct Waiting {
+    pub(super) id: String,
+    pub(super) payment_id: String,
+    pub(super) position: i64,
+}
+
+/// A delivery whose attempt begins now.
+#[derive(Debug, Clone, FromQueryResult)]
+pub(super) struct Due {
+    pub(super) id: String,
+    pub(super) event_id: String,
+    pub(super) status: String,
+    pub(super) attempt_count: i64,
+    pub(super) retries_left: i64,
+    pub(super) payload: String,
+}
+
+/// PSPs with deliveries that are neither delivered nor exhausted.
+///
+/// The query tests each PSP, so two index probes per PSP suffice regardless of its number of rows.
+pub(super) const PSPS_WITH_OPEN: &str = "SELECT p.id FROM psps p \
+    WHERE EXISTS (SELECT 1 FROM deliveries d WHERE d.psp_id = p.id AND d.status = 'queued') \
+    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.psp_id = p.id AND d.status = 'failed')";
+
+// The states are literals because a partial index serves only queries that contain its condition.
+pub(super) const FIRST_ATTEMPTS: &str = "SELECT d.id, d.payment_id, d.position, \
+    d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
+    FROM deliveries d JOIN events e ON e.id = d.event_id \
+    WHERE d.psp_id = $1 AND d.status = 'queued' AND d.position > $2 ORDER BY d.position LIMIT $3";
+pub(super) const RETRIES_DUE: &str = "SELECT id, payment_id, position FROM deliveries \
+    WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT $3";
+pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries \
+    WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at > $2";
+const DUE: &str = "SELECT d.id, d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
+    FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id IN";
+/// One index probe, or one bounded index range, per endpoint and figure.
+const BACKLOG: &str = "SELECT \
+    CAST(COALESCE(SUM(w.queued), 0) AS BIGINT) AS queued, CAST(COALESCE(SUM(w.failed), 0) AS BIGINT) AS failed, \
+    MIN(w.due_first_at) AS due_first_at FROM (SELECT \
+    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status = 'queued' LIMIT $1) q) \
+        AS queued, \
+    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status = 'failed' LIMIT $1) f) \
+        AS failed, \
+    (SELECT MIN(d.next_attempt_at) FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status IN ('queued', 'failed')) \
+        AS due_first_at \
+    FROM webhook_endpoints e) w";
+
+/// PSPs with deliveries that are neither delivered nor exhausted.
+pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, DbErr> {
+    let rows = database.reader().query_all_raw(statement(database, PSPS_WITH_OPEN, [])).await?;
+    rows.iter()
+        .map(|row| row.try_get_by_index::<String>(0)?.parse().map_err(|_| DbErr::Type("a PSP's id".to_owned())))
+        .collect()
+}
+
+/// Returns a page of queued deliveries after a position, in feed order, together with their current rows because most
+/// are sent immediately.
+pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) -> Result<Vec<(Waiting, Due)>, DbErr> {
+    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
+    let values = [psp.to_string().into(), after.into(), limit.into()];
+    let rows = database.reader().query_all_raw(statement(database, FIRST_ATTEMPTS, values)).await?;
+    rows.iter().map(|row| Ok((Waiting::from_query_result(row, "")?, Due::from_query_result(row, "")?))).collect()
+}
+
+/// Returns deliveries whose retry is due, the longest due first: one page plus `under_way` rows, because rows with an
+/// attempt in progress still count as due.
+pub(super) async fn retries_due(
+    database: &Database,
+    psp: PspId,
+    now: i64,
+    under_way: usize,
+) -> Result<Vec<Waiting>, DbErr> {
+    let limit = i64::try_from(PAGE + under_way).unwrap_or(i64::MAX);
+    let values = [psp.to_string().into(), now.into(), limit.into()];
+    Waiting::find_by_statement(statement(database, RETRIES_DUE, values)).all(database.reader()).await
+}
+
+/// Returns the time of the next retry after `now`, milliseconds since the epoch.
+pub(super) async fn next_retry_after(database: &Database, psp: PspId, now: i64) -> Result<Option<i64>, DbErr> {
+    let values = [psp.to_string().into(), now.into()];
+    let row = database.reader().query_one_raw(statement(database, NEXT_RETRY, values)).await?;
+    row.map_or(Ok(None), |row| row.try_get_by_index(0))
+}
+
+/// Returns the current rows of deliveries, with their bodies.
+pub(super) async fn due(database: &Database, delivery_ids: &[String]) -> Result<Vec<Due>, DbErr> {
+    let Some(last) = delivery_ids.last() else { return Ok(Vec::new()) };
+    // Few distinct lengths, so that the statements stay prepared.
+    let places = delivery_ids.len().next_power_of_two();
+    let values = delivery_ids.iter().chain(std::iter::repeat(last)).take(places).map(Value::from);
+    let statement = Statement::from_sql_and_values(database.backend(), due_sql(places), values);
+    Due::find_by_statement(statement).all(database.reader()).await
+}
+
+pub(super) fn due_sql(places: usize) -> String {
+    let places: Vec<String> = (1..=places).map(|place| format!("${place}")).collect();
+    format!("{DUE} ({})", places.join(", "))
+}
+
+/// Waiting deliveries of PSPs that have an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromQueryResult)]
+pub(super) struct Backlog {
+    /// Not attempted since they were queued.
+    pub(super) queued: i64,
+    /// Waiting for a retry.
+    pub(super) failed: i64,
+    /// Due time of the delivery that has been due for longest, milliseconds since the epoch.
+    pub(super) due_first_at: Option<i64>,
+}
+
+/// Counts all waiting deliveries; at most [`COUNTED_MAX`] per PSP and kind.
+pub(super) async fn backlog(database: &Database) -> Result<Backlog, DbErr> {
+    let found = Backlog::find_by_statement(statement(database, BACKLOG, [COUNTED_MAX.into()]));
+    Ok(found.one(database.reader()).await?.unwrap_or_default())
+}
+
+fn statement<const N: usize>(database: &Database, sql: &str, values: [Value; N]) -> Statement {
+    Statement::from_sql_and_values(database.backend(), sql, values)
+}

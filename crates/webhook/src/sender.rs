@@ -1,0 +1,402 @@
+//! Webhook sender: finds PSPs with open deliveries and runs one endpoint actor for each.
+//!
+//! Not here: deliveries. A failing endpoint affects neither the other endpoints nor the sender.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dashmap::{DashMap, DashSet};
+use payferry_domain::payment::test_payload;
+use payferry_domain::{EventId, PspId};
+use payferry_entities::Database;
+use payferry_journal::Journal;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
+use payferry_runtime::seal::Sealer;
+use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use super::attempt::{Target, attempt, client};
+use super::endpoint::{self, Endpoint, EndpointView};
+use super::metrics::WebhookMetrics;
+use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
+
+/// Interval between searches for PSPs with open deliveries. A lost nudge delays a delivery by at most this.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Pause before a failed endpoint restarts; doubles with each failure.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause before a restart.
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// An endpoint that ran this long before it failed restarts after the shortest pause.
+const RESTART_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
+/// Extra time that an endpoint may take to stop, beyond the time for its attempts.
+const STOP_MARGIN: Duration = Duration::from_millis(250);
+/// Timeout of an observe request.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// State shared by the sender and its endpoints.
+pub(super) struct Desk {
+    pub(super) database: Database,
+    pub(super) journal: Journal,
+    pub(super) sealer: Sealer,
+    pub(super) clock: Clock,
+    pub(super) config: WebhookConfig,
+    pub(super) client: reqwest::Client,
+    /// Deliveries with an attempt in progress. The log shows them as `delivering`, which is not a state of the row.
+    pub(super) under_way: DashSet<String>,
+    /// PSPs with a pending nudge; a second nudge would add nothing.
+    pub(super) nudged: DashSet<PspId>,
+    /// Running endpoints.
+    running: DashMap<PspId, Mailbox<endpoint::Message>>,
+    /// Permits for attempts in progress beyond the minimum of each endpoint.
+    pub(super) shares: Arc<Semaphore>,
+    books: Books,
+    pub(super) metrics: WebhookMetrics,
+    /// PSPs whose circuit breaker is not closed.
+    pub(super) broken: DashSet<PspId>,
+}
+
+impl Desk {
+    /// Notifies the PSP's endpoint that rows wait; notifies the sender if no endpoint runs.
+    fn nudge(&self, sender: &Mailbox<Message>, psp_id: PspId) {
+        if !self.nudged.insert(psp_id) {
+            return;
+        }
+        let is_told = self.running.get(&psp_id).is_some_and(|endpoint| endpoint.cast(endpoint::Message::Nudge).is_ok());
+        if !is_told {
+            let _ = sender.cast(Message::Nudge(psp_id));
+        }
+    }
+}
+
+/// Handle to the sender. A nudge never blocks; the next sweep makes up for a lost one.
+#[derive(Clone)]
+pub struct WebhookSender {
+    actor: Mailbox<Message>,
+    desk: Arc<Desk>,
+}
+
+/// Result of a test of the endpoint.
+#[derive(Debug, Clone, Serialize)]
+pub struct TestOutcome {
+    /// The event's id, `webhook-id` of the request.
+    pub event_id: EventId,
+    /// Request URL.
+    pub url: String,
+    /// `true` if the receiver acknowledged it.
+    pub delivered: bool,
+    /// HTTP status, if the receiver answered.
+    pub response_code: Option<u16>,
+    /// First 1 KiB of the answer.
+    pub response_body: Option<String>,
+    /// Duration of the request, milliseconds.
+    pub duration_ms: u64,
+    /// Reason of a failure other than the answer's status.
+    pub error: Option<String>,
+}
+
+/// Reasons why no test was made.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// No URL is set.
+    #[error("no webhook URL is set")]
+    NoEndpoint,
+    /// The database is not available.
+    #[error("the database is not available: {0}")]
+    Database(#[from] sea_orm::DbErr),
+    /// The stored secret does not open with this key.
+    #[error(transparent)]
+    Secret(#[from] endpoints::SecretError),
+}
+
+pub(super) enum Message {
+    Nudge(PspId),
+    Refresh(PspId),
+    Sweep,
+    Restart(PspId),
+    #[cfg(test)]
+    PanicEndpoint(PspId),
+}
+
+impl WebhookSender {
+    /// Starts the sender under `supervisor`; it begins with the open deliveries.
+    pub async fn start(
+        supervisor: ActorCell,
+        database: Database,
+        journal: Journal,
+        sealer: Sealer,
+        clock: Clock,
+        books: Books,
+        config: WebhookConfig,
+    ) -> Result<Self, ActorProcessingErr> {
+        let client = client(&config)?;
+        let desk = Arc::new(Desk {
+            database,
+            journal,
+            sealer,
+            clock,
+            config,
+            client,
+            under_way: DashSet::new(),
+            nudged: DashSet::new(),
+            running: DashMap::new(),
+            shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
+            books,
+            metrics: WebhookMetrics::new(),
+            broken: DashSet::new(),
+        });
+        let sender = Sender { desk: desk.clone() };
+        let actor = desk.books.spawn("webhook sender", sender, (), Some(supervisor)).await?;
+        let (to, here) = (actor.clone(), Arc::downgrade(&desk));
+        desk.journal.tell_announced(move |psp_id| {
+            if let (Some(desk), Ok(psp_id)) = (here.upgrade(), psp_id.parse()) {
+                desk.nudge(&to, psp_id);
+            }
+        });
+        Ok(Self { actor, desk })
+    }
+
+    /// The actor's cell, for its supervisor.
+    pub fn cell(&self) -> ActorCell {
+        self.actor.get_cell()
+    }
+
+    /// Reports that rows of this PSP wait. The journal reports its own commits, and sooner.
+    pub fn nudge(&self, psp_id: PspId) {
+        self.desk.nudge(&self.actor, psp_id);
+    }
+
+    /// Reports that the PSP's configuration changed, or that old rows are queued again.
+    pub fn refresh(&self, psp_id: PspId) {
+        let _ = self.actor.cast(Message::Refresh(psp_id));
+    }
+
+    /// Returns `true` if an attempt at the delivery is in progress.
+    pub fn is_under_way(&self, delivery_id: &str) -> bool {
+        self.desk.under_way.contains(delivery_id)
+    }
+
+    /// Policy for webhook URLs.
+    pub fn url_policy(&self) -> super::UrlPolicy {
+        self.desk.config.url_policy
+    }
+
+    /// Posts a signed `webhook.test` once, immediately, and returns the result. The test is not in the feed and not
+    /// retried.
+    pub async fn test(&self, psp_id: PspId) -> Result<TestOutcome, TestError> {
+        let desk = &self.desk;
+        let now = desk.clock.real_now();
+        let endpoint = endpoints::load(desk.database.reader(), psp_id).await?.ok_or(TestError::NoEndpoint)?;
+        let target = Target { secrets: endpoints::secrets(&desk.sealer, &endpoint, now)?, url: endpoint.url };
+        let event_id = EventId::generate();
+        let body = serde_json::Value::Object(test_payload(now, event_id)).to_string();
+        let (policy, now_secs) = (desk.config.url_policy, now.as_millis() / 1_000);
+        let outcome = attempt(&desk.client, policy, &target, &event_id.to_string(), body, now_secs).await;
+        Ok(TestOutcome {
+            event_id,
+            url: target.url,
+            delivered: outcome.is_delivered(),
+            response_code: outcome.response_code,
+            duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+            response_body: outcome.response_body,
+            error: outcome.error,
+        })
+    }
+
+    /// Sets the gauges that are not updated by events, from memory.
+    pub fn refresh_metrics(&self) {
+        self.desk.metrics.show(self.desk.under_way.len(), self.breakers_open());
+    }
+
+    /// Number of endpoints whose circuit breaker lets only probes through.
+    pub(super) fn breakers_open(&self) -> usize {
+        self.desk.broken.len()
+    }
+
+    /// Counts the waiting deliveries in the database and sets the gauges.
+    pub async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
+        let backlog = queue::backlog(&self.desk.database).await?;
+        self.desk.metrics.show_backlog(backlog, self.desk.clock.real_now());
+        Ok(())
+    }
+
+    /// Running endpoints with their views; the view is `None` if the endpoint is too busy to answer.
+    pub async fn observe(&self) -> Vec<(PspId, Option<EndpointView>)> {
+        let running: Vec<_> = self.desk.running.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
+        let views = running.iter().map(|(psp_id, endpoint)| async move { (*psp_id, view_of(endpoint).await) });
+        futures::future::join_all(views).await
+    }
+
+    /// Like [`Self::observe`] for one PSP; `None` if its endpoint does not run.
+    pub async fn observe_one(&self, psp_id: PspId) -> Option<(PspId, Option<EndpointView>)> {
+        let endpoint = self.desk.running.get(&psp_id).map(|entry| entry.value().clone())?;
+        Some((psp_id, view_of(&endpoint).await))
+    }
+
+    /// Lets attempts in progress end, for at most [`STOP_PATIENCE`], and stops. Waiting deliveries stay queued.
+    pub async fn stop(self) {
+        let cell = self.actor.get_cell();
+        if cell.drain_and_wait(Some(STOP_PATIENCE + 2 * STOP_MARGIN)).await.is_err() {
+            cell.kill();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn stall_endpoint(&self, psp_id: PspId, time: Duration) {
+        if let Some(endpoint) = self.desk.running.get(&psp_id) {
+            let _ = endpoint.cast(endpoint::Message::Stall(time));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn panic_endpoint(&self, psp_id: PspId) {
+        let _ = self.actor.cast(Message::PanicEndpoint(psp_id));
+    }
+}
+
+async fn view_of(endpoint: &Mailbox<endpoint::Message>) -> Option<EndpointView> {
+    let patience_ms = u64::try_from(OBSERVE_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+    ractor::call_t!(endpoint, endpoint::Message::Observe, patience_ms).ok()
+}
+
+impl std::fmt::Debug for WebhookSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebhookSender").field("under_way", &self.desk.under_way.len()).finish_non_exhaustive()
+    }
+}
+
+struct Sender {
+    desk: Arc<Desk>,
+}
+
+#[derive(Default)]
+struct State {
+    endpoints: HashMap<PspId, Slot>,
+    owners: HashMap<ActorId, PspId>,
+}
+
+/// Slot of one PSP's endpoint.
+struct Slot {
+    /// `None` until the endpoint restarts.
+    actor: Option<Mailbox<endpoint::Message>>,
+    started: Instant,
+    pause: Duration,
+}
+
+impl Behaviour for Sender {
+    const KIND: ActorKind = ActorKind::WebhookSender;
+    type Msg = Message;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+        myself.cast(Message::Sweep)?;
+        myself.send_interval(SWEEP_INTERVAL, || Message::Sweep);
+        Ok(State::default())
+    }
+
+    async fn handle(
+        &self,
+        myself: &Mailbox<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Nudge(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Nudge).await,
+            Message::Refresh(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Refresh).await,
+            Message::Sweep => match queue::psps_with_open(&self.desk.database).await {
+                Ok(psps) => {
+                    for psp_id in psps {
+                        self.tell(myself, state, psp_id, endpoint::Message::Sweep).await;
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "could not search for open deliveries"),
+            },
+            Message::Restart(psp_id) => {
+                // `tell` fills an empty slot.
+                if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
+                    self.start(myself, state, psp_id).await;
+                }
+            }
+            #[cfg(test)]
+            Message::PanicEndpoint(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Panic).await,
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: &Mailbox<Message>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
+        if let Some(psp_id) = state.owners.remove(&cell.get_id()) {
+            self.start_later(myself, state, psp_id, cause, &reason);
+        }
+        Ok(())
+    }
+
+    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
+        let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
+        let stopping = actors.map(|actor| {
+            // Messages left in its mailbox would only start new attempts.
+            actor.stop(None);
+            actor.wait(None)
+        });
+        // Each endpoint keeps its own limit; the margin covers an actor that hangs.
+        let all = futures::future::join_all(stopping);
+        let _ = tokio::time::timeout(STOP_PATIENCE + STOP_MARGIN, all).await;
+        Ok(())
+    }
+}
+
+impl Sender {
+    /// Sends to the PSP's endpoint actor and starts it if the PSP has no slot. An endpoint that waits for its restart
+    /// reads its rows then, so skipping the message loses nothing.
+    async fn tell(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
+        if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
+            place.insert(Slot { actor: None, started: Instant::now(), pause: RESTART_PAUSE_MIN });
+            self.start(myself, state, psp_id).await;
+        }
+        let actor = state.endpoints.get(&psp_id).and_then(|slot| slot.actor.as_ref());
+        if actor.is_none_or(|actor| actor.cast(message).is_err()) {
+            self.desk.nudged.remove(&psp_id);
+        }
+    }
+
+    /// Fills the PSP's slot.
+    async fn start(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId) {
+        let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
+        match self.desk.books.spawn(&psp_id.to_string(), endpoint, (), Some(myself.get_cell())).await {
+            Ok(actor) => {
+                // The endpoint begins by reading its rows.
+                let _ = actor.cast(endpoint::Message::Wake);
+                self.desk.running.insert(psp_id, actor.clone());
+                // A nudge lost with the previous actor must not block the next one.
+                self.desk.nudged.remove(&psp_id);
+                state.owners.insert(actor.get_id(), psp_id);
+                if let Some(slot) = state.endpoints.get_mut(&psp_id) {
+                    (slot.actor, slot.started) = (Some(actor), Instant::now());
+                }
+            }
+            Err(error) => self.start_later(myself, state, psp_id, Cause::Start, &error.to_string()),
+        }
+    }
+
+    /// Empties the PSP's slot and schedules a restart.
+    fn start_later(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, cause: Cause, reason: &str) {
+        let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
+        self.desk.running.remove(&psp_id);
+        if slot.started.elapsed() >= RESTART_FORGIVEN_AFTER {
+            slot.pause = RESTART_PAUSE_MIN;
+        }
+        let pause = slot.pause;
+        (slot.actor, slot.pause) = (None, (pause * 2).min(RESTART_PAUSE_MAX));
+        self.desk.books.restarted(ActorKind::Endpoint, &psp_id.to_string(), cause, reason);
+        myself.send_after(pause, move || Message::Restart(psp_id));
+    }
+}

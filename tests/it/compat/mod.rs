@@ -1,0 +1,178 @@
+//! Data of an earlier build: today's binary opens copies of it and continues.
+//!
+//! `tests/compat/7996220.tar.gz` contains a sandbox's data folder and two services (SQLite and PostgreSQL) on that sandbox's chains,
+//! with payments in every state, outbound transfers and sealed values. `tests/compat/make.py` made it with the binary of commit
+//! 7996220. It must not be made again with a later one.
+
+mod archive;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use payferry_harness::PATIENCE;
+use payferry_harness::process::{Served, Starting};
+use payferry_harness::psp::Psp;
+use payferry_harness::receiver::Receiver;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::process::payferry;
+use archive::Archive;
+
+/// Fields that depend on the time since the archive was made, which is an outage of the chains: it moves deadlines.
+const VARYING: [&str; 2] = ["confirmations", "updated_at"];
+/// Payments and a payout that wait for this start, and the status that each has in the end.
+const WAITING: [(&str, &str); 3] = [("pending", "settled"), ("pending_polygon", "settled"), ("confirmed", "settled")];
+const POLL: Duration = Duration::from_millis(50);
+
+/// A running service, and what the earlier build recorded of it.
+struct Service {
+    served: Served,
+    psp: Psp,
+    recorded: Value,
+}
+
+impl Service {
+    fn of(served: Served, recorded: &Value) -> Self {
+        let psp = Psp::new(served.api_url(), text(recorded, "api_key"));
+        Self { served, psp, recorded: recorded.clone() }
+    }
+
+    async fn read(&self, path: &str) -> Value {
+        self.psp.ok(Method::GET, path, Value::Null).await
+    }
+
+    fn id(&self, name: &str) -> &str {
+        text(&self.recorded["ids"], name)
+    }
+
+    /// Lifts a pause as the operator.
+    async fn lift(&self, scope: &str) {
+        let url = format!("{}/ops/pauses/{scope}/lift", self.served.operator_url());
+        let token = text(&self.recorded, "operator_token");
+        let answer = reqwest::Client::new().post(url).bearer_auth(token).send().await.unwrap();
+        let lifted: Value = answer.json().await.unwrap();
+        assert_eq!(lifted["was_paused"], true, "{scope}: {lifted:#}");
+    }
+
+    /// Everything reads back as it was recorded.
+    async fn assert_as_recorded(&self) {
+        for (name, read) in self.recorded["read"].as_object().unwrap() {
+            let answer = self.read(text(read, "path")).await;
+            assert_eq!(comparable(&answer), comparable(&read["answer"]), "{name}");
+        }
+        // Sealed with a key that is derived from the master key.
+        let document = &self.recorded["document"];
+        assert_eq!(self.read(text(document, "path")).await, document["text"]);
+    }
+
+    /// What waited for this start is completed, and its webhooks are signed with the recorded secret.
+    async fn assert_goes_on(&self, pay: impl AsyncFn(&Value)) {
+        let receiver = Receiver::start().await;
+        receiver.verify_with(text(&self.recorded, "signing_secret"));
+        self.psp.set_webhook(&receiver).await;
+        for scope in ["settlement", "sending"] {
+            self.lift(scope).await;
+        }
+        for (name, _) in WAITING.iter().filter(|(name, _)| name.starts_with("pending")) {
+            pay(&self.read(&format!("/payments/{}", self.id(name))).await).await;
+        }
+        for (name, status) in WAITING {
+            self.psp.until_status(self.id(name), status).await;
+        }
+        let payout = format!("/payouts/{}", self.id("waiting_payout"));
+        let since = Instant::now();
+        while self.read(&payout).await["status"] != "sent" {
+            assert!(since.elapsed() < PATIENCE, "the payout was never sent: {:#}", self.read(&payout).await);
+            tokio::time::sleep(POLL).await;
+        }
+        // Two payments from the start, one from the confirmation, and the payout: 4 + 4 + 2 + 1 events or more.
+        let received = receiver.until(11).await;
+        for (name, _) in WAITING {
+            let settled = |body: &Value| body["payment_id"] == self.id(name) && body["event"] == "payment.settled";
+            assert!(received.values().flatten().any(settled), "no event says that {name} is settled");
+        }
+    }
+}
+
+/// An answer without what varies: hosts, distances from the head, deadlines of payments that are still open.
+fn comparable(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    let is_open = matches!(answer["status"].as_str(), Some("pending" | "confirmed" | "mismatched"));
+    if let Some(history) = answer["status_history"].as_array_mut() {
+        history.retain(|entry| entry["reason"] != "deadline_moved");
+    }
+    if let Some(fields) = answer.as_object_mut() {
+        fields.retain(|name, _| !VARYING.contains(&name.as_str()) && !(is_open && name == "expires_at"));
+        if let Some(Value::String(link)) = fields.get_mut("magic_link") {
+            *link = link.split_once("/pay/").map(|(_, token)| token.to_owned()).unwrap();
+        }
+    }
+    answer
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value:#}"))
+}
+
+fn start(arguments: &[&str], log: &Path) -> Served {
+    let mut command: Command = payferry();
+    command.args(arguments);
+    Starting::spawn(command, log, &[]).ready()
+}
+
+/// The sandbox of the archive.
+fn sandbox(archive: &Archive) -> Service {
+    let folder = archive.path("sandbox");
+    let ports = ["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
+    let arguments = ["sandbox", "--json", "--block-time-ms", "100", "--data-dir", folder.to_str().unwrap()];
+    Service::of(start(&[&arguments[..], &ports].concat(), &folder), &archive.recorded["sandbox"])
+}
+
+/// A service of the archive continues on the chains of the archive's sandbox. A refund of a large payment in the sandbox pays.
+async fn service_goes_on(archive: &Archive, name: &str, database_url: &str) {
+    let sandbox = sandbox(archive);
+    let recorded = &archive.recorded[name];
+    let config = archive.configure(name, sandbox.served.api_url(), database_url);
+    let served = start(&["serve", "--json", "--config", config.to_str().unwrap()], &archive.path(name));
+    let service = Service::of(served, recorded);
+    service.assert_as_recorded().await;
+    sandbox.lift("sending").await;
+    let pay = async |payment: &Value| {
+        let purse = format!("{} {}", text(payment, "chain"), text(payment, "currency"));
+        let refund = json!({"amount": payment["amount"], "address": payment["intermediary_wallet"]});
+        let path = format!("/payments/{}/refunds", text(&sandbox.recorded["purses"], &purse));
+        sandbox.psp.ok(Method::POST, &path, refund).await;
+    };
+    service.assert_goes_on(pay).await;
+    service.served.stop();
+    sandbox.served.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_folder_opens_and_goes_on() {
+    let archive = Archive::open();
+    let service = sandbox(&archive);
+    service.assert_as_recorded().await;
+    let pay = async |payment: &Value| {
+        let path = format!("/sandbox/payments/{}/pay", text(payment, "payment_id"));
+        service.psp.ok(Method::POST, &path, Value::Null).await;
+    };
+    service.assert_goes_on(pay).await;
+    service.served.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sqlite_database_opens_and_goes_on() {
+    let archive = Archive::open();
+    let file = archive.path("sqlite").join("payferry.db");
+    service_goes_on(&archive, "sqlite", file.to_str().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_database_opens_and_goes_on() {
+    let archive = Archive::open();
+    let database = archive.postgres().await;
+    service_goes_on(&archive, "postgres", database.url()).await;
+}

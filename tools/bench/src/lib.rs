@@ -1,0 +1,179 @@
+//! Benchmarks: figures of the service beside their goals and, where there is one, beside a bound that is measured in
+//! the same run on the same machine.
+//!
+//! The service is a child process, under load from this process over loopback. What the service acknowledged is read
+//! back: lost or wrong payments are a failure, a slow service is not. Deliberately absent: why it is slow (see
+//! `docs/profiling.md`).
+
+mod against;
+mod beside;
+mod bound;
+pub mod command;
+mod customers;
+mod drive;
+mod env;
+mod host;
+mod initiate;
+mod lifecycle;
+mod many_live;
+mod pages;
+mod psp;
+mod received;
+mod reconcile;
+mod rounds;
+mod rows;
+mod service;
+mod spread;
+mod table;
+mod webhooks;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use url::Url;
+
+use env::{Engine, Env};
+use host::Host;
+pub use table::{Bound, Goal, Line, PROFILE, render};
+
+/// Rows of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Row {
+    /// Payments initiated per second over HTTP, with SQLite.
+    Initiate,
+    /// The same with PostgreSQL.
+    InitiatePostgres,
+    /// Complete payments per second: initiated, paid, confirmed, settled, webhooks received.
+    Complete,
+    /// Time from a payment's final block to its first webhook.
+    Finality,
+    /// Memory of a live payment among 100,000.
+    Memory,
+    /// The operator's slowest page beside 100,000 live payments.
+    Pages,
+    /// CPU time of a payment's lifecycle beside 100,000 live ones, compared with 1,000.
+    Cpu,
+    /// How fast 100,000 payments are live again after a kill.
+    Rehydration,
+    /// Webhooks delivered per second.
+    Webhooks,
+    /// Duration of reconciling 100,000 settled payments, without the time of the chain's endpoint.
+    Reconcile,
+    /// Customers made per second over HTTP, with SQLite.
+    CustomersCreate,
+    /// Searches by email per second in a list of 10,000 customers, with SQLite.
+    CustomersList,
+}
+
+impl Row {
+    /// All rows, in the order of the table.
+    pub const ALL: [Self; 12] = [
+        Self::Initiate,
+        Self::InitiatePostgres,
+        Self::Complete,
+        Self::Finality,
+        Self::Memory,
+        Self::Pages,
+        Self::Cpu,
+        Self::Rehydration,
+        Self::Webhooks,
+        Self::Reconcile,
+        Self::CustomersCreate,
+        Self::CustomersList,
+    ];
+
+    /// Returns the name on the command line.
+    pub fn name(self) -> String {
+        use clap::ValueEnum as _;
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// Options of a run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Rows to measure.
+    pub rows: Vec<Row>,
+    /// Duration of each measurement, where it is open.
+    pub time: Duration,
+    /// Small and short measurements, to see that they work.
+    pub quick: bool,
+    /// PostgreSQL server on which databases may be made.
+    pub postgres: Option<Url>,
+    /// Folder for databases, which are removed again. The temporary folder if absent.
+    pub folder: Option<PathBuf>,
+    /// Another binary to compare with.
+    pub against: Option<PathBuf>,
+}
+
+impl Options {
+    /// Returns the database engine of a row.
+    fn engine(&self, row: Row) -> anyhow::Result<Engine> {
+        if row != Row::InitiatePostgres {
+            return Ok(Engine::Sqlite);
+        }
+        let server = self.postgres.clone();
+        Ok(Engine::Postgres(server.with_context(|| format!("{} needs --postgres URL", row.name()))?))
+    }
+}
+
+/// Measures the rows. Calls `begin` with the name of each.
+///
+/// A row that cannot be measured has a line with the error. The other rows are measured all the same.
+pub async fn run(options: &Options, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
+    for row in &options.rows {
+        options.engine(*row)?;
+        if options.against.is_some() && !against::ROWS.contains(row) {
+            let known = against::ROWS.map(Row::name).join(", ");
+            bail!("--against measures {known} only, not {}", row.name());
+        }
+    }
+    let env = Env::make(options.folder.clone())?;
+    let mut lines = Vec::new();
+    let mut of_many: Vec<Row> = options.rows.iter().copied().filter(|row| many_live::ROWS.contains(row)).collect();
+    for row in &options.rows {
+        // The same live payments serve several rows, which are measured together.
+        let of_many = if many_live::ROWS.contains(row) { std::mem::take(&mut of_many) } else { Vec::new() };
+        if many_live::ROWS.contains(row) && of_many.is_empty() {
+            continue;
+        }
+        begin(&row.name());
+        let before = Host::now();
+        let measured = match measure(&env, options, *row, &of_many).await {
+            Ok(measured) => measured,
+            Err(error) => vec![Line::unmeasured(row.name(), format!("{error:#}"))],
+        };
+        let stolen = Host::note_since(before);
+        lines.extend(measured.into_iter().map(|line| stolen.iter().fold(line, Line::note)));
+    }
+    clean_up(options).await?;
+    Ok(lines)
+}
+
+/// Removes the databases that a run has made on a server. The folder is removed by itself.
+pub async fn clean_up(options: &Options) -> anyhow::Result<()> {
+    if !options.rows.contains(&Row::InitiatePostgres) {
+        return Ok(());
+    }
+    let databases = if options.against.is_some() { against::DATABASES } else { initiate::DATABASES };
+    options.engine(Row::InitiatePostgres)?.clean_up(&databases).await
+}
+
+async fn measure(env: &Env, options: &Options, row: Row, of_many: &[Row]) -> anyhow::Result<Vec<Line>> {
+    let Options { time, quick, .. } = *options;
+    if let Some(other) = &options.against {
+        return against::measure(env, &options.engine(row)?, row, other, (time, quick)).await;
+    }
+    match row {
+        Row::Initiate | Row::InitiatePostgres => initiate::measure(env, &options.engine(row)?, time, quick).await,
+        Row::Complete => lifecycle::complete(env, time, quick).await,
+        Row::Finality => lifecycle::finality(env, time, quick).await,
+        Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => many_live::measure(env, of_many, time, quick).await,
+        Row::Webhooks => webhooks::measure(env, quick).await,
+        Row::Reconcile => reconcile::measure(env, quick).await,
+        Row::CustomersCreate => customers::create(env, time).await,
+        Row::CustomersList => customers::list(env, time, quick).await,
+    }
+}

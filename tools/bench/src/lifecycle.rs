@@ -1,0 +1,303 @@
+//! Rows `complete` and `finality`: payments through their whole lifecycle: initiated, paid by a real transfer,
+//! confirmed, settled, webhooks received.
+//!
+//! `complete` counts them per second. `finality` measures the time from a payment's final block to its first webhook.
+//! For it, the bench mines the chain's blocks one at a time, so that the time of each is known.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use axum::http::HeaderValue;
+use parking_lot::Mutex;
+use payferry_testkit::payers::Payers;
+use payferry_testkit::psp::{PaymentTerms, Psp};
+use payferry_testkit::receiver::Receiver;
+use payferry_testkit::service::{SandboxOptions, Service};
+use payferry_testkit::wire::{Chain, MerchantId};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::drive::{count, number, open_loop, percentile_us};
+use super::env::{BLOCK_TIME, Env};
+use super::psp::counted;
+use super::received::{Received, is_split};
+use super::service::start;
+use super::table::{Goal, Line};
+
+/// Complete payments per second: goal and load.
+const COMPLETE_GOAL: f64 = 300.0;
+const COMPLETE_RATE: f64 = 330.0;
+/// Time in which they count, as the goal says.
+const COMPLETE_TIME: Duration = Duration::from_mins(1);
+/// The rate must be reached in each part of that time.
+const SUSTAINED: Duration = Duration::from_secs(10);
+/// Load before that time, until payments settle as fast as new ones arrive.
+const RAMP: Duration = Duration::from_secs(10);
+/// Payments per second for the latency, and the shortest time of the load: one block makes the payments of half a
+/// second final, and the slowest hundredth must contain more than those of one block.
+const FINALITY_RATE: f64 = 100.0;
+const FINALITY_TIME: Duration = Duration::from_mins(1);
+const FINALITY_GOAL_MS: (f64, f64) = (20.0, 100.0);
+/// Chain of the payments of `finality`.
+const FINALITY_CHAIN: Chain = Chain::Base;
+/// Payments per second in a quick run.
+const RATE_QUICK: f64 = 20.0;
+/// Longest time until a paid payment is settled and its webhooks arrived.
+const PATIENCE: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A service with payers and a webhook receiver.
+pub(super) struct Fixture {
+    pub(super) service: Service,
+    /// Options of the service.
+    pub(super) options: SandboxOptions,
+    pub(super) psp: Psp,
+    merchant: MerchantId,
+    pub(super) payers: Payers,
+    received: Arc<Mutex<Received>>,
+    _receiver: Receiver,
+}
+
+impl Fixture {
+    /// Starts a sandbox, payers and a receiver.
+    pub(super) async fn start(options: SandboxOptions) -> anyhow::Result<Arc<Self>> {
+        let service = start(&options).await?;
+        let psp = Psp::new(&service.ready().api_url, &service.ready().api_key)?;
+        let sandbox = psp.sandbox().await?;
+        let merchant = psp.merchant("load-bench", "bench").await?;
+        let received = Arc::new(Mutex::new(Received::default()));
+        let receiving = received.clone();
+        let receiver = Receiver::of_payments(move |delivery| receiving.lock().receive(delivery)).await?;
+        let before = psp.endpoint().await?;
+        receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
+        let payers = Payers::set_up(psp.side(), &sandbox, "bench").await?;
+        Ok(Arc::new(Self { service, options, psp, merchant, payers, received, _receiver: receiver }))
+    }
+
+    /// Initiates a payment and pays it. Returns its id, or the kind of error.
+    pub(super) async fn pay(self: Arc<Self>, terms: PaymentTerms, reference: usize) -> Result<String, String> {
+        let initiated = self.psp.initiate(self.merchant, &format!("order-{reference}"), &terms).await;
+        let initiated = initiated.map_err(|error| error.kind())?;
+        let paid = self.payers.pay(terms.chain, terms.token, initiated.intermediary_wallet, terms.amount).await;
+        paid.map_err(|error| error.to_string())?;
+        Ok(initiated.payment_id.to_string())
+    }
+
+    /// Waits until `wanted` payments are settled and all of their webhooks arrived, or the patience is over.
+    pub(super) async fn until_settled(&self, wanted: usize) {
+        let since = Instant::now();
+        while self.received.lock().complete() < wanted && since.elapsed() < PATIENCE {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn each_payment(&self, each: impl FnMut(PaymentView)) -> anyhow::Result<()> {
+        self.psp.payments(&format!("merchant_id={}", self.merchant), each).await
+    }
+
+    /// Returns what is wrong if these payments were paid and no others exist.
+    pub(super) async fn audit(&self, paid: &[String]) -> anyhow::Result<Vec<String>> {
+        let (mut settled, mut uneven, mut listed) = (HashSet::new(), 0, 0);
+        self.each_payment(|payment| {
+            listed += 1;
+            if payment.status == "settled" {
+                uneven += usize::from(!payment.is_split());
+                settled.insert(payment.payment_id);
+            }
+        })
+        .await?;
+        let defects = self.service.defects().await?;
+        let wrong = counted([
+            (paid.iter().filter(|id| !settled.contains(*id)).count(), "paid payments are not settled"),
+            (uneven, "payments were not settled for the amount due"),
+            (settled.len().saturating_sub(paid.len()), "payments are settled that were not paid"),
+            (usize::abs_diff(listed, paid.len()), "payments are too many, or too few"),
+        ]);
+        Ok(wrong.into_iter().chain(self.received.lock().wrong(paid)).chain(defects).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct PaymentView {
+    payment_id: String,
+    status: String,
+    amount: String,
+    amount_received: String,
+    settlement: Option<SettlementView>,
+    #[serde(default)]
+    required_confirmations: Option<u64>,
+    #[serde(default)]
+    transfers: Vec<TransferView>,
+}
+
+#[derive(Deserialize)]
+struct SettlementView {
+    psp_amount: String,
+    treasury_fee: String,
+}
+
+impl PaymentView {
+    /// Whether the amount due was received and settled.
+    fn is_split(&self) -> bool {
+        let Some(SettlementView { psp_amount, treasury_fee }) = &self.settlement else { return false };
+        is_split(&self.amount, &self.amount_received, psp_amount.parse().ok(), treasury_fee.parse().ok())
+    }
+}
+
+#[derive(Deserialize)]
+struct TransferView {
+    block_number: u64,
+}
+
+/// Measures complete payments per second.
+pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let fixture = Fixture::start(env.options("complete")?).await?;
+    let (rate, time, ramp) =
+        if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
+    let requests = count(rate, ramp + time);
+    let (cpu, since) = (fixture.service.cpu_secs()?, Instant::now());
+    let terms = |number: usize| PaymentTerms::nth(u32::try_from(number).unwrap_or(0));
+    let outcome = open_loop(rate, requests, |number| fixture.clone().pay(terms(number), number)).await;
+    let asking = since.elapsed();
+    fixture.until_settled(outcome.made.len()).await;
+    let all = since.elapsed();
+    let cpu_us = (fixture.service.cpu_secs()? - cpu) * 1e6 / number(outcome.made.len().max(1));
+    let wrong = fixture.audit(&outcome.made).await?;
+
+    let received = fixture.received.lock();
+    // Counts payments that completed while new ones arrived. A quick run is too short for that: everything counts.
+    let [from, to] = if quick { [Duration::ZERO, all] } else { [ramp, ramp + time] };
+    let counted = to.saturating_sub(from);
+    let within = received.complete_within(since, [from, to]);
+    // A mean could hide that nothing was settled for some seconds, and then everything.
+    let parts = if quick { 1 } else { counted.as_secs() / SUSTAINED.as_secs() };
+    let part = counted / u32::try_from(parts.max(1)).unwrap_or(1);
+    let begin = |place: u64| from + part * u32::try_from(place).unwrap_or(u32::MAX);
+    let of_part =
+        |place| number(received.complete_within(since, [begin(place), begin(place) + part])) / part.as_secs_f64();
+    let slowest = (0..parts.max(1)).map(of_part).fold(f64::INFINITY, f64::min);
+    let line = Line::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
+        .beside("initiated and paid per second in the same run: an upper limit", outcome.per_sec())
+        .note(format!(
+            "in the slowest {:.0} s of {:.0} s, from {:.0} s after the first initiation, while more were initiated; {:.0}/s in \
+             all of them: {within} were settled and their webhooks arrived",
+            part.as_secs_f64(),
+            counted.as_secs_f64(),
+            from.as_secs_f64(),
+            number(within) / counted.as_secs_f64(),
+        ))
+        .note(format!(
+            "{} initiated at {rate:.0}/s on three chains; all complete {:.1} s after the last initiation",
+            outcome.made.len(),
+            all.saturating_sub(asking).as_secs_f64(),
+        ))
+        .note(format!("CPU {cpu_us:.0} µs a payment, including the chains; {} webhooks", received.webhooks))
+        .wrong(outcome.failures())
+        .wrong(wrong);
+    Ok(vec![line])
+}
+
+/// Measures the time from the final block to the first webhook.
+pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let fixture = Fixture::start(env.options("finality")?).await?;
+    let (rate, time) = if quick { (RATE_QUICK, time) } else { (FINALITY_RATE, FINALITY_TIME.max(time)) };
+    let client = fixture.psp.side().clone();
+    let post = async |path: &str, body: serde_json::Value| {
+        let answer = client.post(&format!("/sandbox/chains/{FINALITY_CHAIN}/{path}"), body.to_string()).await?;
+        ensure!(answer.status.is_success(), "{path} answered {}", answer.status);
+        let made_in = answer.headers.get("server-timing").map(made_in).transpose()?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer.body)?;
+        anyhow::Ok((answer["head"]["number"].as_u64().context("the response has no head")?, made_in))
+    };
+    post("mining", json!({"paused": true})).await?;
+    let blocks: Mutex<HashMap<u64, Instant>> = Mutex::default();
+    let requests = count(rate, time);
+    let terms = PaymentTerms { chain: FINALITY_CHAIN, ..PaymentTerms::nth(0) };
+    let asking = open_loop(rate, requests, |number| fixture.clone().pay(terms, number));
+    let mining = async {
+        let mut ticks = tokio::time::interval(BLOCK_TIME);
+        loop {
+            ticks.tick().await;
+            // The chain measures from the arrival of the request, which is after this moment. So the service's time
+            // begins no later than the moment when the chain shows the block.
+            let asked = Instant::now();
+            let (number, made_in) = post("mine", json!({"blocks": 1})).await?;
+            blocks.lock().insert(number, asked + made_in.context("the response has no Server-Timing")?);
+            if fixture.received.lock().complete() >= requests {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    let asked = async {
+        let asked = asking.await;
+        fixture.until_settled(asked.made.len()).await;
+        asked
+    };
+    tokio::pin!(asked, mining);
+    let asked = tokio::select! {
+        asked = &mut asked => asked,
+        mined = &mut mining => {
+            mined?;
+            asked.await
+        }
+    };
+    let mut wrong = fixture.audit(&asked.made).await?;
+
+    let blocks = std::mem::take(&mut *blocks.lock());
+    let (mut final_at, mut chain_waits): (HashMap<String, Instant>, Vec<u64>) = Default::default();
+    let each = |payment: PaymentView| {
+        let Some((block, depth)) =
+            payment.transfers.first().map(|transfer| transfer.block_number).zip(payment.required_confirmations)
+        else {
+            return;
+        };
+        if let Some(at) = blocks.get(&(block + depth - 1)) {
+            let wait = blocks.get(&block).map(|mined| at.saturating_duration_since(*mined).as_micros());
+            chain_waits.extend(wait.and_then(|micros| u64::try_from(micros).ok()));
+            final_at.insert(payment.payment_id, *at);
+        }
+    };
+    fixture.each_payment(each).await?;
+    let received = fixture.received.lock();
+    // Every payment counts: one whose wait is unknown could be the longest.
+    let wait = |id: &String| Some(received.confirmed_at(id)?.saturating_duration_since(*final_at.get(id)?).as_micros());
+    let waits = asked.made.iter().filter_map(wait).map(|micros| u64::try_from(micros).unwrap_or(u64::MAX));
+    let mut waits: Vec<u64> = waits.collect();
+    waits.sort_unstable();
+    chain_waits.sort_unstable();
+    ensure!(!waits.is_empty(), "the final block of no payment is known");
+    let unknown = asked.made.len() - waits.len();
+    if unknown > 0 {
+        wrong.push(format!("the final block or the webhook of {unknown} payments is unknown"));
+    }
+    let of = |share| percentile_us(&waits, share) / 1_000.0;
+    let (p50_goal, p99_goal) = FINALITY_GOAL_MS;
+    let (chains_own, of_chain) =
+        ("time of the chain from a transfer's block to its final block, in the same run", |share| {
+            percentile_us(&chain_waits, share) / 1_000.0
+        });
+    let p50 = Line::new("final block to first webhook, p50", of(0.5), "ms", Goal::AtMost(p50_goal))
+        .beside(chains_own, of_chain(0.5))
+        .note(format!(
+            "{} payments at {rate:.0}/s, a block every {} ms: {} blocks made some of them final",
+            waits.len(),
+            BLOCK_TIME.as_millis(),
+            final_at.values().collect::<HashSet<_>>().len(),
+        ))
+        .note("from just before the chain shows the block until the payment's webhook is read; all payments")
+        .wrong(asked.failures())
+        .wrong(wrong);
+    let p99 = Line::new("final block to first webhook, p99", of(0.99), "ms", Goal::AtMost(p99_goal))
+        .beside(chains_own, of_chain(0.99))
+        .note(format!("max {:.1} ms", of(1.0)));
+    Ok(vec![p50, p99])
+}
+
+/// Returns the time that a block took, from the header `Server-Timing`.
+fn made_in(timing: &HeaderValue) -> anyhow::Result<Duration> {
+    let millis = timing.to_str()?.strip_prefix("block;dur=").context("the header Server-Timing has no `block;dur=`")?;
+    Ok(Duration::from_secs_f64(millis.parse::<f64>()? / 1_000.0))
+}

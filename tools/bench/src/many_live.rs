@@ -1,0 +1,152 @@
+//! Rows that need 100,000 live payments: their memory, the operator's pages, their cost for others, and how fast they
+//! are live again after a kill.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use payferry_testkit::service::Service;
+use serde::Deserialize;
+
+use super::drive::{number, repeat};
+use super::env::Env;
+use super::lifecycle::Fixture;
+use super::psp::BenchPsp;
+use super::rows::read_live;
+use super::service::start;
+use super::table::{Goal, Line};
+use super::{Row, beside, pages};
+
+/// Rows that share the live payments.
+pub(super) const ROWS: [Row; 4] = [Row::Memory, Row::Pages, Row::Cpu, Row::Rehydration];
+
+/// Live payments, and the few that they are compared with.
+const MANY: usize = 100_000;
+const FEW: usize = 1_000;
+/// The same in a quick run.
+const MANY_QUICK: usize = 2_000;
+const FEW_QUICK: usize = 100;
+/// Connections for the initiations.
+pub(super) const CONNECTIONS: usize = 128;
+/// Time without load before memory or idle CPU time is read: timers, checkpoints and caches come to rest.
+pub(super) const REST: Duration = Duration::from_secs(3);
+pub(super) const REST_QUICK: Duration = Duration::from_millis(500);
+/// Longest wait until the actors of finished payments have stopped.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+const MEMORY_GOAL_KB: f64 = 12.0;
+const REHYDRATION_GOAL: f64 = 30_000.0;
+
+/// The operator's view of the supervision tree.
+#[derive(Debug, Deserialize)]
+struct TreeView {
+    payments_live: usize,
+}
+
+/// Measures the rows of [`ROWS`] that are in `wanted`.
+pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, REST) };
+    let fixture = Fixture::start(env.options("many")?).await?;
+    let psp = BenchPsp::of(&fixture.service, CONNECTIONS).await?;
+    let empty_bytes = fixture.service.usage()?.resident_bytes;
+
+    let since = Instant::now();
+    let made = fill(&psp, many).await?;
+    let filled = since.elapsed();
+    tokio::time::sleep(rest).await;
+    let resident_bytes = fixture.service.usage()?.resident_bytes;
+    let mut wrong = wrong_live(&fixture.service, many).await?;
+    let mut lines = Vec::new();
+    if wanted.contains(&Row::Memory) {
+        let line = memory(&fixture, many, [empty_bytes, resident_bytes]).await?;
+        let line = line.note(format!("initiated over HTTP in {:.1} s", filled.as_secs_f64()));
+        lines.push(line.wrong(std::mem::take(&mut wrong)));
+    }
+    if wanted.contains(&Row::Pages) {
+        lines.push(pages::measure(&fixture.service, many).await?.wrong(std::mem::take(&mut wrong)));
+    }
+    if let Some(line) = lines.last_mut() {
+        // After the pages, because this reads one of them.
+        line.wrong.extend(fixture.service.defects().await?);
+    }
+    if wanted.contains(&Row::Cpu) {
+        let line = beside::measure(env, &fixture, [few, many], time, quick).await?;
+        lines.push(line.wrong(std::mem::take(&mut wrong)));
+    }
+    if wanted.contains(&Row::Rehydration) {
+        let Fixture { service, options, .. } = Arc::into_inner(fixture).context("the service is still in use")?;
+        wrong.extend(service.defects().await?);
+        service.kill();
+        let since = Instant::now();
+        let service = start(&options).await?;
+        let process = since.elapsed();
+        wrong.extend(wrong_live(&service, many).await?);
+        wrong.extend(BenchPsp::of(&service, CONNECTIONS).await?.audit_live(&made).await?);
+        let tree = service.metric("payferry_rehydration_seconds").await?;
+        let tree = tree.context("the metric payferry_rehydration_seconds is missing")?;
+        wrong.extend(service.defects().await?);
+        service.kill();
+        let bare = read_live(&Env::database_file(&options)?).await?;
+        ensure!(bare.count == many, "{} rows of live payments were read, {many} expected", bare.count);
+        lines.push(
+            Line::new("payments live again after a kill", number(many) / tree, "/s", Goal::AtLeast(REHYDRATION_GOAL))
+                .beside(
+                    "the same rows read from the same database, without actors",
+                    number(many) / bare.took.as_secs_f64(),
+                )
+                .note(format!(
+                    "{many} in {tree:.2} s from the start of the supervision tree until it is ready; {:.2} s from the start of \
+                     the process",
+                    process.as_secs_f64(),
+                ))
+                .wrong(std::mem::take(&mut wrong)),
+        );
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+    Ok(lines)
+}
+
+/// Memory of a live payment, from the memory of the process without payments and with all of them.
+async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyhow::Result<Line> {
+    let kilobytes = |bytes: u64| number(usize::try_from(bytes).unwrap_or(usize::MAX)) / 1_000.0;
+    let each = kilobytes(all) / number(many);
+    let rows = read_live(&Env::database_file(&fixture.options)?).await?;
+    let what = format!("memory of a live payment, of {many}");
+    Ok(Line::new(what, each, "kB", Goal::AtMost(MEMORY_GOAL_KB))
+        .beside(
+            "its state alone, as stored in the database",
+            number(rows.state_bytes) / 1_000.0 / number(rows.count.max(1)),
+        )
+        .note(format!(
+            "resident {:.0} MB, of which {:.0} MB without a payment: the sandbox's chains, caches, code",
+            kilobytes(all) / 1_000.0,
+            kilobytes(empty) / 1_000.0,
+        )))
+}
+
+/// Initiates `count` payments as fast as the service responds.
+pub(super) async fn fill(psp: &BenchPsp, count: usize) -> anyhow::Result<Vec<String>> {
+    repeat(CONNECTIONS, count, || psp.clone().initiate()).await
+}
+
+/// Waits until `wanted` payments are live. The last webhooks of finished payments may still be in progress.
+pub(super) async fn until_live(service: &Service, wanted: usize) -> anyhow::Result<()> {
+    let since = Instant::now();
+    loop {
+        let wrong = wrong_live(service, wanted).await?;
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        ensure!(since.elapsed() < PATIENCE, "{}", wrong.join("; "));
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Returns what is wrong if `wanted` payments must be live.
+async fn wrong_live(service: &Service, wanted: usize) -> anyhow::Result<Vec<String>> {
+    let response = service.operator()?.get("/ops/actors").await?;
+    let tree: TreeView = serde_json::from_slice(&response.body).context("GET /ops/actors cannot be read")?;
+    let live = tree.payments_live;
+    Ok(if live == wanted { Vec::new() } else { vec![format!("{live} payments are live, {wanted} expected")] })
+}

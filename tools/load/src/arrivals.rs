@@ -1,0 +1,271 @@
+//! Arrivals in an open loop: the start of each payment is scheduled in advance, and the service cannot delay it.
+//!
+//! A closed loop (a fixed number of workers, each of which waits for its response) sends less while the service is
+//! slow, and does not measure the waiting that this causes. Here, latencies count from the scheduled start.
+//! Deliberately absent: what starts.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Largest number of arrivals per second. Beyond it, a run measures the scheduler of the machine.
+pub const RATE_MAX: f64 = 50_000.0;
+/// Smallest number of arrivals per second: one in 1,000 s.
+pub const RATE_MIN: f64 = 0.001;
+
+/// Arrivals per second.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, serde::Serialize)]
+#[serde(transparent)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// Makes a rate from [`RATE_MIN`] to [`RATE_MAX`].
+    pub fn per_second(rate: f64) -> Option<Self> {
+        (RATE_MIN..=RATE_MAX).contains(&rate).then_some(Self(rate))
+    }
+
+    /// Returns the arrivals per second.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    /// Parses `500/s`, `500` (the same) or `3000/min`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("expected a rate such as 500/s or 90/min, above 0 and at most {RATE_MAX}/s");
+        let (number, secs) = match text.split_once('/') {
+            None | Some((_, "s")) => (text.trim_end_matches("/s"), 1.0),
+            Some((number, "min")) => (number, 60.0),
+            Some(_) => return Err(expected()),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| expected())?;
+        Self::per_second(number / secs).ok_or_else(expected)
+    }
+}
+
+/// Distribution of the arrivals of one rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pacing {
+    /// Equal gaps.
+    Constant,
+    /// Independent arrivals, as of many payers: exponential gaps, determined by the seed.
+    Poisson {
+        /// The same seed gives the same gaps.
+        seed: u32,
+    },
+}
+
+/// Schedule of arrivals.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrivals {
+    /// Arrivals per second.
+    pub rate: Rate,
+    /// Number of arrivals.
+    pub count: u32,
+    /// Distribution.
+    pub pacing: Pacing,
+}
+
+impl Arrivals {
+    /// Returns the scheduled starts, as offsets from the first.
+    pub fn schedule(self) -> impl Iterator<Item = Duration> {
+        let gap_secs = 1.0 / self.rate.get();
+        let mut random = match self.pacing {
+            Pacing::Constant => None,
+            Pacing::Poisson { seed } => Some(StdRng::seed_from_u64(seed.into())),
+        };
+        let mut at_secs = 0.0;
+        (0..self.count).map(move |number| match &mut random {
+            // Multiplied, not summed, so that no rounding error grows over a long run.
+            None => Duration::from_secs_f64(f64::from(number) * gap_secs),
+            Some(random) => {
+                let at = Duration::from_secs_f64(at_secs);
+                let uniform: f64 = random.random();
+                at_secs -= (1.0 - uniform).ln() * gap_secs;
+                at
+            }
+        })
+    }
+
+    /// Calls `begin` with the number and the scheduled start of each arrival, as soon as it is due. `begin` must not
+    /// block. A late caller catches up at once: due arrivals start, whatever the state of earlier ones. Returns the
+    /// number of arrivals that started; fewer than `count` only after `stop`.
+    pub async fn run(self, first: Instant, stop: &CancellationToken, mut begin: impl FnMut(u32, Instant)) -> u32 {
+        for (number, offset) in (0..).zip(self.schedule()) {
+            let intended = first + offset;
+            if intended > Instant::now() {
+                tokio::select! {
+                    () = tokio::time::sleep_until(intended) => {}
+                    () = stop.cancelled() => return number,
+                }
+            } else if number % YIELD_EVERY == 0 {
+                // Catching up must not delay the reading of responses.
+                tokio::task::yield_now().await;
+            }
+            if stop.is_cancelled() {
+                return number;
+            }
+            begin(number, intended);
+        }
+        self.count
+    }
+}
+
+/// Number of late arrivals that start before other tasks run.
+const YIELD_EVERY: u32 = 64;
+
+/// Bound on concurrent initiations. An arrival beyond it is rejected and counted, never delayed.
+#[derive(Debug, Clone)]
+pub struct InFlight {
+    inner: Arc<Places>,
+}
+
+#[derive(Debug)]
+struct Places {
+    max: usize,
+    now: AtomicUsize,
+    most: AtomicUsize,
+    turned_away: AtomicU64,
+}
+
+/// Permit for one initiation, returned on drop.
+#[derive(Debug)]
+pub struct Place {
+    inner: Arc<Places>,
+}
+
+impl InFlight {
+    /// Allows at most `max` at once.
+    pub fn new(max: usize) -> Self {
+        let (now, most, turned_away) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+        Self { inner: Arc::new(Places { max, now, most, turned_away }) }
+    }
+
+    /// Takes a permit, unless all are in use.
+    pub fn enter(&self) -> Option<Place> {
+        let inner = &self.inner;
+        let before = inner.now.fetch_add(1, Ordering::Relaxed);
+        if before >= inner.max {
+            inner.now.fetch_sub(1, Ordering::Relaxed);
+            inner.turned_away.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        inner.most.fetch_max(before + 1, Ordering::Relaxed);
+        Some(Place { inner: Arc::clone(inner) })
+    }
+
+    /// Returns the number in flight.
+    pub fn now(&self) -> usize {
+        self.inner.now.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest number in flight so far.
+    pub fn most(&self) -> usize {
+        self.inner.most.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of rejected arrivals.
+    pub fn turned_away(&self) -> u64 {
+        self.inner.turned_away.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.inner.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn arrivals(rate: f64, count: u32, pacing: Pacing) -> Arrivals {
+        Arrivals { rate: Rate::per_second(rate).unwrap(), count, pacing }
+    }
+
+    #[test]
+    fn parses_rates() {
+        for (text, rate) in [("500/s", 500.0), ("500", 500.0), ("90/min", 1.5), ("0.5/s", 0.5), ("50000/s", 50_000.0)] {
+            assert_eq!(text.parse::<Rate>().unwrap(), Rate(rate), "{text}");
+        }
+        for bad in ["0", "0/s", "-1/s", "", "/s", "fast", "1/h", "50001/s", "inf", "NaN", "1/s/s"] {
+            let refused = bad.parse::<Rate>().unwrap_err();
+            assert!(refused.contains("500/s"), "{bad}: {refused}");
+        }
+    }
+
+    #[test]
+    fn constant_arrivals_have_equal_gaps() {
+        let offsets: Vec<_> = arrivals(400.0, 5, Pacing::Constant).schedule().collect();
+        assert_eq!(offsets, [0, 2_500, 5_000, 7_500, 10_000].map(Duration::from_micros));
+    }
+
+    #[test]
+    fn poisson_arrivals_have_the_rate_and_exponential_gaps() {
+        let offsets: Vec<f64> =
+            arrivals(100.0, 20_000, Pacing::Poisson { seed: 7 }).schedule().map(|at| at.as_secs_f64()).collect();
+        let gaps: Vec<f64> = offsets.windows(2).map(|two| two[1] - two[0]).collect();
+        let count = f64::from(u32::try_from(gaps.len()).unwrap());
+        let mean = gaps.iter().sum::<f64>() / count;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
+        assert!((mean * 100.0 - 1.0).abs() < 0.05, "{mean}");
+        // The standard deviation of exponential gaps is their mean.
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{}", variance.sqrt() / mean);
+        let again: Vec<f64> =
+            arrivals(100.0, 20_000, Pacing::Poisson { seed: 7 }).schedule().map(|at| at.as_secs_f64()).collect();
+        assert_eq!(offsets, again);
+    }
+
+    #[tokio::test]
+    async fn late_arrivals_catch_up_and_keep_their_schedule() {
+        // Half of the arrivals are overdue at the beginning.
+        let first = Instant::now() - Duration::from_millis(50);
+        let mut begun = Vec::new();
+        let stop = CancellationToken::new();
+        let count = arrivals(100.0, 10, Pacing::Constant)
+            .run(first, &stop, |number, intended| begun.push((number, intended - first, intended <= Instant::now())))
+            .await;
+        assert_eq!((count, begun.len()), (10, 10));
+        for (number, offset, due) in begun {
+            assert!(due && offset == Duration::from_millis(u64::from(number) * 10), "{number} {offset:?}");
+        }
+        assert!(first.elapsed() >= Duration::from_millis(90), "the last one does not start before it is due");
+    }
+
+    #[tokio::test]
+    async fn arrivals_stop_on_request() {
+        let stop = CancellationToken::new();
+        let halt = stop.clone();
+        let count = arrivals(1_000.0, 100, Pacing::Constant)
+            .run(Instant::now(), &stop, |number, _| {
+                if number == 4 {
+                    halt.cancel();
+                }
+            })
+            .await;
+        assert_eq!(count, 5);
+    }
+
+    #[test]
+    fn permits_are_bounded_and_returned() {
+        let in_flight = InFlight::new(2);
+        let (one, two) = (in_flight.enter().unwrap(), in_flight.enter().unwrap());
+        assert!(in_flight.enter().is_none());
+        drop(one);
+        let three = in_flight.enter().unwrap();
+        assert_eq!((in_flight.now(), in_flight.most(), in_flight.turned_away()), (2, 2, 1));
+        drop((two, three));
+        assert_eq!(in_flight.now(), 0);
+    }
+}

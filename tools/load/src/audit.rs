@@ -1,0 +1,413 @@
+//! Audit of a run: reads every payment back and compares it with the transfer that was sent, the webhooks, the chain
+//! and the service's ledger. A difference becomes a fault of the payment.
+
+mod books;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use alloy::primitives::Address;
+use payferry_testkit::wire::Status;
+use payferry_testkit::wire::{Amount, Chain, MerchantId, PaymentId, Token};
+use serde::{Deserialize, Serialize};
+
+use super::behaviour::Behaviour;
+use super::expect;
+use super::record::{Record, ReportedSettlement};
+use super::state::{Inner, RunState};
+use books::{ExpectedPostings, LedgerTraits, Posted, Postings};
+use payferry_testkit::ledger::LedgerReading;
+use payferry_testkit::movements::{MovedAmounts, VaultAmounts, holdings, movements};
+use payferry_testkit::psp::Psp;
+use payferry_testkit::rpc::Rpc;
+use payferry_testkit::sandbox::{ChainInfo, SandboxInfo};
+
+/// A payment as the service shows it, as far as the audit compares it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct AuditedPayment {
+    payment_id: PaymentId,
+    /// Status.
+    pub status: String,
+    reference: Option<String>,
+    amount: String,
+    amount_received: String,
+    excess_received: String,
+    currency: String,
+    chain: String,
+    intermediary_wallet: Address,
+    labels: Vec<String>,
+    failure_reason: Option<String>,
+    transfers: Vec<AuditedTransfer>,
+    settlement: Option<AuditedSettlement>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct AuditedTransfer {
+    tx_hash: String,
+    amount: String,
+    status: String,
+    counted: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct AuditedSettlement {
+    status: String,
+    amount: String,
+    psp_amount: String,
+    treasury_fee: String,
+    tx_hash: Option<String>,
+}
+
+/// Change of both balances during a run, compared with the payments of the run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Holding {
+    /// The chain.
+    pub chain: Chain,
+    /// The token.
+    pub token: Token,
+    /// Increase of the PSP's vault during the run.
+    pub vault_grew: String,
+    /// Increase of the treasury.
+    pub treasury_grew: String,
+    /// Expected increase of the vault: settled by the run's payments, plus transfers of other payments, minus outgoing
+    /// transfers.
+    pub vault_expected: String,
+    /// Expected increase of the treasury.
+    pub treasury_expected: String,
+    /// Whether increase and expected increase are equal.
+    pub equal: bool,
+    /// Increase of the PSP's balance including reserved money; null if it was not compared.
+    pub balance_grew: Option<String>,
+    /// Increase according to all postings in the ledger.
+    pub postings_say: Option<String>,
+}
+
+impl Holding {
+    /// Whether all comparisons are equal.
+    pub fn is_ok(&self) -> bool {
+        self.equal && self.balance_grew == self.postings_say
+    }
+}
+
+/// Results of the audit, besides the faults of single payments.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Payments that were read back, by number, as one line of text.
+    pub shown: HashMap<u32, String>,
+    /// Faults that belong to no payment of the run.
+    pub unassigned: Vec<String>,
+    /// Amounts on-chain and balances.
+    pub holdings: Vec<Holding>,
+    /// What was not compared, and why.
+    pub notes: Vec<String>,
+}
+
+/// State at the beginning of the run.
+#[derive(Debug)]
+pub struct Baseline {
+    /// Newest block of each chain, and the amounts in vault and treasury at it.
+    pub chains: BTreeMap<Chain, (u64, HashMap<Token, VaultAmounts>)>,
+    /// Balances and ledger position.
+    pub books: LedgerReading,
+}
+
+/// Reads the current state.
+pub async fn baseline(psp: &Psp, sandbox: &SandboxInfo) -> anyhow::Result<Baseline> {
+    let mut chains = BTreeMap::new();
+    for (chain, place) in &sandbox.chains {
+        chains.insert(*chain, holdings(&Rpc::of_sandbox(psp.side(), *chain), place).await?);
+    }
+    Ok(Baseline { chains, books: LedgerReading::now(psp).await? })
+}
+
+/// Scope of the comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// Merchant of all payments of the run.
+    pub merchant: MerchantId,
+    /// Chains and contracts.
+    pub sandbox: &'a SandboxInfo,
+    /// State at the beginning of the run.
+    pub baseline: &'a Baseline,
+    /// Whether only this run uses the service.
+    pub is_alone: bool,
+}
+
+/// Part of a payment that was read back and is compared with the chain.
+struct ChainSide {
+    wallet: Address,
+    settlement: Option<ReportedSettlement>,
+}
+
+/// Reads everything back and compares it.
+pub async fn audit(psp: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Result<Audit> {
+    let Scope { merchant, sandbox, baseline, is_alone } = scope;
+    let mut audit = Audit::default();
+    let mut settled: HashMap<(Chain, Token), VaultAmounts> = HashMap::new();
+    let mut owed = Vec::new();
+    let mut ids = HashSet::new();
+    let mut listed = HashMap::new();
+    psp.payments(&format!("merchant_id={merchant}"), |shown: AuditedPayment| {
+        if !ids.insert(shown.payment_id) {
+            audit.unassigned.push(format!("{} is listed twice", shown.payment_id));
+        }
+        let number = shown.reference.as_deref().and_then(|reference| state.number(reference));
+        let mut inner = state.read();
+        let Some(record) = number.and_then(|number| inner.record(number)) else {
+            audit.unassigned.push(format!("{} exists and was not requested", shown.payment_id));
+            return;
+        };
+        record.close();
+        record.reported_id = Some(shown.payment_id);
+        for fault in differences(record, &shown) {
+            record.fault(fault);
+        }
+        let asset = (record.intent.chain, record.intent.token);
+        let settlement = settlement(&shown);
+        if let Some(ReportedSettlement { psp_amount, treasury_fee, .. }) = &settlement {
+            let sum = settled.entry(asset).or_default();
+            sum.vault = sum.vault.saturating_add(*psp_amount);
+            sum.treasury = sum.treasury.saturating_add(*treasury_fee);
+        }
+        listed.insert(number.unwrap_or_default(), ChainSide { wallet: shown.intermediary_wallet, settlement });
+        owed.push(ExpectedPostings {
+            number: number.unwrap_or_default(),
+            id: shown.payment_id,
+            asset,
+            posted: posted(record, &shown),
+        });
+        audit.shown.insert(number.unwrap_or_default(), line(&shown));
+    })
+    .await?;
+    let traits = LedgerTraits { has_ledger: sandbox.keeps_ledger, is_alone };
+    let books = compare_books(psp, scope, traits, &owed, state).await?;
+    audit.unassigned.extend(books.unassigned);
+    audit.notes.extend(books.notes);
+    for (chain, place) in &sandbox.chains {
+        let rpc = Rpc::of_sandbox(psp.side(), *chain);
+        let (head, now) = holdings(&rpc, place).await?;
+        let Some((above, before)) = baseline.chains.get(chain) else { continue };
+        let moved = movements(&rpc, place, *above, head).await?;
+        let others = compare_with_chain(&mut state.read(), *chain, moved.came, &listed);
+        for token in place.tokens.keys() {
+            let of = |holdings: &HashMap<Token, VaultAmounts>| holdings.get(token).copied().unwrap_or_default();
+            let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
+            let moved = [ours, of(&others), of(&moved.left)];
+            let mut holding = holding(*chain, *token, [of(before), of(&now)], moved);
+            if let Some(grew) = books.balances.get(&(*chain, *token)) {
+                holding.balance_grew = Some(Amount(grew.balance).to_string());
+                holding.postings_say = Some(Amount(grew.ledger).to_string());
+            }
+            audit.holdings.push(holding);
+        }
+    }
+    let unequal = audit.holdings.iter().filter(|holding| !holding.equal).map(|holding| {
+        let Holding { chain, token, vault_grew, vault_expected, treasury_grew, treasury_expected, .. } = holding;
+        format!(
+            "{token} on {chain}: the vault grew by {vault_grew} and the treasury by {treasury_grew}, the payments sum to {vault_expected} and {treasury_expected}"
+        )
+    });
+    let unequal: Vec<String> = unequal.collect();
+    audit.unassigned.extend(unequal);
+    Ok(audit)
+}
+
+/// Reads balances and ledger and compares them. Differences of a payment become faults of it.
+async fn compare_books(
+    psp: &Psp,
+    Scope { sandbox, baseline, .. }: Scope<'_>,
+    traits: LedgerTraits,
+    owed: &[ExpectedPostings],
+    state: &RunState,
+) -> anyhow::Result<books::Compared> {
+    let of_chain = |(chain, place): (&Chain, &ChainInfo)| {
+        let chain = *chain;
+        place.tokens.iter().map(move |(token, contract)| ((chain, *token), *contract)).collect::<Vec<_>>()
+    };
+    let contracts: HashMap<(Chain, Token), Address> = sandbox.chains.iter().flat_map(of_chain).collect();
+    let asset = |owed: &ExpectedPostings| Some((owed.id, (owed.asset.0, *contracts.get(&owed.asset)?)));
+    let mut postings = Postings::of(owed.iter().filter_map(asset));
+    let before = &baseline.books;
+    let now = before.since(psp, |entry| postings.add(entry)).await?;
+    let mut compared = books::compare(owed, &postings, [before, &now], &contracts, traits);
+    let mut inner = state.read();
+    for (number, fault) in compared.faults.drain(..) {
+        if let Some(record) = inner.record(number) {
+            record.fault(fault);
+        }
+    }
+    drop(inner);
+    Ok(compared)
+}
+
+/// Compares the increase of vault and treasury with the expected one. Both are negative if more left than arrived.
+fn holding(
+    chain: Chain,
+    token: Token,
+    [before, now]: [VaultAmounts; 2],
+    [ours, others, left]: [VaultAmounts; 3],
+) -> Holding {
+    let less = |all: Amount, part: Amount| Amount(all.units().saturating_sub(part.units()));
+    let grew = VaultAmounts { vault: less(now.vault, before.vault), treasury: less(now.treasury, before.treasury) };
+    let expected = VaultAmounts {
+        vault: less(ours.vault.saturating_add(others.vault), left.vault),
+        treasury: less(ours.treasury.saturating_add(others.treasury), left.treasury),
+    };
+    Holding {
+        chain,
+        token,
+        vault_grew: grew.vault.to_string(),
+        treasury_grew: grew.treasury.to_string(),
+        vault_expected: expected.vault.to_string(),
+        treasury_expected: expected.treasury.to_string(),
+        equal: grew == expected,
+        balance_grew: None,
+        postings_say: None,
+    }
+}
+
+/// Describes a payment in one line.
+fn line(shown: &AuditedPayment) -> String {
+    let mut line = shown.status.clone();
+    if let Some(reason) = &shown.failure_reason {
+        line = format!("{line} ({reason})");
+    }
+    if !shown.labels.is_empty() {
+        line = format!("{line} {}", shown.labels.join(" "));
+    }
+    format!("{line}, {} of {} received", shown.amount_received, shown.amount)
+}
+
+/// Returns the final settlement that the payment shows.
+fn settlement(shown: &AuditedPayment) -> Option<ReportedSettlement> {
+    let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled")?;
+    Some(ReportedSettlement {
+        psp_amount: settlement.psp_amount.parse().ok()?,
+        treasury_fee: settlement.treasury_fee.parse().ok()?,
+        tx_hash: settlement.tx_hash.clone().unwrap_or_else(|| "-".to_owned()),
+    })
+}
+
+/// Returns the postings that the ledger must have for a payment: the received amount that it shows, and the shares of
+/// the settled amount by the PSP's settings, whatever shares the payment shows.
+fn posted(record: &Record, shown: &AuditedPayment) -> Posted {
+    let parsed = |text: &str| text.parse::<Amount>().unwrap_or_default();
+    let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled");
+    let settled = settlement.map_or(Amount::ZERO, |settlement| parsed(&settlement.amount));
+    let treasury = expect::treasury_fee(settled, record.fee_bps);
+    Posted {
+        received: parsed(&shown.amount_received).units(),
+        psp: settled.saturating_sub(treasury).units(),
+        treasury: treasury.units(),
+    }
+}
+
+/// Returns the differences between a payment and its expected state.
+fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
+    let intent = &record.intent;
+    let mut differences = Vec::new();
+    let mut same = |what: &str, found: &str, wanted: &str| {
+        if found != wanted {
+            differences.push(format!("shows {what} `{found}`, not `{wanted}`"));
+        }
+    };
+    same("amount", &shown.amount, &intent.amount.to_string());
+    same("currency", &shown.currency, intent.token.as_str());
+    same("chain", &shown.chain, intent.chain.as_str());
+    let Some(made) = &record.made else {
+        // The payer never learned the address of this payment.
+        let statuses = expect::unpaid(intent.behaviour).iter().map(|status| status.as_str());
+        if !statuses.clone().any(|status| status == shown.status) {
+            same("status", &shown.status, &statuses.collect::<Vec<_>>().join(" or "));
+        }
+        same("amount_received", &shown.amount_received, &Amount::ZERO.to_string());
+        same("a settlement", if shown.settlement.is_some() { "one" } else { "none" }, "none");
+        return differences;
+    };
+    same("payment_id", &shown.payment_id.to_string(), &made.id.to_string());
+    same("intermediary_wallet", &shown.intermediary_wallet.to_string(), &made.wallet.to_string());
+    if record.unsent.is_some() || (record.sent.is_none() && intent.behaviour == Behaviour::Late) {
+        // It was not paid, so it cannot end as intended.
+        return differences;
+    }
+    let ends = expect::ends(intent.behaviour);
+    let labels: Vec<&str> = ends.labels.iter().map(|label| label.as_str()).collect();
+    let paid = intent.paid_amount().unwrap_or_default();
+    let received = paid.to_string();
+    same("status", &shown.status, ends.status.as_str());
+    let reason = ends.failure_reason.map_or("-", |reason| reason.as_str());
+    same("failure_reason", shown.failure_reason.as_deref().unwrap_or("-"), reason);
+    same("labels", &shown.labels.join(" "), &labels.join(" "));
+    same("amount_received", &shown.amount_received, &received);
+    same("excess_received", &shown.excess_received, &Amount::ZERO.to_string());
+    let sent = record.sent.map(|(hash, _)| format!("{hash} of {received}, final, counted"));
+    let transfers = shown.transfers.iter().map(|AuditedTransfer { tx_hash, amount, status, counted }| {
+        let counted = if *counted { "counted" } else { "not counted" };
+        format!("{tx_hash} of {amount}, {status}, {counted}")
+    });
+    same("transfers", &transfers.collect::<Vec<_>>().join("; "), &sent.unwrap_or_default());
+    let settles = ends.status == Status::Settled;
+    match (&shown.settlement, settles) {
+        (None, false) => {}
+        (None, true) | (Some(_), false) => {
+            same("a settlement", if settles { "none" } else { "one" }, if settles { "one" } else { "none" });
+        }
+        (Some(settlement), true) => {
+            same("settlement.status", &settlement.status, "settled");
+            same("settlement.amount", &settlement.amount, &received);
+            let split = format!("{} and {}", settlement.psp_amount, settlement.treasury_fee);
+            same(expect::SPLIT, &split, &expect::split(paid, record.fee_bps));
+            if let Some(reported) = &record.reported {
+                same("settlement.psp_amount", &settlement.psp_amount, &reported.psp_amount.to_string());
+                same("settlement.treasury_fee", &settlement.treasury_fee, &reported.treasury_fee.to_string());
+                same("settlement.tx_hash", settlement.tx_hash.as_deref().unwrap_or("-"), &reported.tx_hash);
+            }
+        }
+    }
+    differences
+}
+
+/// Compares each payment of a chain with the transfers that left its wallet. Returns the amounts of other payments by
+/// token. A payment without webhooks is compared with the settlement that was read back.
+fn compare_with_chain(
+    inner: &mut Inner,
+    chain: Chain,
+    mut moved: HashMap<(Token, Address), MovedAmounts>,
+    listed: &HashMap<u32, ChainSide>,
+) -> HashMap<Token, VaultAmounts> {
+    for (number, record) in (0..).zip(&mut inner.records).filter(|(_, record)| record.intent.chain == chain) {
+        let listed = listed.get(&number);
+        let wallet = record.made.map(|made| made.wallet).or_else(|| Some(listed?.wallet));
+        let Some(wallet) = wallet else { continue };
+        let moved = moved.remove(&(record.intent.token, wallet)).unwrap_or_default();
+        let (said, by) = match &record.reported {
+            Some(reported) => (Some(reported), "webhooks report"),
+            None => (listed.and_then(|listed| listed.settlement.as_ref()), "the payment shows"),
+        };
+        let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
+        let mut faults = Vec::new();
+        if (moved.to_vault, moved.to_treasury) != wanted {
+            faults.push(format!(
+                "on-chain, {} went to the PSP's vault and {} to the treasury; {by} {} and {}",
+                moved.to_vault, moved.to_treasury, wanted.0, wanted.1
+            ));
+        }
+        if let ([hash], Some(said)) = (moved.tx_hashes.as_slice(), said)
+            && said.tx_hash != hash.to_string()
+        {
+            faults.push(format!("was settled on-chain in {hash}, {by} {}", said.tx_hash));
+        }
+        for fault in faults {
+            record.fault(fault);
+        }
+    }
+    let mut others: HashMap<Token, VaultAmounts> = HashMap::new();
+    for ((token, _), moved) in moved {
+        let holds = others.entry(token).or_default();
+        holds.vault = holds.vault.saturating_add(moved.to_vault);
+        holds.treasury = holds.treasury.saturating_add(moved.to_treasury);
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests;

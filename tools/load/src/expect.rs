@@ -1,0 +1,150 @@
+//! Expected end and events of a payment, by the interface's table and the behaviour of the payer.
+//!
+//! Pure. Shares no code with the service.
+
+use payferry_testkit::wire::Amount;
+use payferry_testkit::wire::{EventName, FailureReason, Label, Status};
+
+use super::behaviour::{Behaviour, Intent};
+
+/// The whole, in basis points.
+const BPS_WHOLE: i128 = 10_000;
+
+/// Expected event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedEvent {
+    /// Name.
+    pub name: EventName,
+    /// Status of the payment at the event.
+    pub status: Status,
+}
+
+/// Expected end of a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedEnd {
+    /// Status.
+    pub status: Status,
+    /// Reason of the status `failed`.
+    pub failure_reason: Option<FailureReason>,
+    /// All labels.
+    pub labels: &'static [Label],
+}
+
+const fn event(name: EventName, status: Status) -> ExpectedEvent {
+    ExpectedEvent { name, status }
+}
+
+const SETTLED: &[ExpectedEvent] = &[
+    event(EventName::PaymentConfirmed, Status::Confirmed),
+    event(EventName::PayinConfirmed, Status::Confirmed),
+    event(EventName::PaymentSettled, Status::Settled),
+    event(EventName::PayinSettled, Status::Settled),
+];
+const UNDERPAID: &[ExpectedEvent] = &[
+    event(EventName::PaymentMismatched, Status::Mismatched),
+    event(EventName::PayinUnderpaid, Status::Mismatched),
+    event(EventName::PayinMismatched, Status::Mismatched),
+];
+const OVERPAID: &[ExpectedEvent] =
+    &[event(EventName::PaymentMismatched, Status::Mismatched), event(EventName::PayinMismatched, Status::Mismatched)];
+const EXPIRED: &[ExpectedEvent] =
+    &[event(EventName::PaymentFailed, Status::Failed), event(EventName::PayinFailed, Status::Failed)];
+const PAID_LATE: &[ExpectedEvent] = &[
+    event(EventName::PaymentFailed, Status::Failed),
+    event(EventName::PayinFailed, Status::Failed),
+    event(EventName::PaymentMismatched, Status::Mismatched),
+    event(EventName::PayinMismatched, Status::Mismatched),
+];
+
+/// Returns the events of a payment in the order of their `sequence`, from 1.
+pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
+    match behaviour {
+        Behaviour::Exact => SETTLED,
+        Behaviour::Under => UNDERPAID,
+        Behaviour::Over => OVERPAID,
+        Behaviour::Late => PAID_LATE,
+        Behaviour::Never => EXPIRED,
+        Behaviour::Held => &[],
+    }
+}
+
+/// Returns the end of a payment after its payer has acted.
+pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
+    let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
+        Behaviour::Exact => (Status::Settled, None, &[]),
+        Behaviour::Under => (Status::Mismatched, None, &[Label::Underpaid]),
+        Behaviour::Over => (Status::Mismatched, None, &[Label::Overpaid]),
+        Behaviour::Late => (Status::Mismatched, None, &[Label::Late]),
+        Behaviour::Never => (Status::Failed, Some(FailureReason::Expired), &[]),
+        Behaviour::Held => (Status::Pending, None, &[]),
+    };
+    ExpectedEnd { status, failure_reason, labels }
+}
+
+/// Returns the allowed statuses of a payment that was not paid because the payer never learned its address.
+pub const fn unpaid(behaviour: Behaviour) -> &'static [Status] {
+    if behaviour.expires() { &[Status::Pending, Status::Failed] } else { &[Status::Pending] }
+}
+
+/// Returns the received amount at event `place` (from 0), in base units.
+pub fn received_units(intent: &Intent, place: usize) -> i64 {
+    let expired_first = intent.behaviour == Behaviour::Late && place < EXPIRED.len();
+    if expired_first { 0 } else { intent.paid_amount().map_or(0, Amount::units) }
+}
+
+/// Name of the value of [`split`].
+pub const SPLIT: &str = "psp_amount and treasury_fee";
+
+/// Returns the treasury's share of a settled amount: the fee of the PSP's settings, rounded down to base units.
+pub fn treasury_fee(settled: Amount, fee_bps: u16) -> Amount {
+    let units = i128::from(settled.units()) * i128::from(fee_bps) / BPS_WHOLE;
+    // A part of a value that fits.
+    Amount(i64::try_from(units).unwrap_or(i64::MAX))
+}
+
+/// Returns the shares of the PSP and the treasury, as they must be reported.
+pub fn split(settled: Amount, fee_bps: u16) -> String {
+    let fee = treasury_fee(settled, fee_bps);
+    format!("{} and {fee}", settled.saturating_sub(fee))
+}
+
+/// Returns the labels at event `place`.
+pub fn labels(behaviour: Behaviour, place: usize) -> &'static [Label] {
+    if behaviour == Behaviour::Late && place < EXPIRED.len() { &[] } else { ends(behaviour).labels }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_event_has_the_final_status() {
+        for behaviour in Behaviour::MIXED {
+            let last = events(behaviour).last().map(|event| event.status);
+            assert_eq!(last, Some(ends(behaviour).status), "{behaviour:?}");
+        }
+        assert!(events(Behaviour::Held).is_empty());
+    }
+
+    #[test]
+    fn the_fee_is_rounded_down() {
+        for (settled, fee_bps, fee) in
+            [(5_000_000, 100, 50_000), (5_010_099, 100, 50_100), (99, 100, 0), (7, 10_000, 7)]
+        {
+            assert_eq!(treasury_fee(Amount(settled), fee_bps), Amount(fee), "{settled} {fee_bps}");
+        }
+        assert_eq!(treasury_fee(Amount::MAX, 0), Amount::ZERO);
+        assert_eq!(split(Amount(5_000_001), 33), "4.983501 and 0.0165");
+    }
+
+    #[test]
+    fn late_transfers_count_after_the_expiry_only() {
+        let late = Intent::nth(7, Behaviour::Late);
+        let received: Vec<i64> = (0..4).map(|place| received_units(&late, place)).collect();
+        assert_eq!(received, [0, 0, late.amount.units(), late.amount.units()]);
+        assert_eq!(labels(Behaviour::Late, 1), &[]);
+        assert_eq!(labels(Behaviour::Late, 2), &[Label::Late]);
+        let under = Intent::nth(7, Behaviour::Under);
+        assert_eq!(received_units(&under, 0), under.amount.units() - 1_000_000);
+    }
+}

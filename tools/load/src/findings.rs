@@ -1,0 +1,311 @@
+//! Verdict on each payment: expected and found.
+//!
+//! Pure: reads the state of the run and, if there was one, the audit.
+
+use payferry_testkit::wire::EventName;
+use serde::Serialize;
+
+use super::audit::Audit;
+use super::behaviour::Behaviour;
+use super::expect;
+use super::record::Record;
+use super::state::Inner;
+
+/// Kind of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// The payment was acknowledged and does not exist.
+    Lost,
+    /// The payment is not as expected, or has an unexpected event.
+    Wrong,
+    /// The payment is as expected, and webhooks are missing.
+    Undelivered,
+    /// The load tester could not pay it, so there is no verdict.
+    Unpaid,
+}
+
+impl FindingKind {
+    /// Returns the name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Wrong => "wrong",
+            Self::Undelivered => "undelivered",
+            Self::Unpaid => "unpaid",
+        }
+    }
+}
+
+/// A payment that is not as expected, or (without an id) a fault that belongs to no payment.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// Id of the payment.
+    pub payment_id: Option<String>,
+    /// Kind.
+    pub kind: FindingKind,
+    /// Behaviour of the payer.
+    pub payer: Option<Behaviour>,
+    /// Expected state.
+    pub expected: String,
+    /// Found state.
+    pub found: String,
+    /// Whether webhooks are missing, so that the service's delivery log is useful.
+    #[serde(skip)]
+    pub lacks_webhooks: bool,
+}
+
+impl Finding {
+    /// Makes a finding that belongs to no payment.
+    pub fn of_none(expected: &str, found: String) -> Self {
+        Self {
+            payment_id: None,
+            kind: FindingKind::Wrong,
+            payer: None,
+            expected: expected.to_owned(),
+            found,
+            lacks_webhooks: false,
+        }
+    }
+}
+
+/// Returns all findings, the worst first. `unwanted` is the result of [`unwanted`].
+pub fn findings(records: &[Record], audit: &Audit, unwanted: Vec<Finding>) -> Vec<Finding> {
+    let of_payments = (0..).zip(records).filter_map(|(number, record)| judge(record, audit.shown.get(&number)));
+    let unassigned = audit.unassigned.iter().map(|what| Finding::of_none("no such fault", what.clone()));
+    sorted(of_payments.chain(unassigned).chain(unwanted))
+}
+
+/// Returns the findings that are certain without reading back: faults that no later event could resolve.
+pub fn known(records: &[Record], unwanted: Vec<Finding>) -> Vec<Finding> {
+    let of_payments = records.iter().filter_map(|record| {
+        let faults = faults(record, None);
+        match &record.unsent {
+            _ if !faults.is_empty() => of_payment(record, FindingKind::Wrong, faults.join("; ")),
+            Some(why) => of_payment(record, FindingKind::Unpaid, format!("its payer could not pay: {why}")),
+            None => None,
+        }
+    });
+    sorted(of_payments.chain(unwanted))
+}
+
+/// Returns findings about unwanted webhooks: forged ones and, if only this run uses the service, those of other
+/// payments.
+pub fn unwanted(inner: &Inner, is_alone: bool) -> Vec<Finding> {
+    let forged = inner.forged.iter().map(|what| Finding::of_none("genuine webhooks only", format!("a webhook {what}")));
+    let foreign = inner.foreign.iter().filter(|_| is_alone);
+    let foreign = foreign.map(|what| Finding::of_none("webhooks of this run only", format!("a webhook {what}")));
+    forged.chain(foreign).collect()
+}
+
+fn sorted(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = findings.collect();
+    findings.sort_by_key(|finding| finding.kind);
+    findings
+}
+
+fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
+    let faults = faults(record, shown);
+    let missing = record.missing();
+    // A payment that was not paid has no events.
+    let lacks_webhooks = record.made.is_some() && record.unsent.is_none() && !missing.is_empty();
+    let never_came = lacks_webhooks.then(|| {
+        let missing: Vec<String> = missing.iter().map(|(name, place)| format!("{name} (event {place})")).collect();
+        format!("missing: {}", missing.join(", "))
+    });
+    let (kind, found) = match (shown, &record.unsent) {
+        (None, _) if record.made.is_some() => (FindingKind::Lost, "the service no longer has this payment".to_owned()),
+        _ if !faults.is_empty() => {
+            (FindingKind::Wrong, faults.into_iter().chain(never_came).collect::<Vec<_>>().join("; "))
+        }
+        (None, _) if record.reported_id.is_some() => {
+            (FindingKind::Lost, "webhooks reported it, but the service does not have it".to_owned())
+        }
+        (Some(shown), Some(why)) => (FindingKind::Unpaid, format!("{shown}; its payer could not pay: {why}")),
+        (Some(shown), None) => (FindingKind::Undelivered, format!("{shown}; {}", never_came?)),
+        (None, _) => return None,
+    };
+    let lacks_webhooks = lacks_webhooks && kind != FindingKind::Lost;
+    Some(Finding { lacks_webhooks, ..of_payment(record, kind, found)? })
+}
+
+/// Returns the faults of a payment. The existence of a payment that was refused or never requested is one.
+fn faults(record: &Record, shown: Option<&String>) -> Vec<String> {
+    let not_made = record.not_made.as_ref().filter(|why| !why.may_be_there && record.reported_id.is_some());
+    let is_there = not_made.map(|why| {
+        let how = shown.map_or_else(|| "webhooks report it".to_owned(), |shown| format!("exists: {shown}"));
+        format!("was not made ({}), but {how}", why.kind)
+    });
+    is_there.into_iter().chain(record.faults.iter().cloned()).collect()
+}
+
+fn of_payment(record: &Record, kind: FindingKind, found: String) -> Option<Finding> {
+    let payment_id = Some(record.id()?.to_string());
+    let payer = Some(record.intent.behaviour);
+    Some(Finding { payment_id, kind, payer, expected: expected(record), found, lacks_webhooks: false })
+}
+
+fn expected(record: &Record) -> String {
+    if let Some(not_made) = &record.not_made {
+        let statuses = expect::unpaid(record.intent.behaviour);
+        let statuses = statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ");
+        let unpaid = format!("no payment, or {statuses}, 0.00 of {} received", record.intent.amount);
+        return if not_made.may_be_there { unpaid } else { "no payment".to_owned() };
+    }
+    let behaviour = record.intent.behaviour;
+    let ends = expect::ends(behaviour);
+    let mut text = ends.status.to_string();
+    if let Some(reason) = ends.failure_reason {
+        text = format!("{text} ({reason})");
+    }
+    for label in ends.labels {
+        text = format!("{text} {label}");
+    }
+    let names: Vec<&str> = expect::events(behaviour).iter().map(|event| EventName::as_str(event.name)).collect();
+    let received = record.intent.paid_amount().unwrap_or_default();
+    format!("{text}, {received} of {} received; webhooks: {}", record.intent.amount, names.join(", "))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use alloy::primitives::Address;
+    use payferry_testkit::wire::{EventId, PaymentId, Timestamp};
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::behaviour::Intent;
+    use crate::record::{InitiatedAt, InitiationFailure};
+    use crate::state::RunState;
+    use payferry_testkit::receiver::{Arrived, Delivery};
+
+    fn record(behaviour: Behaviour) -> Record {
+        let due_at = Timestamp::from_secs(1_000_000);
+        let mut record = Record::new(Intent::nth(5, behaviour), Instant::now(), due_at, 100);
+        let at = Instant::now();
+        record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
+        record.events.iter_mut().for_each(|events| *events = Some(EventId::generate()));
+        record
+    }
+
+    fn forged() -> Vec<Finding> {
+        let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
+        state.receive(Delivery::Refused("forged", "evt_1".to_owned()));
+        unwanted(&state.read(), true)
+    }
+
+    #[test]
+    fn names_each_wrong_payment() {
+        let well = record(Behaviour::Exact);
+        let lost = record(Behaviour::Over);
+        let mut wrong = record(Behaviour::Never);
+        wrong.fault("shows status `pending`, not `failed`".to_owned());
+        let mut untold = record(Behaviour::Exact);
+        untold.events[2] = None;
+        let mut unpaid = record(Behaviour::Under);
+        unpaid.unsent = Some("the node is away".to_owned());
+        unpaid.events = vec![None; 3];
+        let mut refused = record(Behaviour::Exact);
+        refused.made = None;
+        let records = [well, untold, lost, wrong, unpaid, refused];
+        let shown = [0, 1, 3, 4].map(|number| (number, "settled, 5.05 of 5.05 received".to_owned())).into();
+        let audit = Audit { shown, unassigned: vec!["pay_X is there".to_owned()], ..Audit::default() };
+        let found = findings(&records, &audit, forged());
+        let id = |number: usize| Some(records[number].made.unwrap().id.to_string());
+        let reported: Vec<_> = found.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
+        assert_eq!(
+            reported,
+            [
+                (FindingKind::Lost, id(2)),
+                (FindingKind::Wrong, id(3)),
+                (FindingKind::Wrong, None),
+                (FindingKind::Wrong, None),
+                (FindingKind::Undelivered, id(1)),
+                (FindingKind::Unpaid, id(4)),
+            ]
+        );
+        let untold = &found[4];
+        assert_eq!(
+            untold.expected,
+            "settled, 5.005 of 5.005 received; webhooks: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
+        );
+        assert!(untold.found.ends_with("missing: payment.settled (event 3)"), "{}", untold.found);
+        assert_eq!(
+            found[0].expected,
+            "mismatched OVERPAID, 6.005 of 5.005 received; webhooks: payment.mismatched, payin.mismatched"
+        );
+        // Without reading back, lost payments and missing webhooks are unknown.
+        let known = known(&records, forged());
+        let reported: Vec<_> = known.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
+        assert_eq!(reported, [(FindingKind::Wrong, id(3)), (FindingKind::Wrong, None), (FindingKind::Unpaid, id(4))]);
+        assert_eq!(known[0].found, "shows status `pending`, not `failed`");
+    }
+
+    #[test]
+    fn a_wrong_payment_names_its_missing_webhooks() {
+        let mut wrong = record(Behaviour::Exact);
+        wrong.fault("a fault".to_owned());
+        wrong.events[2..].fill(None);
+        let mut unpaid = record(Behaviour::Exact);
+        unpaid.fault("a fault".to_owned());
+        (unpaid.unsent, unpaid.events) = (Some("the node is away".to_owned()), vec![None; 4]);
+        let shown = [0, 1].map(|number| (number, "confirmed".to_owned())).into();
+        let found = findings(&[wrong, unpaid], &Audit { shown, ..Audit::default() }, Vec::new());
+        let reported: Vec<_> =
+            found.iter().map(|finding| (finding.kind, finding.lacks_webhooks, finding.found.as_str())).collect();
+        let never_came = "a fault; missing: payment.settled (event 3), payin.settled (event 4)";
+        assert_eq!(reported, [(FindingKind::Wrong, true, never_came), (FindingKind::Wrong, false, "a fault")]);
+    }
+
+    #[test]
+    fn a_refused_payment_must_not_exist() {
+        let not_made = |may_be_there: bool| {
+            let mut record = record(Behaviour::Exact);
+            record.events = vec![None; 4];
+            record.made = None;
+            record.reported_id = Some(PaymentId::generate());
+            record.not_made = Some(InitiationFailure { kind: "initiate: 503 overloaded".to_owned(), may_be_there });
+            record
+        };
+        let mut strange = not_made(true);
+        strange.fault("shows status `settled`, not `pending`".to_owned());
+        // Unanswered and existing; refused with a webhook only; refused and existing; unanswered with a webhook and
+        // gone.
+        let records = [not_made(true), not_made(false), not_made(false), strange, not_made(true)];
+        let shown = [0, 2, 3].map(|number| (number, "pending, 0.00 of 5.00 received".to_owned())).into();
+        let found = findings(&records, &Audit { shown, ..Audit::default() }, Vec::new());
+        let id = |number: usize| records[number].reported_id.map(|id| id.to_string());
+        let reported: Vec<_> = found.iter().map(|one| (one.kind, one.payment_id.clone(), one.found.as_str())).collect();
+        let refused = "was not made (initiate: 503 overloaded), but";
+        let (events, there) =
+            (format!("{refused} webhooks report it"), format!("{refused} exists: pending, 0.00 of 5.00 received"));
+        assert_eq!(
+            reported,
+            [
+                (FindingKind::Lost, id(4), "webhooks reported it, but the service does not have it"),
+                (FindingKind::Wrong, id(1), events.as_str()),
+                (FindingKind::Wrong, id(2), there.as_str()),
+                (FindingKind::Wrong, id(3), "shows status `settled`, not `pending`"),
+            ]
+        );
+        assert_eq!(found[1].expected, "no payment");
+        let known = known(&records, Vec::new());
+        let reported: Vec<_> = known.iter().map(|one| (one.kind, one.payment_id.clone())).collect();
+        assert_eq!(reported, [1, 2, 3].map(|number| (FindingKind::Wrong, id(number))));
+    }
+
+    #[test]
+    fn foreign_webhooks_are_wrong_only_in_a_sandbox_of_its_own() {
+        let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
+        let event = json!({
+            "event": "payment.failed", "payment_id": "pay_other", "event_id": "evt_1", "timestamp": "2026-01-01T00:00:00Z",
+        });
+        let (at, at_wall) = (Instant::now(), Timestamp::from_secs(1_000_000));
+        let event = serde_json::from_value(event).unwrap();
+        state.receive(Delivery::Webhook(Box::new(Arrived { at, at_wall, webhook_id: "evt_1".to_owned(), event })));
+        assert!(unwanted(&state.read(), false).is_empty());
+        let found = unwanted(&state.read(), true);
+        assert_eq!(found[0].found, "a webhook payment.failed of pay_other (reference -)");
+    }
+}

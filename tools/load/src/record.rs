@@ -1,0 +1,320 @@
+//! State of one payment of the load, and its faults so far.
+//!
+//! Pure.
+
+use alloy::primitives::{Address, B256};
+use payferry_testkit::wire::{Amount, EventId, PaymentId, Timestamp};
+use payferry_testkit::wire::{EventName, Status};
+use tokio::time::Instant;
+
+use super::behaviour::{Behaviour, Intent};
+use super::clock::SLACK_MS;
+use super::expect;
+use super::stages::Stage;
+use payferry_testkit::receiver::Event;
+
+/// Largest number of recorded faults of one payment.
+const FAULTS_MAX: usize = 8;
+
+/// One payment as the load tester knows it.
+#[derive(Debug)]
+pub struct Record {
+    /// Intended payment.
+    pub intent: Intent,
+    /// Scheduled start.
+    pub intended: Instant,
+    /// Scheduled start by the service's clock. The payment cannot be older.
+    pub due_at: Timestamp,
+    /// Fee of the PSP's settings, in basis points.
+    pub fee_bps: u16,
+    /// Response to its initiation.
+    pub made: Option<InitiatedAt>,
+    /// Reason why there is no response.
+    pub not_made: Option<InitiationFailure>,
+    /// Its id according to a webhook or the list of payments, if there was no response.
+    pub reported_id: Option<PaymentId>,
+    /// Transfer of its payer.
+    pub sent: Option<(B256, Instant)>,
+    /// Reason why its payer sent no transfer.
+    pub unsent: Option<String>,
+    /// Time at which the transfer was seen in a block.
+    pub mined: Option<Instant>,
+    /// Time of the confirmation.
+    pub confirmed: Option<Instant>,
+    /// Time of the settlement.
+    pub settled: Option<Instant>,
+    /// Ids of the events that arrived, by position from 0.
+    pub events: Vec<Option<EventId>>,
+    /// Settlement that a webhook reported.
+    pub reported: Option<ReportedSettlement>,
+    /// Faults.
+    pub faults: Vec<String>,
+    early: Vec<Early>,
+}
+
+/// Value of a webhook that the load tester does not know yet: the webhook arrived before a lost or slow response.
+#[derive(Debug)]
+struct Early {
+    /// Event of the webhook.
+    of: String,
+    what: &'static str,
+    reported: String,
+}
+
+const PAYMENT_ID: &str = "payment_id";
+const TX_HASH: &str = "tx_hash";
+
+/// Response to an initiation.
+#[derive(Debug, Clone, Copy)]
+pub struct InitiatedAt {
+    /// Id of the payment.
+    pub id: PaymentId,
+    /// Address that the payer pays to.
+    pub wallet: Address,
+    /// Time of the response.
+    pub at: Instant,
+}
+
+/// Reason why an initiation returned no address to pay to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitiationFailure {
+    /// Kind of error.
+    pub kind: String,
+    /// Whether the payment may exist, because the outcome of the request is unknown.
+    pub may_be_there: bool,
+}
+
+/// Settlement as a webhook reported it, or as it was read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedSettlement {
+    /// The PSP's share.
+    pub psp_amount: Amount,
+    /// The treasury's share.
+    pub treasury_fee: Amount,
+    /// Transaction.
+    pub tx_hash: String,
+}
+
+/// Relation of a webhook to the earlier webhooks of its payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Novelty {
+    /// The first webhook of its event.
+    New(EventName),
+    /// A repetition.
+    Repeated,
+    /// An unexpected webhook. The record has the fault.
+    Wrong,
+}
+
+impl Record {
+    /// Makes the record of a payment that has just become due.
+    pub fn new(intent: Intent, intended: Instant, due_at: Timestamp, fee_bps: u16) -> Self {
+        Self {
+            intent,
+            intended,
+            due_at,
+            fee_bps,
+            made: None,
+            not_made: None,
+            reported_id: None,
+            sent: None,
+            unsent: None,
+            mined: None,
+            confirmed: None,
+            settled: None,
+            events: vec![None; expect::events(intent.behaviour).len()],
+            reported: None,
+            faults: Vec::new(),
+            early: Vec::new(),
+        }
+    }
+
+    /// Returns the id of the payment: from the response to its initiation, or from another source.
+    pub fn id(&self) -> Option<PaymentId> {
+        self.made.map(|made| made.id).or(self.reported_id)
+    }
+
+    /// Records the response to its initiation.
+    pub fn set_initiated(&mut self, made: InitiatedAt) {
+        self.made = Some(made);
+        self.compare_early(PAYMENT_ID, &made.id.to_string());
+    }
+
+    /// Records that the chain's node accepted the transfer of its payer.
+    pub fn set_sent(&mut self, tx_hash: B256, at: Instant) {
+        self.sent = Some((tx_hash, at));
+        self.compare_early(TX_HASH, &tx_hash.to_string());
+    }
+
+    /// Whether a webhook has values that the load tester does not know yet.
+    pub fn is_ahead(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Ends the wait for responses: a reported transfer that the payer does not know is a fault, unless the payer may
+    /// have sent one without knowing.
+    pub fn close(&mut self) {
+        for Early { of, what, reported } in std::mem::take(&mut self.early) {
+            if what == TX_HASH && self.unsent.is_none() {
+                self.fault(format!("{of}: {what} is `{reported}`, but its payer sent no transfer"));
+            }
+        }
+    }
+
+    fn compare_early(&mut self, known: &str, wanted: &str) {
+        for early in std::mem::take(&mut self.early) {
+            let Early { of, what, reported } = &early;
+            if *what != known {
+                self.early.push(early);
+            } else if reported != wanted {
+                let fault = format!("{of}: {what} is `{reported}`, not `{wanted}`");
+                self.fault(fault);
+            }
+        }
+    }
+
+    /// Adds a fault.
+    pub fn fault(&mut self, what: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(what);
+        }
+    }
+
+    /// Whether every expected event arrived.
+    pub fn is_complete(&self) -> bool {
+        self.events.iter().all(Option::is_some)
+    }
+
+    /// Returns the names and positions (from 1) of the missing events.
+    pub fn missing(&self) -> Vec<(EventName, usize)> {
+        let expected = expect::events(self.intent.behaviour).iter().zip(1..).zip(&self.events);
+        expected.filter(|(_, events)| events.is_none()).map(|((event, place), _)| (event.name, place)).collect()
+    }
+
+    /// Returns the stages that are still missing, and since when they are awaited, if that is known. Empty for a
+    /// payment that is meant to expire or to stay live, and for one that could not be paid.
+    pub fn awaited(&self) -> Vec<(Stage, Option<Instant>)> {
+        if self.intent.behaviour.expires() || self.intent.behaviour == Behaviour::Held {
+            return Vec::new();
+        }
+        let Some(made) = self.made.filter(|_| self.unsent.is_none()) else { return Vec::new() };
+        let sent = self.sent.map(|(_, at)| at);
+        let announces = |name| expect::events(self.intent.behaviour).iter().any(|event| event.name == name);
+        let stages = [
+            (Stage::Sent, sent.is_none(), Some(made.at)),
+            (Stage::Mined, self.mined.is_none(), sent),
+            (Stage::Confirmed, self.confirmed.is_none() && announces(EventName::PaymentConfirmed), self.mined),
+            (Stage::Settled, self.settled.is_none() && announces(EventName::PaymentSettled), self.confirmed),
+            (Stage::Complete, !self.is_complete(), Some(self.intended)),
+        ];
+        let awaited =
+            stages.into_iter().filter(|(_, is_awaited, _)| *is_awaited).map(|(stage, _, since)| (stage, since));
+        // The time of the missing events is unknown.
+        awaited.chain(self.missing().iter().map(|_| (Stage::Webhook, None))).collect()
+    }
+
+    /// Records an event and compares it with the expected one.
+    pub fn receive(&mut self, event: &Event, webhook_id: &str) -> Novelty {
+        if self.made.is_none() {
+            self.reported_id = event.payment_id.parse().ok().or(self.reported_id);
+        }
+        let Ok(event_id) = event.event_id.parse::<EventId>() else {
+            self.fault(format!("{} has the invalid event_id `{}`", event.event, event.event_id));
+            return Novelty::Wrong;
+        };
+        if event.event_id != webhook_id {
+            self.fault(format!("{event_id} arrived with the webhook-id `{webhook_id}`"));
+        }
+        if self.events.contains(&Some(event_id)) {
+            return Novelty::Repeated;
+        }
+        let place = (event.sequence as usize).wrapping_sub(1);
+        let expected = expect::events(self.intent.behaviour);
+        let Some(wanted) = expected.get(place) else {
+            let (name, count) = (&event.event, expected.len());
+            self.fault(format!("{name} arrived as event {} ({event_id}); {count} events are expected", event.sequence));
+            return Novelty::Wrong;
+        };
+        if let Some(other) = self.events[place] {
+            self.fault(format!("event {} arrived as {other} and as {event_id} ({})", event.sequence, event.event));
+            return Novelty::Wrong;
+        }
+        self.events[place] = Some(event_id);
+        let of = format!("{} (event {})", event.event, event.sequence);
+        let (differences, early) = self.differences(event, place);
+        for fault in differences {
+            self.fault(format!("{of}: {fault}"));
+        }
+        self.early.extend(early.into_iter().map(|(what, reported)| Early { of: of.clone(), what, reported }));
+        if event.event != wanted.name.as_str() {
+            self.fault(format!("event {} is {}, not {}", event.sequence, event.event, wanted.name));
+            return Novelty::Wrong;
+        }
+        if let Some(reported) = reported(event).filter(|_| wanted.status == Status::Settled) {
+            if self.reported.as_ref().is_some_and(|before| *before != reported) {
+                self.fault(format!("two events report different settlements, {:?} and {reported:?}", self.reported));
+            }
+            self.reported = Some(reported);
+        }
+        Novelty::New(wanted.name)
+    }
+
+    /// Returns the differences of an event, and the values that cannot be compared yet.
+    fn differences(&self, event: &Event, place: usize) -> (Vec<String>, Vec<(&'static str, String)>) {
+        let intent = &self.intent;
+        let mut differences = Vec::new();
+        let mut early = Vec::new();
+        let mut same = |what: &str, found: &str, wanted: &str| {
+            if found != wanted {
+                differences.push(format!("{what} is `{found}`, not `{wanted}`"));
+            }
+        };
+        match &self.made {
+            Some(made) => same(PAYMENT_ID, &event.payment_id, &made.id.to_string()),
+            None => early.push((PAYMENT_ID, event.payment_id.clone())),
+        }
+        let received = Amount(expect::received_units(intent, place));
+        same("status", &event.status, expect::events(intent.behaviour)[place].status.as_str());
+        same("amount", &event.amount, &intent.amount.to_string());
+        same("amount_received", &event.amount_received, &received.to_string());
+        same("token", &event.token, intent.token.as_str());
+        same("chain", &event.chain, intent.chain.as_str());
+        let labels: Vec<&str> = expect::labels(intent.behaviour, place).iter().map(|label| label.as_str()).collect();
+        same("labels", &event.labels.join(" "), &labels.join(" "));
+        let failed = expect::events(intent.behaviour)[place].status == Status::Failed;
+        same("failure_reason", event.failure_reason.as_deref().unwrap_or("-"), if failed { "expired" } else { "-" });
+        // The transaction of a settlement is the settler's. It is compared with the payment and the chain at the end.
+        if event.status != Status::Settled.as_str() {
+            let tx_hash = event.tx_hash.as_deref().unwrap_or("-");
+            match self.sent {
+                _ if failed || intent.paid_amount().is_none() => same(TX_HASH, tx_hash, "-"),
+                Some((hash, _)) => same(TX_HASH, tx_hash, &hash.to_string()),
+                // The node has the transfer. Its response to the payer is still on the way.
+                None => early.push((TX_HASH, tx_hash.to_owned())),
+            }
+        }
+        if matches!(expect::events(intent.behaviour)[place].status, Status::Confirmed | Status::Settled) {
+            let share = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let split = format!("{} and {}", share(&event.psp_amount), share(&event.treasury_fee));
+            same(expect::SPLIT, &split, &expect::split(received, self.fee_bps));
+        }
+        let expires_at = self.due_at.plus_secs(i64::from(intent.expires_secs()));
+        if failed && Timestamp::parse(&event.timestamp).is_some_and(|at| at.plus_millis(SLACK_MS) < expires_at) {
+            let at = &event.timestamp;
+            differences.push(format!("it expired at {at}, before {expires_at}"));
+        }
+        (differences, early)
+    }
+}
+
+fn reported(event: &Event) -> Option<ReportedSettlement> {
+    Some(ReportedSettlement {
+        psp_amount: event.psp_amount.as_deref()?.parse().ok()?,
+        treasury_fee: event.treasury_fee.as_deref()?.parse().ok()?,
+        tx_hash: event.tx_hash.clone()?,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Report of a run: everything that was measured and found. `--json` prints it. The terminal's tables and the HTML file
+//! are made from it.
+
+pub mod html;
+mod plot;
+pub mod terminal;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::arrivals::Rate;
+use super::findings::{Finding, FindingKind};
+use super::stages::StageFigures;
+use super::tally::{Counted, Second};
+use crate::audit::Holding;
+
+/// Options of the run.
+#[derive(Debug, Clone, Serialize)]
+pub struct LoadRequest {
+    /// Payments per second.
+    pub rate: Rate,
+    /// Number of payments.
+    pub payments: u32,
+    /// `constant` or `poisson`.
+    pub pacing: &'static str,
+    /// Seed of `poisson`; null for `constant`.
+    pub seed: Option<u32>,
+    /// Behaviours of the payers, in percent.
+    pub mix: String,
+    /// Payments that were made before the load and stayed live.
+    pub hold: u32,
+    /// Largest allowed number of initiations in flight.
+    pub in_flight_max: usize,
+    /// Longest wait after the last arrival, in seconds.
+    pub settle_timeout_secs: u64,
+    /// The new sandbox, or the URL.
+    pub target: String,
+}
+
+/// Rates and durations of the run.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Achieved {
+    /// Seconds from the first to the last arrival.
+    pub arrivals_secs: f64,
+    /// Seconds from the first arrival until no payment was open.
+    pub total_secs: f64,
+    /// Seconds of the rates below: those of the arrivals, in a longer run without the first [`WARM_UP_SECS`].
+    pub steady_secs: f64,
+    /// Payments accepted per second in that time.
+    pub accepted_per_sec: f64,
+    /// Payments completed per second in that time.
+    pub complete_per_sec: f64,
+    /// Webhooks per second in that time.
+    pub webhooks_per_sec: f64,
+    /// Largest number of initiations in flight.
+    pub in_flight_most: usize,
+    /// Largest number of payments that were accepted and not complete at the end of a second, without held payments.
+    pub open_most: u64,
+}
+
+/// Seconds at the beginning that do not count for rates: a payment takes some seconds to complete.
+pub const WARM_UP_SECS: f64 = 5.0;
+
+/// Explanation of timeouts below the stages.
+const TIMED_OUT_NOTE: &str = "the expected response, block or webhook did not arrive; the wait counts as a lower bound";
+
+/// Use of the machine.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Machine {
+    /// Cores that programs may use.
+    pub cores: usize,
+    /// Average number of cores that the service kept busy in the seconds of the rates; null if its process is unknown.
+    pub service_cores: Option<f64>,
+    /// Average number of cores that the load tester kept busy.
+    pub own_cores: Option<f64>,
+    /// Milliseconds of CPU time of the service for each payment that was accepted in these seconds.
+    pub service_ms_a_payment: Option<f64>,
+    /// Memory of the service at the beginning, in bytes.
+    pub service_bytes_before: Option<u64>,
+    /// Memory with the held payments, before the load.
+    pub service_bytes_held: Option<u64>,
+    /// Largest memory.
+    pub service_bytes_most: Option<u64>,
+    /// Memory of each held payment.
+    pub service_bytes_a_held: Option<u64>,
+}
+
+/// Report of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Version of the load tester.
+    pub version: &'static str,
+    /// Name of the run. Its merchant is `load-<run>`, and its references begin with it.
+    pub run: String,
+    /// Start of the run, in ISO 8601.
+    pub began_at: String,
+    /// Options of the run.
+    pub asked: LoadRequest,
+    /// Rates and durations.
+    pub achieved: Achieved,
+    /// Counts.
+    pub counted: Counted,
+    /// Latencies of the stages.
+    pub stages: Vec<StageFigures>,
+    /// Points of the percentile curves: stage, and (percent, milliseconds from the scheduled start).
+    pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
+    /// Use of the machine.
+    pub machine: Machine,
+    /// Errors by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// Amounts on-chain and balances, compared with the payments.
+    pub holdings: Vec<Holding>,
+    /// Payments that were read back.
+    pub read_back: usize,
+    /// Whether webhooks, payments, chains and ledger were compared. False after an interruption, or if something could
+    /// not be read; a finding says what.
+    pub audited: bool,
+    /// Further information, such as what was not compared, or what could not be restored.
+    pub notes: Vec<String>,
+    /// Whether the run was interrupted.
+    pub interrupted: bool,
+    /// Percentage of the due payments that were not made.
+    pub not_made_percent: f64,
+    /// Percentage of the held payments that were not made.
+    pub not_held_percent: f64,
+    /// Largest allowed percentage of both.
+    pub not_made_percent_max: f64,
+    /// Findings.
+    pub findings: Vec<Finding>,
+    /// Last lines of the service's log, if the run started it.
+    pub service_log: Vec<String>,
+    /// Values of each second.
+    pub course: Vec<Second>,
+}
+
+impl LoadRequest {
+    /// Describes the arrivals.
+    pub fn arrivals(&self) -> String {
+        self.seed.map_or_else(|| self.pacing.to_owned(), |seed| format!("{} (seed {seed})", self.pacing))
+    }
+}
+
+impl Report {
+    /// Whether every payment is as expected, and enough payments were made.
+    pub fn is_ok(&self) -> bool {
+        self.audited && !self.interrupted && self.wrong().is_empty()
+    }
+
+    /// Returns the number of findings of a kind.
+    pub fn count(&self, kind: FindingKind) -> usize {
+        self.findings.iter().filter(|finding| finding.kind == kind).count()
+    }
+
+    /// Returns the verdict in one line.
+    pub fn verdict(&self) -> String {
+        let wrong = self.wrong();
+        if self.interrupted {
+            let known = if wrong.is_empty() { String::new() } else { format!(" Wrong so far: {}.", wrong.join(", ")) };
+            return format!(
+                "Interrupted: the report shows the state at the interruption; payments were not compared.{known}"
+            );
+        }
+        if !self.audited {
+            return format!("Payments were not compared. Failed: {}.", wrong.join(", "));
+        }
+        if !wrong.is_empty() {
+            return format!("Failed: {}.", wrong.join(", "));
+        }
+        let payments = self.counted.accepted + self.counted.held;
+        let books = if self.holdings.iter().any(|holding| holding.balance_grew.is_some()) {
+            "on-chain and in the service's ledger"
+        } else {
+            "and on-chain"
+        };
+        format!("All {payments} payments are as expected: read back, by webhook, {books}.")
+    }
+
+    /// Returns the faults, counted by kind.
+    fn wrong(&self) -> Vec<String> {
+        let mut wrong: Vec<String> =
+            [FindingKind::Lost, FindingKind::Wrong, FindingKind::Undelivered, FindingKind::Unpaid]
+                .into_iter()
+                .filter(|kind| self.count(*kind) > 0)
+                .map(|kind| format!("{} {}", self.count(kind), kind.as_str()))
+                .collect();
+        let Counted { due, accepted, held, .. } = self.counted;
+        for (missing, percent, what) in [
+            (due.saturating_sub(accepted), self.not_made_percent, "not made"),
+            (u64::from(self.asked.hold).saturating_sub(held), self.not_held_percent, "held payments not made"),
+        ] {
+            if percent > self.not_made_percent_max {
+                wrong.push(format!("{missing} {what} ({percent:.2} %)"));
+            }
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests;

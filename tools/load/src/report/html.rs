@@ -1,0 +1,262 @@
+//! The report as one self-contained HTML file with style and plots.
+
+use maud::{DOCTYPE, Markup, html};
+
+use super::plot::{Line, Plot, Scale, raw};
+use super::{Report, TIMED_OUT_NOTE};
+use crate::stages::StageFigures;
+use crate::tally::Second;
+
+const STYLE: &str = include_str!("style.css");
+/// Shortest period for a rate: the last second of a run may be very short.
+const RATE_SECS_LEAST: f64 = 0.5;
+/// Largest number of listed findings.
+const FINDINGS_MAX: usize = 1_000;
+const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
+
+/// Returns the content of the file.
+pub fn page(report: &Report) -> String {
+    let asked = &report.asked;
+    let title = format!("{} payments at {}/s", asked.payments, asked.rate.get());
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Payferry load test: " (title) }
+                style { (raw(STYLE)) }
+            }
+            body {
+                main {
+                    header {
+                        p.over { "Payferry " (report.version) " · load test " (report.run) " · " (report.began_at) }
+                        h1 { (title) }
+                        p.asked {
+                            (asked.arrivals()) " arrivals, " (asked.mix) ", " (asked.hold) " held, against " (asked.target)
+                        }
+                        @for note in &report.notes { p.asked { (note) } }
+                        p class=(if report.is_ok() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }
+                    }
+                    (cards(report))
+                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) }
+                    section { h2 { "Course" } (course(&report.course)) }
+                    section { h2 { "Counts" } (counts(report)) }
+                    @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
+                    @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the ledger" } (holdings(report)) } }
+                    @if !report.findings.is_empty() { section { h2 { "Findings" } (findings(report)) } }
+                    @if !report.service_log.is_empty() {
+                        section { h2 { "Last lines of the service's log" } pre { (report.service_log.join("\n")) } }
+                    }
+                    footer { "Latencies count from the scheduled start of a payment, so that waiting is not hidden." }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn cards(report: &Report) -> Markup {
+    let stage = |name: &str| report.stages.iter().find(|figures| figures.stage.as_str() == name);
+    let p99 = |name: &str| stage(name).map_or_else(|| "-".to_owned(), |found| ms(found.from_intended.p99_ms));
+    let cores = |cores: Option<f64>| cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
+    let memory =
+        report.machine.service_bytes_most.map_or_else(|| "-".to_owned(), |bytes| format!("{:.0} MiB", mebi(bytes)));
+    let card = |value: String, what: &str| html! { div.card { b { (value) } span { (what) } } };
+    html! {
+        div.cards {
+            (card(format!("{:.0}/s", report.achieved.accepted_per_sec), "accepted"))
+            (card(format!("{:.0}/s", report.achieved.complete_per_sec), "complete"))
+            (card(p99("accepted"), "p99 until accepted"))
+            (card(p99("complete"), "p99 until complete"))
+            (card(cores(report.machine.service_cores), "busy cores of the service"))
+            (card(cores(report.machine.own_cores), "of the load tester"))
+            (card(memory, "memory of the service"))
+        }
+    }
+}
+
+fn latency(report: &Report) -> Markup {
+    // Positions of the percentiles: each further nine has the same width.
+    let place = |percent: f64| if percent >= 100.0 { 4.6 } else { -(1.0 - percent / 100.0).log10() };
+    let lines = report.curves.iter().map(|(stage, points)| Line {
+        name: (*stage).to_owned(),
+        points: points.iter().map(|(percent, ms)| Some((place(*percent), *ms))).collect(),
+    });
+    let marks =
+        [(0.0, "0"), (50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99"), (100.0, "max")];
+    let marks = marks.map(|(percent, name)| (place(percent), name.to_owned()));
+    let plot = Plot {
+        title: "From the scheduled start to each stage",
+        unit: "ms",
+        scale: Scale::Logarithmic,
+        lines: lines.collect(),
+        marks: marks.to_vec(),
+        horizontal: "",
+        width: Plot::WIDE,
+    };
+    plot.draw()
+}
+
+fn stages(stages: &[StageFigures]) -> Markup {
+    html! {
+        div.wide { table {
+            thead {
+                tr { th {} th.group colspan="5" { "ms from the scheduled start" } th {} th.group colspan="4" { "ms of the step" } }
+                tr {
+                    th { "stage" }
+                    @for head in ["p50", "p90", "p99", "p99.9", "max"] { th.number { (head) } }
+                    th { "after" }
+                    @for head in ["p50", "p99", "max", "count"] { th.number { (head) } }
+                }
+            }
+            tbody {
+                @for StageFigures { stage, from_intended: total, step_from, step, timed_out } in stages {
+                    tr {
+                        td { (stage.as_str()) }
+                        @for figure in [total.p50_ms, total.p90_ms, total.p99_ms, total.p99_9_ms, total.max_ms] {
+                            td.number { (format!("{figure:.1}")) }
+                        }
+                        td { (step_from) }
+                        @for figure in [step.p50_ms, step.p99_ms, step.max_ms] { td.number { (format!("{figure:.1}")) } }
+                        td.number { (step.count) @if *timed_out > 0 { ", " (timed_out) " timed out" } }
+                    }
+                }
+            }
+        } }
+        @if stages.iter().any(|stage| stage.timed_out > 0) { p { "Timed out: " (TIMED_OUT_NOTE) "." } }
+    }
+}
+
+fn course(course: &[Second]) -> Markup {
+    type Of = fn(&Second) -> Option<f64>;
+    let plot = |title, unit, scale, lines: &[(&str, Of)]| {
+        let lines = lines.iter().map(|(name, of)| Line {
+            name: (*name).to_owned(),
+            // Zero has no position on a logarithmic axis.
+            points: course
+                .iter()
+                .map(|second| Some((second.at_secs, of(second)?)))
+                .map(|point| point.filter(|(_, value)| scale == Scale::Linear || *value > 0.0))
+                .collect(),
+        });
+        Plot {
+            title,
+            unit,
+            scale,
+            lines: lines.collect(),
+            marks: Vec::new(),
+            horizontal: "seconds",
+            width: Plot::NARROW,
+        }
+        .draw()
+    };
+    let knows_service = course.iter().any(|second| second.service_cores.is_some());
+    html! {
+        div.plots {
+            (plot("Throughput", "a second", Scale::Linear, &[
+                ("due", |second| rate(second, second.counted.due)),
+                ("accepted", |second| rate(second, second.counted.accepted)),
+                ("settled", |second| rate(second, second.counted.settled)),
+                ("complete", |second| rate(second, second.counted.complete)),
+                ("webhooks", |second| rate(second, second.counted.webhooks)),
+            ]))
+            (plot("Latency by second", "ms", Scale::Logarithmic, &[
+                ("accepted p50", |second| Some(second.accepted_p50_ms)),
+                ("accepted p99", |second| Some(second.accepted_p99_ms)),
+                ("complete p50", |second| Some(second.complete_p50_ms)),
+                ("complete p99", |second| Some(second.complete_p99_ms)),
+            ]))
+            (plot("Initiations in flight", "", Scale::Linear, &[
+                ("in flight", |second| Some(float(second.in_flight as u64))),
+            ]))
+            (plot("Payments accepted and not complete", "", Scale::Linear, &[
+                ("open", |second| Some(float(second.open))),
+            ]))
+            (plot("Errors", "a second", Scale::Linear, &[("errors", |second| rate(second, second.errors))]))
+            @if knows_service {
+                (plot("Busy cores", "", Scale::Linear, &[
+                    ("service", |second| second.service_cores.filter(|_| has_rate(second))),
+                    ("load tester", |second| second.own_cores.filter(|_| has_rate(second))),
+                ]))
+                (plot("Memory of the service", "MiB", Scale::Linear, &[
+                    ("resident", |second| second.service_bytes.map(mebi)),
+                ]))
+            }
+        }
+    }
+}
+
+/// Converts a count to a rate per second. The period may be longer than a second.
+fn rate(second: &Second, count: u64) -> Option<f64> {
+    has_rate(second).then(|| float(count) / second.period_secs)
+}
+
+fn has_rate(second: &Second) -> bool {
+    second.period_secs >= RATE_SECS_LEAST
+}
+
+fn counts(report: &Report) -> Markup {
+    html! {
+        div.columns {
+            @for (name, count) in report.counted.entries() { div { span { (name.replace('_', " ")) } b { (count) } } }
+        }
+    }
+}
+
+fn errors(report: &Report) -> Markup {
+    html! {
+        table { tbody { @for (kind, count) in &report.errors { tr { td.number { (count) } td { (kind) } } } } }
+    }
+}
+
+fn holdings(report: &Report) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr {
+                th { "chain" } th { "token" } th.number { "vault grew" } th.number { "payments say" }
+                th.number { "treasury grew" } th.number { "payments say" }
+                th.number { "balance grew" } th.number { "postings say" } th {}
+            } }
+            tbody { @for holding in &report.holdings { tr {
+                td { (holding.chain.as_str()) } td { (holding.token.as_str()) }
+                td.number { (holding.vault_grew) } td.number { (holding.vault_expected) }
+                td.number { (holding.treasury_grew) } td.number { (holding.treasury_expected) }
+                td.number { (holding.balance_grew.as_deref().unwrap_or("-")) }
+                td.number { (holding.postings_say.as_deref().unwrap_or("-")) }
+                td { @if holding.is_ok() { "equal" } @else { strong { "differs" } } }
+            } } }
+        } }
+    }
+}
+
+fn findings(report: &Report) -> Markup {
+    let left = report.findings.len().saturating_sub(FINDINGS_MAX);
+    html! {
+        div.wide { table.findings {
+            thead { tr { th { "what" } th { "payment" } th { "payer" } th { "expected" } th { "found" } } }
+            tbody { @for finding in report.findings.iter().take(FINDINGS_MAX) { tr {
+                td { strong { (finding.kind.as_str()) } }
+                td { code { (finding.payment_id.as_deref().unwrap_or("-")) } }
+                td { (finding.payer.map_or("-", |payer| payer.as_str())) }
+                td { (finding.expected) } td { (finding.found) }
+            } } }
+        } }
+        @if left > 0 { p { "... and " (left) " more, see the JSON." } }
+    }
+}
+
+fn ms(ms: f64) -> String {
+    if ms >= 1_000.0 { format!("{:.2} s", ms / 1_000.0) } else { format!("{ms:.1} ms") }
+}
+
+fn mebi(bytes: u64) -> f64 {
+    float(bytes) / MEBIBYTE
+}
+
+/// Exact for all plotted values.
+#[allow(clippy::cast_precision_loss)]
+fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,198 @@
+//! Figures of a run, from its course.
+//!
+//! Pure.
+
+use std::time::Duration;
+
+use crate::report::{Achieved, Machine, WARM_UP_SECS};
+use crate::tally::{Counted, Second};
+use payferry_testkit::usage::Usage;
+
+/// Durations of a run, and its use of the machine.
+#[derive(Clone, Copy)]
+pub(super) struct Achievement {
+    pub(super) arrived: Duration,
+    pub(super) total: Duration,
+    pub(super) machine: Machine,
+}
+
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { ratio(part, whole) * 100.0 }
+}
+
+/// Exact for all counts here.
+#[allow(clippy::cast_precision_loss)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// The seconds in which start paymentsd, without the first ones: rates and means are of these.
+struct Steady<'a>(Vec<&'a Second>);
+
+impl<'a> Steady<'a> {
+    fn of(course: &'a [Second], arrived: Duration) -> Self {
+        let secs = arrived.as_secs_f64();
+        let warm_up = if secs > 2.0 * WARM_UP_SECS { WARM_UP_SECS } else { 0.0 };
+        // A second belongs to the period that contains its middle. It may last longer than a second if the load tester
+        // got no CPU time.
+        let within: Vec<&Second> = course
+            .iter()
+            .filter(|second| (warm_up..=secs).contains(&second.middle_secs()) && second.period_secs > 0.0)
+            .collect();
+        // All arrivals were over before the middle of the first second.
+        Self(if within.is_empty() { course.iter().take(1).collect() } else { within })
+    }
+
+    fn secs(&self) -> f64 {
+        self.0.iter().map(|second| second.period_secs).sum()
+    }
+
+    fn sum(&self, of: impl Fn(&Counted) -> u64) -> u64 {
+        self.0.iter().map(|second| of(&second.counted)).sum()
+    }
+
+    fn per_sec(&self, of: impl Fn(&Counted) -> u64) -> f64 {
+        let secs = self.secs();
+        if secs > 0.0 { ratio(self.sum(of), 1) / secs } else { 0.0 }
+    }
+
+    /// Returns the mean over time of a value that some seconds have. Long seconds weigh more.
+    fn mean(&self, of: impl Fn(&Second) -> Option<f64>) -> Option<f64> {
+        let known = self.0.iter().filter_map(|second| Some((of(second)?, second.period_secs)));
+        let (sum, secs) = known.fold((0.0, 0.0), |(sum, all), (value, secs)| (sum + value * secs, all + secs));
+        (secs > 0.0).then(|| sum / secs)
+    }
+}
+
+pub(super) fn achieved(course: &[Second], achievement: &Achievement, in_flight_most: usize) -> Achieved {
+    let steady = Steady::of(course, achievement.arrived);
+    Achieved {
+        arrivals_secs: achievement.arrived.as_secs_f64(),
+        total_secs: achievement.total.as_secs_f64(),
+        steady_secs: steady.secs(),
+        accepted_per_sec: steady.per_sec(|counted| counted.accepted),
+        complete_per_sec: steady.per_sec(|counted| counted.complete),
+        webhooks_per_sec: steady.per_sec(|counted| counted.webhooks),
+        in_flight_most,
+        open_most: course.iter().map(|second| second.open).max().unwrap_or(0),
+    }
+}
+
+/// Memory of the service before and after the held payments were made.
+#[derive(Clone, Copy)]
+pub(super) struct Holding {
+    pub(super) before: Option<Usage>,
+    pub(super) after: Option<Usage>,
+    pub(super) payments: u64,
+}
+
+pub(super) fn machine(course: &[Second], holding: Holding, arrived: Duration) -> Machine {
+    let steady = Steady::of(course, arrived);
+    let service_cores = steady.mean(|second| second.service_cores);
+    let accepted = steady.sum(|counted| counted.accepted);
+    let bytes = |usage: Option<Usage>| usage.map(|usage| usage.resident_bytes);
+    let (before, held) = (bytes(holding.before), bytes(holding.after));
+    let grew = held.zip(before).map(|(held, before)| held.saturating_sub(before));
+    Machine {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        service_cores,
+        own_cores: steady.mean(|second| second.own_cores),
+        service_ms_a_payment: service_cores
+            .filter(|_| accepted > 0)
+            .map(|cores| cores * 1_000.0 * steady.secs() / ratio(accepted, 1)),
+        service_bytes_before: before,
+        service_bytes_held: held,
+        service_bytes_most: course.iter().filter_map(|second| second.service_bytes).max(),
+        service_bytes_a_held: grew.and_then(|grew| grew.checked_div(holding.payments)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns seconds that end at these times, with this rate of accepted payments and these busy cores.
+    fn course(ends: &[f64], per_sec: u32, cores: impl Fn(f64) -> f64) -> Vec<Second> {
+        let begins = std::iter::once(0.0).chain(ends.iter().copied());
+        let second = |(begin, end): (f64, &f64)| {
+            let period_secs = end - begin;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let accepted = (f64::from(per_sec) * period_secs).round() as u64;
+            let counted = Counted { accepted, complete: accepted, webhooks: accepted * 4, ..Counted::default() };
+            Second {
+                at_secs: *end,
+                period_secs,
+                counted,
+                service_cores: Some(cores(*end)),
+                own_cores: Some(0.5),
+                ..Second::default()
+            }
+        };
+        begins.zip(ends).map(second).collect()
+    }
+
+    fn arrived(secs: u64) -> (Duration, Achievement) {
+        let arrived = Duration::from_secs(secs);
+        (arrived, Achievement { arrived, total: arrived, machine: Machine::default() })
+    }
+
+    fn close(found: f64, wanted: f64) -> bool {
+        (found - wanted).abs() < 1e-9
+    }
+
+    #[test]
+    fn a_starved_load_tester_does_not_raise_the_rates() {
+        let nothing = Holding { before: None, after: None, payments: 0 };
+        let (time, achievement) = arrived(20);
+        let steady: Vec<f64> = (1..=22).map(f64::from).collect();
+        // The same load, sampled every second, and sampled seldom with one sample of four seconds.
+        for ends in [&steady[..], &[2.0, 4.0, 6.0, 8.0, 12.0, 14.0, 17.0, 20.0, 22.0]] {
+            let course = course(ends, 100, |_| 1.0);
+            let achieved = achieved(&course, &achievement, 0);
+            assert!(close(achieved.accepted_per_sec, 100.0), "{achieved:?}");
+            assert!(close(achieved.webhooks_per_sec, 400.0), "{achieved:?}");
+            assert!(achieved.steady_secs >= 14.0 && achieved.steady_secs <= 16.0, "{achieved:?}");
+            let machine = machine(&course, nothing, time);
+            assert!(machine.service_ms_a_payment.is_some_and(|ms| close(ms, 10.0)), "{machine:?}");
+        }
+    }
+
+    #[test]
+    fn cores_are_of_the_same_seconds_as_the_rates() {
+        let nothing = Holding { before: None, after: None, payments: 0 };
+        let (time, _) = arrived(11);
+        // The warm-up keeps two cores busy. Then five seconds keep half a core busy, and one keeps one and a half.
+        let ends = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 11.0, 12.0];
+        let cores = |end: f64| {
+            if end <= 5.0 {
+                2.0
+            } else if end <= 10.0 {
+                0.5
+            } else {
+                1.5
+            }
+        };
+        let machine = machine(&course(&ends, 100, cores), nothing, time);
+        assert!(machine.service_cores.is_some_and(|cores| close(cores, (5.0 * 0.5 + 1.5) / 6.0)), "{machine:?}");
+        assert!(machine.own_cores.is_some_and(|cores| close(cores, 0.5)), "{machine:?}");
+    }
+
+    #[test]
+    fn a_short_run_has_a_rate() {
+        let arrived = Duration::from_millis(300);
+        let achievement = Achievement { arrived, total: arrived, machine: Machine::default() };
+        let figures = achieved(&course(&[1.0, 2.0], 40, |_| 1.0), &achievement, 0);
+        assert!(close(figures.accepted_per_sec, 40.0), "{figures:?}");
+        let figures = achieved(&[], &achievement, 0);
+        assert!(close(figures.accepted_per_sec, 0.0), "{figures:?}");
+    }
+
+    #[test]
+    fn memory_is_of_the_payments_that_were_made() {
+        let of = |resident_bytes| Some(Usage { resident_bytes, ..Usage::default() });
+        let holding = Holding { before: of(1_000), after: of(11_000), payments: 5 };
+        assert_eq!(machine(&[], holding, Duration::ZERO).service_bytes_a_held, Some(2_000));
+        let none = Holding { payments: 0, ..holding };
+        assert_eq!(machine(&[], none, Duration::ZERO).service_bytes_a_held, None);
+    }
+}

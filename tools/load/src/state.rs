@@ -1,0 +1,304 @@
+//! State of a run: one record per payment, and the figures that follow from the records.
+//!
+//! Initiations, payers, blocks and webhooks share it. Each calls it from its own task, and no call waits. Deliberately
+//! absent: input and output.
+
+mod webhooks;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use alloy::primitives::B256;
+use parking_lot::{Mutex, MutexGuard};
+use payferry_testkit::wire::{PaymentId, Timestamp};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use super::behaviour::{Behaviour, Intent};
+use super::clock::ServiceClock;
+use super::record::{InitiatedAt, InitiationFailure, Record};
+use super::stages::{Stage, Stages};
+use super::tally::{Tally, count};
+use payferry_testkit::payers::{Sent, Unsent};
+use payferry_testkit::psp::{InitiateError, Initiated};
+
+/// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
+const MINED_EARLY_MAX: usize = 10_000;
+/// Kind of error of a sampled payment whose transfer was not shown in time.
+const UNSEEN: &str = "seen: a transfer was not shown in time";
+/// The response to a transfer arrives within this time after its block.
+const MINED_EARLY_KEPT: Duration = Duration::from_secs(10);
+
+/// State of a run.
+#[derive(Debug)]
+pub struct RunState {
+    run: String,
+    /// Fee of the PSP's settings.
+    fee_bps: u16,
+    /// Latencies of the stages.
+    pub stages: Stages,
+    /// Counts.
+    pub tally: Tally,
+    /// Notified when a payment becomes complete.
+    pub progress: Notify,
+    inner: Mutex<Inner>,
+    expired: mpsc::UnboundedSender<u32>,
+}
+
+/// State behind the lock.
+#[derive(Debug, Default)]
+pub struct Inner {
+    /// The payments; held payments come first.
+    pub records: Vec<Record>,
+    /// Forged webhooks, in words.
+    pub forged: Vec<String>,
+    /// Genuine webhooks of payments that are not of the run, in words.
+    pub foreign: Vec<String>,
+    clock: ServiceClock,
+    by_id: HashMap<PaymentId, u32>,
+    by_transfer: HashMap<B256, u32>,
+    mined_early: HashMap<B256, Instant>,
+    /// Whether the run has ended. Later events are not measured.
+    is_closed: bool,
+}
+
+impl RunState {
+    /// Makes an empty state, and the receiver of expired payments that are now to be paid. `offset_secs` is the offset
+    /// of the service's clock, `fee_bps` the treasury's share of a settlement in basis points.
+    pub fn new(run: &str, offset_secs: i64, fee_bps: u16) -> (Self, mpsc::UnboundedReceiver<u32>) {
+        let (expired, late) = mpsc::unbounded_channel();
+        let mut inner = Inner::default();
+        inner.clock.ahead(offset_secs);
+        let state = Self {
+            run: run.to_owned(),
+            fee_bps,
+            stages: Stages::default(),
+            tally: Tally::default(),
+            progress: Notify::new(),
+            inner: Mutex::new(inner),
+            expired,
+        };
+        (state, late)
+    }
+
+    /// Returns the reference of a payment, which identifies it before its id is known.
+    pub fn reference(&self, number: u32) -> String {
+        format!("load-{}-{number}", self.run)
+    }
+
+    /// Returns the number in a reference of this run.
+    pub fn number(&self, reference: &str) -> Option<u32> {
+        reference.strip_prefix("load-")?.strip_prefix(&self.run)?.strip_prefix('-')?.parse().ok()
+    }
+
+    /// Locks the state, to read all of it at the end.
+    pub fn read(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// Adds a payment that is due. Returns its number.
+    pub fn due(&self, intent: Intent, intended: Instant) -> u32 {
+        if intent.behaviour != Behaviour::Held {
+            count(&self.tally.counts.due);
+        }
+        let now = Timestamp::now();
+        let mut inner = self.inner.lock();
+        let due_at = inner.clock.shows(now);
+        inner.records.push(Record::new(intent, intended, due_at, self.fee_bps));
+        u32::try_from(inner.records.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Records that a payment was rejected because too many are in flight.
+    pub fn turned_away(&self, number: u32) {
+        count(&self.tally.counts.turned_away);
+        self.not_made(
+            number,
+            InitiationFailure { kind: "not started: too many in flight".to_owned(), may_be_there: false },
+        );
+    }
+
+    /// Records the response to an initiation, or its failure. `begun` is when the request got a connection, if it got
+    /// one. Returns the initiated payment.
+    pub fn answered(
+        &self,
+        number: u32,
+        begun: Option<Instant>,
+        answer: Result<Initiated, InitiateError>,
+    ) -> Option<Initiated> {
+        let at = Instant::now();
+        let mut inner = self.inner.lock();
+        let record = inner.record(number)?;
+        let (held, intended) = (record.intent.behaviour == Behaviour::Held, record.intended);
+        if let Ok(made) = &answer {
+            record.set_initiated(InitiatedAt { id: made.payment_id, wallet: made.intermediary_wallet, at });
+            inner.by_id.insert(made.payment_id, number);
+        }
+        drop(inner);
+        if !held {
+            self.measure_answer(&answer, intended, begun, at);
+        } else if answer.is_ok() {
+            count(&self.tally.counts.held);
+        }
+        let not_made = match answer {
+            Ok(made) => return Some(made),
+            Err(not_made) => not_made,
+        };
+        self.not_made(number, InitiationFailure { kind: not_made.kind(), may_be_there: not_made.may_be_made() });
+        None
+    }
+
+    fn measure_answer(
+        &self,
+        answer: &Result<Initiated, InitiateError>,
+        intended: Instant,
+        begun: Option<Instant>,
+        at: Instant,
+    ) {
+        let (counts, stages, whole) = (&self.tally.counts, &self.stages, at - intended);
+        match begun {
+            Some(begun) => stages.record(Stage::Begun, begun - intended, begun - intended),
+            None => stages.record_timed_out(Stage::Begun, whole, Some(whole)),
+        }
+        match answer {
+            Ok(_) => {
+                count(&counts.accepted);
+                stages.record(Stage::Accepted, whole, begun.map_or(whole, |begun| at - begun));
+            }
+            Err(InitiateError::Refused(..)) => return count(&counts.refused),
+            Err(InitiateError::Unanswered(_) | InitiateError::Unreadable) => {
+                count(&counts.unanswered);
+                stages.record_timed_out(Stage::Accepted, whole, begun.map(|begun| at - begun));
+            }
+        }
+        self.tally.accepted_in(whole);
+    }
+
+    fn not_made(&self, number: u32, why: InitiationFailure) {
+        self.tally.error(&why.kind);
+        if let Some(record) = self.inner.lock().record(number) {
+            record.not_made = Some(why);
+        }
+    }
+
+    /// Records the transfer of a payer, or its failure.
+    pub fn paid(&self, number: u32, asked: Instant, sent: Result<Sent, Unsent>) {
+        let mut inner = self.inner.lock();
+        let Some(record) = inner.record(number) else { return };
+        match sent {
+            Ok(Sent { tx_hash, at }) => {
+                record.set_sent(tx_hash, at);
+                let intended = record.intended;
+                let on_time = record.intent.behaviour != Behaviour::Late;
+                inner.by_transfer.insert(tx_hash, number);
+                // The block may have been read before the node's response.
+                let mined = inner.mined_early.remove(&tx_hash);
+                drop(inner);
+                count(&self.tally.counts.sent);
+                if on_time {
+                    self.stages.record(Stage::Sent, at - intended, at - asked);
+                }
+                if let Some(at) = mined {
+                    self.mined(tx_hash, at);
+                }
+            }
+            Err(unsent) => {
+                record.unsent = Some(unsent.to_string());
+                drop(inner);
+                count(&self.tally.counts.unsent);
+                self.tally.error(&format!("pay: {unsent}"));
+            }
+        }
+    }
+
+    /// Records that a transaction was seen in a block. Returns the number of its payment, if it is one of the run that
+    /// was paid in time.
+    pub fn mined(&self, tx_hash: B256, at: Instant) -> Option<u32> {
+        let mut inner = self.inner.lock();
+        let Some(number) = inner.by_transfer.get(&tx_hash).copied() else {
+            inner.mined_early(tx_hash, at);
+            return None;
+        };
+        let record = inner.record(number)?;
+        if record.mined.replace(at).is_some() {
+            return None;
+        }
+        let (intended, sent) = (record.intended, record.sent.map_or(at, |(_, sent)| sent));
+        let on_time = record.intent.behaviour != Behaviour::Late;
+        drop(inner);
+        count(&self.tally.counts.mined);
+        if on_time {
+            self.stages.record(Stage::Mined, at - intended, at - sent);
+        }
+        on_time.then_some(number)
+    }
+
+    /// Records that the service shows the transfer of a sampled payment.
+    pub fn seen(&self, number: u32, at: Instant) {
+        let Some((intended, mined)) = self.since_mined(number) else { return };
+        self.stages.record(Stage::Seen, at - intended, at - mined);
+    }
+
+    /// Records that the service did not show it in time.
+    pub fn unseen(&self, number: u32, at: Instant) {
+        let Some((intended, mined)) = self.since_mined(number) else { return };
+        self.stages.record_timed_out(Stage::Seen, at - intended, Some(at - mined));
+        self.tally.error(UNSEEN);
+    }
+
+    /// Returns the scheduled start of a payment, and when its transfer was seen in a block.
+    fn since_mined(&self, number: u32) -> Option<(Instant, Instant)> {
+        let mut inner = self.inner.lock();
+        let record = inner.record(number)?;
+        Some((record.intended, record.mined?))
+    }
+
+    /// Records a new offset of the sandbox's clock.
+    pub fn clock_moved(&self, offset_secs: i64) {
+        self.inner.lock().clock.ahead(offset_secs);
+    }
+
+    /// Ends the run. Everything that did not arrive counts with the time it had waited: payments that never completed,
+    /// and those in progress when a run was interrupted.
+    pub fn end(&self) {
+        let mut inner = self.inner.lock();
+        inner.is_closed = true;
+        let now = Instant::now();
+        for record in &inner.records {
+            for (stage, since) in record.awaited() {
+                let step = since.map(|since| now.saturating_duration_since(since));
+                self.stages.record_timed_out(stage, now.saturating_duration_since(record.intended), step);
+            }
+        }
+    }
+
+    /// Whether one of these ids is a payment of the run.
+    pub fn has_any(&self, ids: &[String]) -> bool {
+        let inner = self.inner.lock();
+        ids.iter().any(|id| id.parse().is_ok_and(|id: PaymentId| inner.by_id.contains_key(&id)))
+    }
+
+    /// Returns the number of accepted payments without all of their events. Held payments do not count.
+    pub fn open(&self) -> u64 {
+        let counted = self.tally.counts.read();
+        counted.accepted.saturating_sub(counted.complete)
+    }
+}
+
+impl Inner {
+    /// Returns a payment by its number.
+    pub fn record(&mut self, number: u32) -> Option<&mut Record> {
+        self.records.get_mut(number as usize)
+    }
+
+    /// Keeps a transaction that may turn out to be one of the run.
+    fn mined_early(&mut self, tx_hash: B256, at: Instant) {
+        if self.mined_early.len() >= MINED_EARLY_MAX {
+            self.mined_early.retain(|_, mined| at - *mined < MINED_EARLY_KEPT);
+        }
+        self.mined_early.insert(tx_hash, at);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

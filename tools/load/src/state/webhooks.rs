@@ -1,0 +1,149 @@
+//! Webhooks: assigns each to its payment, compares it, and measures its latency.
+
+use payferry_testkit::wire::EventName;
+use tokio::time::Instant;
+
+use super::{Inner, RunState};
+use crate::behaviour::Behaviour;
+use crate::record::{Novelty, Record};
+use crate::stages::Stage;
+use crate::tally::count;
+use payferry_testkit::receiver::{Arrived, Delivery, Event};
+
+/// Largest number of recorded forged webhooks, and of webhooks of other payments.
+const UNWANTED_MAX: usize = 20;
+
+/// Time of an event and of its webhook.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: Instant,
+    happened: Instant,
+    name: EventName,
+    behaviour: Behaviour,
+}
+
+impl RunState {
+    /// Records a webhook.
+    pub fn receive(&self, events: Delivery) {
+        match events {
+            Delivery::Webhook(arrived) => self.receive_webhook(&arrived),
+            Delivery::Refused(why, webhook_id) => {
+                count(&self.tally.counts.forged);
+                self.tally.error(&format!("webhook: {why}"));
+                let mut inner = self.inner.lock();
+                if inner.forged.len() < UNWANTED_MAX {
+                    inner.forged.push(format!("{webhook_id}: {why}"));
+                }
+            }
+        }
+    }
+
+    fn receive_webhook(&self, arrived: &Arrived) {
+        let Arrived { at, at_wall, event, .. } = arrived;
+        let counts = &self.tally.counts;
+        count(&counts.webhooks);
+        let mut inner = self.inner.lock();
+        let (age, is_closed) = (inner.clock.age(&event.timestamp, *at_wall), inner.is_closed);
+        let number = self.number_of(&inner, event);
+        let Some((number, record)) = number.and_then(|number| Some((number, inner.record(number)?))) else {
+            inner.receive_foreign(event);
+            return count(&counts.foreign);
+        };
+        let was_complete = record.is_complete();
+        let novelty = record.receive(event, &arrived.webhook_id);
+        let (found, wanted) = (event.reference.as_deref().unwrap_or("-"), self.reference(number));
+        if found != wanted && novelty != Novelty::Repeated {
+            record.fault(format!("{} (event {}): reference is `{found}`, not `{wanted}`", event.event, event.sequence));
+        }
+        let Novelty::New(name) = novelty else {
+            if novelty == Novelty::Repeated {
+                count(&counts.repeated);
+            }
+            return;
+        };
+        let place = (event.sequence as usize).saturating_sub(1);
+        if record.events[..place].iter().any(Option::is_none) {
+            count(&counts.out_of_order);
+        }
+        let Some(age) = age else {
+            return record.fault(format!("{name} has the timestamp `{}`, which is not in the past", event.timestamp));
+        };
+        let happened = at.checked_sub(age).unwrap_or(*at);
+        let moment = Moment { at: *at, happened, name, behaviour: record.intent.behaviour };
+        let complete = !was_complete && record.is_complete();
+        self.happened(record, moment, complete, is_closed);
+        let to_be_paid = record.intent.behaviour == Behaviour::Late && name == EventName::PaymentFailed;
+        drop(inner);
+        if complete {
+            count(&counts.complete);
+            self.progress.notify_one();
+        }
+        if to_be_paid {
+            let _ = self.expired.send(number);
+        }
+    }
+
+    /// Returns the number of the payment of an event: by its reference, or else by its id.
+    fn number_of(&self, inner: &Inner, event: &Event) -> Option<u32> {
+        let named = event.reference.as_deref().and_then(|reference| self.number(reference));
+        let known = named.filter(|number| (*number as usize) < inner.records.len());
+        known.or_else(|| inner.by_id.get(&event.payment_id.parse().ok()?).copied())
+    }
+
+    fn happened(&self, record: &mut Record, moment: Moment, complete: bool, is_closed: bool) {
+        let since = match moment.name {
+            EventName::PaymentConfirmed => {
+                count(&self.tally.counts.confirmed);
+                record.confirmed = Some(moment.happened);
+                record.mined
+            }
+            EventName::PaymentSettled => {
+                count(&self.tally.counts.settled);
+                record.settled = Some(moment.happened);
+                record.confirmed
+            }
+            _ => None,
+        };
+        // Otherwise its wait has timed out and counted already.
+        if !is_closed {
+            self.measure(record.intended, since, moment, complete);
+        }
+    }
+
+    fn measure(&self, intended: Instant, since: Option<Instant>, moment: Moment, complete: bool) {
+        let Moment { at, happened, name, behaviour } = moment;
+        // Payments that are meant to expire take long by intent.
+        if behaviour.expires() {
+            self.stages.record_step(Stage::Webhook, at - happened);
+        } else {
+            self.stages.record(Stage::Webhook, at - intended, at - happened);
+        }
+        match name {
+            EventName::PaymentConfirmed => self.record_since(Stage::Confirmed, intended, since, happened),
+            EventName::PaymentSettled => self.record_since(Stage::Settled, intended, since, happened),
+            _ => {}
+        }
+        if complete && !behaviour.expires() {
+            self.stages.record(Stage::Complete, at - intended, at - intended);
+            self.tally.complete_in(at - intended);
+        }
+    }
+
+    /// Records only the total if the beginning of the step is unknown or was seen after its end: a step of zero would
+    /// look fast.
+    fn record_since(&self, stage: Stage, intended: Instant, began: Option<Instant>, ended: Instant) {
+        match began.and_then(|began| ended.checked_duration_since(began)) {
+            Some(step) => self.stages.record(stage, ended - intended, step),
+            None => self.stages.record_total(stage, ended - intended),
+        }
+    }
+}
+
+impl Inner {
+    fn receive_foreign(&mut self, event: &Event) {
+        if self.foreign.len() < UNWANTED_MAX {
+            let reference = event.reference.as_deref().unwrap_or("-");
+            self.foreign.push(format!("{} of {} (reference {reference})", event.event, event.payment_id));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Webhook receiver: a listener on this machine that verifies the signature and timestamp of each webhook and passes it
+//! on.
+//!
+//! Deliberately absent: which webhooks are expected.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::serve::ListenerExt;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::RwLock;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::signature;
+use crate::wire::Timestamp;
+
+/// Largest body of a webhook, in bytes: above the size of the largest payment.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Path of the receiver's URL.
+const PATH: &str = "/hooks";
+
+/// Body of a webhook of a payment, as far as the tools use it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Event {
+    /// Event name, such as `payment.confirmed`.
+    pub event: String,
+    /// Id of the payment.
+    pub payment_id: String,
+    /// Id of the event.
+    pub event_id: String,
+    /// Time of the event by the service's clock.
+    pub timestamp: String,
+    /// Position among the events of the payment, from 1.
+    #[serde(default)]
+    pub sequence: u32,
+    /// Status of the payment at the event.
+    #[serde(default)]
+    pub status: String,
+    /// The PSP's reference.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// Amount due.
+    #[serde(default)]
+    pub amount: String,
+    /// Amount received.
+    #[serde(default)]
+    pub amount_received: String,
+    /// Token.
+    #[serde(default)]
+    pub token: String,
+    /// Chain.
+    #[serde(default)]
+    pub chain: String,
+    /// Transaction of the event.
+    #[serde(default)]
+    pub tx_hash: Option<String>,
+    /// The PSP's share.
+    #[serde(default)]
+    pub psp_amount: Option<String>,
+    /// The treasury's share.
+    #[serde(default)]
+    pub treasury_fee: Option<String>,
+    /// Reason of the status `failed`.
+    #[serde(default)]
+    pub failure_reason: Option<String>,
+    /// Labels.
+    #[serde(default)]
+    pub labels: Vec<String>,
+}
+
+/// A request to the receiver.
+#[derive(Debug)]
+pub struct WebhookRequest {
+    /// Time when its body was complete.
+    pub at: Instant,
+    /// The same time by the wall clock.
+    pub at_wall: Timestamp,
+    /// Header `webhook-id`.
+    pub webhook_id: String,
+    /// Body.
+    pub body: Bytes,
+    /// Result of the verification of signature and timestamp.
+    pub verified: Result<(), &'static str>,
+}
+
+/// A webhook of a payment that was received.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Time when its body was complete.
+    pub at: Instant,
+    /// The same time by the wall clock.
+    pub at_wall: Timestamp,
+    /// Header `webhook-id`.
+    pub webhook_id: String,
+    /// Body.
+    pub event: Event,
+}
+
+/// Result of one request to the receiver.
+#[derive(Debug)]
+pub enum Delivery {
+    /// A genuine webhook.
+    Webhook(Box<Arrived>),
+    /// A webhook that does not verify: the reason and the header `webhook-id`.
+    Refused(&'static str, String),
+}
+
+/// A running receiver. Dropping it stops it.
+#[derive(Debug)]
+pub struct Receiver {
+    url: String,
+    shared: Arc<Shared>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+struct Shared {
+    secrets: RwLock<Vec<String>>,
+    reply: Box<dyn Fn(WebhookRequest) -> BoxFuture<'static, StatusCode> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Receiver {
+    /// Starts a receiver of payments' webhooks on a free port of this machine. It calls `deliver` for each webhook
+    /// before it responds. `deliver` must not block.
+    pub async fn of_payments(deliver: impl Fn(Delivery) + Send + Sync + 'static) -> anyhow::Result<Self> {
+        Self::start(move |request| {
+            let WebhookRequest { at, at_wall, webhook_id, body, verified } = request;
+            if let Err(why) = verified {
+                deliver(Delivery::Refused(why, webhook_id));
+                return std::future::ready(StatusCode::BAD_REQUEST);
+            }
+            match serde_json::from_slice(&body) {
+                Ok(event) => deliver(Delivery::Webhook(Box::new(Arrived { at, at_wall, webhook_id, event }))),
+                Err(_) => deliver(Delivery::Refused("the body is not an event", webhook_id)),
+            }
+            std::future::ready(StatusCode::OK)
+        })
+        .await
+    }
+
+    /// Starts a receiver on a free port of this machine. As soon as a secret is known, it responds to each request,
+    /// verified or not, with the status that `reply` returns.
+    pub async fn start<F>(reply: impl Fn(WebhookRequest) -> F + Send + Sync + 'static) -> anyhow::Result<Self>
+    where
+        F: Future<Output = StatusCode> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}{PATH}", listener.local_addr()?);
+        let shared =
+            Arc::new(Shared { secrets: RwLock::default(), reply: Box::new(move |request| reply(request).boxed()) });
+        let router = Router::new()
+            .fallback(receive)
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .with_state(Arc::clone(&shared));
+        let listener = listener.tap_io(|stream| {
+            let _ = stream.set_nodelay(true);
+        });
+        let serving = tokio::spawn(async move {
+            // `serve` retries accept errors and does not end by itself.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { url, shared, _serving: AbortOnDropHandle::new(serving) })
+    }
+
+    /// Returns the URL of the receiver.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Adds a secret that webhooks may be signed with.
+    pub fn verify_with(&self, secret: &str) {
+        self.shared.secrets.write().push(secret.to_owned());
+    }
+}
+
+async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let (at, at_wall) = (Instant::now(), Timestamp::now());
+    let webhook_id = headers.get(signature::HEADER_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+    let secrets = shared.secrets.read().clone();
+    if secrets.is_empty() {
+        // The secret is not known yet. The sender retries.
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    let verified = signature::verify(&headers, &body, &secrets, at_wall.as_millis() / 1_000);
+    (shared.reply)(WebhookRequest { at, at_wall, webhook_id, body, verified }).await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::Method;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::client::{Client, request};
+
+    const BODY: &str = r#"{"event":"payment.settled","payment_id":"pay_1","event_id":"evt_1","sequence":3,
+        "timestamp":"2026-01-01T00:00:00.000Z","status":"settled","labels":["MULTIPLE"],"metadata":{"a":1}}"#;
+
+    async fn send(receiver: &Receiver, secret: &str, body: &str, age_secs: i64) -> u16 {
+        let client = Client::new(receiver.url(), 1, Duration::from_secs(5)).unwrap();
+        let mut request = request(Method::POST, PATH, body.to_owned().into());
+        let at = chrono::Utc::now().timestamp() - age_secs;
+        let mut set = |name: &'static str, value: String| request.headers_mut().insert(name, value.parse().unwrap());
+        set(signature::HEADER_ID, "evt_1".to_owned());
+        set(signature::HEADER_TIMESTAMP, at.to_string());
+        set(signature::HEADER_SIGNATURE, signature::sign(secret, "evt_1", at, body.as_bytes()).unwrap());
+        client.call(request).await.unwrap().status.as_u16()
+    }
+
+    #[tokio::test]
+    async fn accepts_only_webhooks_signed_now_with_the_secret() {
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let receiver = Receiver::of_payments({
+            let received = received.clone();
+            move |one| received.lock().push(one)
+        });
+        let receiver = receiver.await.unwrap();
+        let (ours, strange) = ("whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWo=", "whsec_MDAwMDAwMDAwMDAwMDAwMDAwMDA=");
+        assert_eq!(send(&receiver, ours, BODY, 0).await, 503, "no secret is known yet");
+        receiver.verify_with(ours);
+        assert_eq!(send(&receiver, ours, BODY, 0).await, 200);
+        assert_eq!(send(&receiver, strange, BODY, 0).await, 400);
+        assert_eq!(send(&receiver, ours, BODY, 301).await, 400);
+        assert_eq!(send(&receiver, ours, "[]", 0).await, 200);
+        let received = std::mem::take(&mut *received.lock());
+        let [
+            Delivery::Webhook(one),
+            Delivery::Refused(forged, _),
+            Delivery::Refused(old, _),
+            Delivery::Refused(odd, _),
+        ] = received.as_slice()
+        else {
+            panic!("{received:?}");
+        };
+        assert_eq!((one.webhook_id.as_str(), one.event.sequence, one.event.labels.len()), ("evt_1", 3, 1));
+        assert_eq!(*forged, "no signature is by the endpoint's secret");
+        assert_eq!(*old, "the timestamp is not now");
+        assert_eq!(*odd, "the body is not an event");
+    }
+}
