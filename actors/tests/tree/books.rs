@@ -7,7 +7,7 @@ use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Chain, PaymentId};
 use payferry_runtime::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView};
 
-use crate::world::{Options, World};
+use crate::world::World;
 
 async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(5)).await;
