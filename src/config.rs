@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use payferry_accounts::keys::KeyMode;
 use payferry_actors::compliance::identity::DeskConfig;
+use payferry_domain::Address;
 use payferry_journal::webhooks::retention::Retention;
 use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
-use payferry_domain::Address;
 use serde::Deserialize;
 
 pub use auditors::Auditors;

@@ -24,15 +24,3 @@ pub use system::{
     ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError, OrderSending,
     PaymentView, SendingCommandError, SendingView, StartError, System, SystemConfig, SystemView,
 };
-
-// Paths from before these modules were crates.
-pub use payferry_evm::wallet;
-pub use payferry_journal::{self as journal, psps};
-pub use payferry_runtime::{clock, seal, tls};
-pub use payferry_webhook as webhook;
-
-/// Customers as rows, and the audit log.
-pub mod customers {
-    pub use payferry_journal::audit;
-    pub use payferry_journal::customers::*;
-}

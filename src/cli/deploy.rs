@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use payferry_domain::{Address, Chain};
 use payferry_evm::deploy::{Roles, contract_address, deploy};
 use payferry_evm::wallet::checksummed;
-use payferry_domain::{Address, Chain};
 
 use crate::config::Config;
 use crate::service::{chains, secrets};

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use payferry_accounts::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
-use payferry_journal::psps::wallets::Wallets;
-use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Database;
+use payferry_journal::psps::wallets::Wallets;
+use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_operator::psps::wallet_record::WalletRecord;
 use payferry_operator::psps::withdrawal;
 

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use payferry_evm::{ChainClient, ChainSpec};
 use payferry_actors::chain::{Reread, reread};
-use payferry_runtime::clock::Clock;
 use payferry_actors::reconcile::{self, Difference, Options, Place, Report};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_runtime::clock::Clock;
 use serde_json::{Value, json};
 
 use super::database::DatabaseArgs;

@@ -6,8 +6,8 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use payferry_evm::{ChainSpec, L1Gas};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Token};
+use payferry_evm::{ChainSpec, L1Gas};
 use rust_decimal::Decimal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};

@@ -3,8 +3,8 @@
 //! Deliberately absent: a ceiling for settlements. A settlement moves money only between Payferry's vaults and the
 //! treasury, so blocking it would protect no one.
 
-use payferry_journal::psps::Ceilings;
 use payferry_domain::Amount;
+use payferry_journal::psps::Ceilings;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 

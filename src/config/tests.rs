@@ -1,5 +1,5 @@
-use payferry_evm::ChainSpec;
 use payferry_domain::{Chain, Finality, FinalityPolicy};
+use payferry_evm::ChainSpec;
 
 use super::*;
 

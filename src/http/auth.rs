@@ -11,12 +11,12 @@ use axum::http::request::Parts;
 use moka::future::Cache;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::System;
-use payferry_runtime::clock::Clock;
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
 use payferry_httpkit::error::{ApiError, KeyProblem};
 use payferry_httpkit::limits::Limiters;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
 

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use payferry_journal::Wake;
-use payferry_journal::payments;
 use payferry_domain::payment::{Payment, Status};
 use payferry_httpkit::live::{KEEP_ALIVE_EVERY, Place, UNBUFFERED};
 use payferry_httpkit::metrics;
+use payferry_journal::Wake;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::payments::progress;
@@ -96,7 +95,7 @@ impl Follower {
                 return None;
             }
             if self.is_stale {
-                let read = store::load(self.app.database(), self.payment.id());
+                let read = payferry_journal::payments::load(self.app.database(), self.payment.id());
                 tokio::select! {
                     () = self.app.config.closing.cancelled() => return None,
                     read = read => match read {

@@ -8,9 +8,9 @@
 mod columns;
 
 use payferry_accounts::documents::{DocumentStore, Place};
-use payferry_runtime::seal::{OpenError, Sealer};
 use payferry_domain::DocumentId;
 use payferry_entities::{Database, customer_documents};
+use payferry_runtime::seal::{OpenError, Sealer};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 pub use columns::{SEALED, SealedColumn};

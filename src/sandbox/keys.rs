@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use payferry_accounts::keys::{ApiKey, KeyMode};
-use payferry_runtime::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
 use payferry_domain::PspId;
+use payferry_runtime::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
 use payferry_sandbox::{Folder, read_json, write_json};
 use serde::{Deserialize, Serialize};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use payferry_actors::ChainSetup;
-use payferry_evm::{ChainClient, ChainSpec};
 use payferry_actors::chain::Checkpoint;
-use payferry_evm::wallet::OperatorSigner;
 use payferry_domain::{Address, Chain};
+use payferry_evm::wallet::OperatorSigner;
+use payferry_evm::{ChainClient, ChainSpec};
 
 use crate::config::{ChainConfig, Config, Endpoint};
 

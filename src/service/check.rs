@@ -1,13 +1,13 @@
 //! Checks the requirements of the service before its start, and reports them.
 
 use futures::future::join_all;
-use payferry_evm::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::ChainalysisOracle;
-use payferry_evm::wallet::{OperatorSigner, checksummed};
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
+use payferry_evm::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
+use payferry_evm::wallet::{OperatorSigner, checksummed};
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
 
 use super::chains::{self, Configured};
 use super::{contract, identity, kyt, secrets};

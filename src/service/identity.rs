@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{IdentityProvider, Sumsub, SumsubSettings};
+use payferry_runtime::clock::Clock;
 
 use super::secrets;
 use crate::config::{Config, Identity, IdentityProviderName};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{AllowAll, ChainalysisApi, ChainalysisOracle, KytScreener, SanctionsFile, Strictest};
+use payferry_runtime::clock::Clock;
 
 use super::chains::Configured;
 use super::secrets;

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use payferry_actors::System;
 use payferry_actors::chain::Checkpoint;
-use payferry_runtime::clock::Clock;
 use payferry_domain::Address;
 use payferry_entities::Database;
 use payferry_httpkit::Limits;
+use payferry_runtime::clock::Clock;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use payferry_runtime::seal::{MasterKeys, Sealer};
 use payferry_evm::wallet::OperatorSigner;
+use payferry_runtime::seal::{MasterKeys, Sealer};
 
 use crate::config::{Config, Signer};
 

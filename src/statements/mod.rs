@@ -12,8 +12,8 @@ mod period;
 mod summary;
 mod write;
 
-use payferry_evm::ChainSpec;
 use payferry_domain::{Address, Chain, PspId, Token};
+use payferry_evm::ChainSpec;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use payferry_evm::wallet::checksummed;
 use payferry_domain::ledger::Account;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::Database;
+use payferry_evm::wallet::checksummed;
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
 use super::{StatementAccount, StatementTotal, Tokens, Wanted};

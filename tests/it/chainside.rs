@@ -95,7 +95,7 @@ pub async fn sleep(app: &TestApp, length: Duration) {
         chain.devchain().jump_time(length.as_secs()).await.unwrap();
     }
     app.state.clock().advance_secs(length.as_secs().try_into().unwrap());
-    let now = app.state.clock().now();
+    let now: payferry_domain::Timestamp = app.state.clock().now();
     let read = async |app: &TestApp| {
         let recent =
             |chain| app.state.system.chain_view(chain).is_some_and(|view| view.read_time >= now.plus_secs(-60));

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_evm::{ChainClient, ChainSpec};
 use payferry_actors::chain::{RereadError, reread};
-use payferry_runtime::clock::Clock;
 use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
-use payferry_evm::wallet::Vaults;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use payferry_entities::{balances, chain_cursors, ledger_postings};
+use payferry_evm::wallet::Vaults;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_runtime::clock::Clock;
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use crate::app::{Reply, TestApp, TestConfig};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token};
+use payferry_domain::{
+    Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token,
+};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use payferry_journal::payments::initiation_unit;
 use payferry_journal::psps::PspError;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use payferry_actors::chain::{Checkpoint, Killed, SettlerMessage, Step};
-use payferry_runtime::observe::Mailbox;
-use payferry_evm::wallet::alloy_address;
 use payferry_domain::payment::Command;
+use payferry_evm::wallet::alloy_address;
+use payferry_runtime::observe::Mailbox;
 
 use crate::fees;
 use crate::send::{self, GivenUp};

@@ -1,8 +1,8 @@
 //! Endpoints that lag, lie, refuse or limit. The cursor never passes blocks that were not read.
 
-use payferry_evm::ChainClient;
 use payferry_devchain::{Devchain, Faults};
 use payferry_domain::payment::Presence;
+use payferry_evm::ChainClient;
 
 use crate::world::{World, chain_config, report, stop};
 

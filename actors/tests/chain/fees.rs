@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_evm::ChainSpec;
 use payferry_actors::chain::{Settler, SettlerArgs, SettlerMessage};
-use payferry_runtime::observe::{Books, Mailbox};
 use payferry_domain::{Address, PaymentId};
+use payferry_evm::ChainSpec;
+use payferry_runtime::observe::{Books, Mailbox};
 use serde_json::json;
 
 use crate::world::{World, settler_report, stop};

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::sol_types::SolCall;
-use payferry_journal::chain::Role;
 use payferry_actors::chain::{SettlerMessage, Step};
-use payferry_runtime::observe::Mailbox;
-use payferry_journal::payments;
 use payferry_contracts::Payferry;
 use payferry_devchain::{ChainConfig, Dropped};
 use payferry_domain::payment::{
@@ -22,6 +19,8 @@ use payferry_domain::{
     Token, Tolerance,
 };
 use payferry_entities::{operations, payments};
+use payferry_journal::chain::Role;
+use payferry_runtime::observe::Mailbox;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::json;
@@ -169,7 +168,7 @@ impl GivenUp {
                 refunding(&told(&payment, &settled), refund_id)
             }
         };
-        let row = store::row_of(&payment).unwrap();
+        let row = payferry_journal::payments::row_of(&payment).unwrap();
         payments::Entity::insert(row.into_active_model()).exec(world.database.writer()).await.unwrap();
         let vault = owner.vault(world, id);
         world.send_money(vault, UNITS.into()).await;
@@ -250,7 +249,7 @@ impl GivenUp {
     /// Applies the command to the owner and stores its row.
     async fn told(&mut self, world: &World, command: &Command) {
         self.payment = told(&self.payment, command);
-        let row = store::row_of(&self.payment).unwrap().into_active_model();
+        let row = payferry_journal::payments::row_of(&self.payment).unwrap().into_active_model();
         payments::Entity::update(row.reset_all()).exec(world.database.writer()).await.unwrap();
     }
 

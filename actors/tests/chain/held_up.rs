@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_evm::wallet::domain_address;
 use payferry_devchain::{Dropped, Faults, Wallet};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::wallet::domain_address;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::json;

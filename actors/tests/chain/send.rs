@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_evm::wallet::alloy_address;
 use payferry_devchain::Dropped;
 use payferry_domain::sending::{Command, FailureReason};
 use payferry_domain::{Address, Finality, FinalityPolicy};
 use payferry_entities::operations;
+use payferry_evm::wallet::alloy_address;
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use alloy::sol_types::SolCall;
-use payferry_evm::wallet::alloy_address;
 use payferry_contracts::Payferry;
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
 use payferry_entities::operations;
+use payferry_evm::wallet::alloy_address;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, sea_query::Expr};
 
 use crate::world::{CHAIN_ID, GWEI, SETTLE, World, settler_report, stop};

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_evm::ChainClient;
 use payferry_actors::chain::{Settler, SettlerArgs, SettlerMessage, Step};
-use payferry_runtime::observe::{Books, Mailbox};
-use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
+use payferry_evm::ChainClient;
+use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_harness::endpoint::{Endpoint, Fault, HeadShown, What};
+use payferry_runtime::observe::{Books, Mailbox};
 
 use crate::crash::{KillAt, until_dead};
 use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};

@@ -2,11 +2,11 @@
 
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
-use payferry_evm::wallet::alloy_address;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::payment::Presence;
 use payferry_domain::{Amount, Chain, Finality, PaymentId, Token};
 use payferry_entities::transfers;
+use payferry_evm::wallet::alloy_address;
 use sea_orm::{EntityTrait, IntoActiveModel};
 
 use crate::world::{Progress, World, report, stop};

@@ -8,14 +8,11 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use parking_lot::Mutex;
-use payferry_evm::{ChainClient, ChainSpec};
-use payferry_actors::chain::{Checkpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change};
-use payferry_journal::chain::Role;
-use payferry_runtime::clock::Clock;
+use payferry_actors::chain::{
+    Checkpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs,
+    WatcherMessage, WatcherReport, Watchlist, wake_on_change,
+};
 use payferry_actors::inbox::PaymentInbox;
-use payferry_journal::Journal;
-use payferry_runtime::observe::{Books, Mailbox};
-use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address, payferry_init_code,
     test_usdc_init_code,
@@ -29,9 +26,15 @@ use payferry_domain::{
 use payferry_entities::{
     Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, sendings, transfers,
 };
+use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
+use payferry_journal::Journal;
+use payferry_journal::chain::Role;
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{Books, Mailbox};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use serde_json::json;

@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_evm::{ChainClient, ChainSpec};
 use payferry_actors::chain::{ChainView, NoCheckpoint};
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::DeskConfig;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
-use payferry_journal::payments;
-use payferry_runtime::seal::Sealer;
-use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
-use payferry_webhook::WebhookConfig;
 use payferry_actors::{ChainAsked, ChainSetup, InitiateError, InitiatePayment, System, SystemConfig};
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
 use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, MerchantId, PaymentId, PspId, Token};
 use payferry_entities::{Database, chain_cursors, events, merchants, psps};
+use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::endpoint::Endpoint;
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::WebhookConfig;
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 use serde_json::json;
 
@@ -156,7 +155,7 @@ impl World {
     }
 
     pub async fn load(&self, id: PaymentId) -> Payment {
-        store::load(self.system.database(), id).await.unwrap().unwrap()
+        payferry_journal::payments::load(self.system.database(), id).await.unwrap().unwrap()
     }
 
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use alloy::primitives::{Address as Account, B256, Bytes, U256, keccak256};
 use alloy::sol_types::{SolCall, SolEvent};
-use payferry_evm::{ChainClient, ChainSpec};
-use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Payferry, TestUSDC, Token as TokenContract, create2_deploy_input,
     payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
 use payferry_devchain::{ChainConfig, Devchain, Dropped, GenesisAccount, Wallet};
 use payferry_domain::{Address, Amount, Chain, Token};
+use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_evm::{ChainClient, ChainSpec};
 use serde_json::{Value, json};
 
 /// Accounts with money of every coin: two neutral ones, and one on the sanctions list.

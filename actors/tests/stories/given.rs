@@ -1,8 +1,8 @@
 //! Setup of a row: the chains that it mentions, and the PSP's policies.
 
-use payferry_journal::psps::{EventFamilies, PspPolicies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, Finality, FinalityPolicy};
+use payferry_journal::psps::{EventFamilies, PspPolicies};
 
 use crate::script::Row;
 

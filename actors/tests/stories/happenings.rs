@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use payferry_actors::chain::Step as SettlerStep;
-use payferry_runtime::observe::ActorKind;
 use payferry_devchain::{Dropped, Faults};
 use payferry_domain::{Amount, Chain, Token};
 use payferry_entities::{deliveries, delivery_attempts, events};
 use payferry_harness::receiver::Manner;
+use payferry_runtime::observe::ActorKind;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::Value;
 

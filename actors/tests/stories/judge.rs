@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use parking_lot::RwLock;
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_domain::Address;
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 
 use crate::chains::account;
 

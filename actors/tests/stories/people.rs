@@ -2,13 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_actors::pauses;
-use payferry_journal::payments;
-use payferry_journal::psps::wallets;
-use payferry_journal::psps::wallets::WalletChange;
-use payferry_runtime::seal::Sealer;
 use payferry_actors::{
     ChainAsked, CommandError, InitiateError, InitiatePayment, OrderError, OrderSending, SendingCommandError,
 };
@@ -17,6 +11,11 @@ use payferry_domain::payment::{Command, Payment, Purpose};
 use payferry_domain::sending::{self, Sending, SendingId, SendingKind};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
 use payferry_entities::payment_details;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::WalletChange;
+use payferry_runtime::seal::Sealer;
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
 
 use crate::chains::account;
@@ -205,7 +204,7 @@ impl World {
     }
 
     pub async fn payment(&self, id: PaymentId) -> Payment {
-        store::load(self.database(), id).await.unwrap().expect("the payment exists")
+        payferry_journal::payments::load(self.database(), id).await.unwrap().expect("the payment exists")
     }
 
     pub async fn sending(&self, id: SendingId) -> Sending {

@@ -1,12 +1,12 @@
 //! Plan of a random story: a list of acts, generated from a seed alone, so that the seed reproduces it.
 
 use payferry_actors::chain::Step;
-use payferry_runtime::observe::ActorKind;
 use payferry_actors::pauses::Scope;
-use payferry_journal::psps::PspPolicies;
 use payferry_devchain::Faults;
 use payferry_domain::payment::{Decision, OverpaymentPolicy};
 use payferry_domain::{Amount, Chain, Token};
+use payferry_journal::psps::PspPolicies;
+use payferry_runtime::observe::ActorKind;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use payferry_journal::payments;
-use payferry_journal::psps::PspPolicies;
 use payferry_actors::reconcile::{self, Options};
 use payferry_domain::payment::{EventName, Payment, RefundState, SettlementState, Status, TransferStatus, Vault};
 use payferry_domain::{Account, Address, Amount, Asset, Chain, PostingKind, Token, invariants};
 use payferry_entities::{deliveries, delivery_attempts, events, ledger_postings, operations, payments, sendings};
+use payferry_journal::psps::PspPolicies;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::Value;
 
@@ -47,7 +46,7 @@ pub async fn check(world: &World) -> Vec<String> {
     let postings =
         ledger_postings::Entity::find().order_by_asc(ledger_postings::Column::Position).all(reader).await.unwrap();
     let rows = payments::Entity::find().all(reader).await.unwrap();
-    let payments: Vec<Payment> = rows.iter().map(|row| store::payment_of(row).unwrap()).collect();
+    let payments: Vec<Payment> = rows.iter().map(|row| payferry_journal::payments::payment_of(row).unwrap()).collect();
     let books = books(&postings, &mut wrong);
     for payment in &payments {
         let broken = invariants::check(payment);

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_journal::payments;
 use payferry_domain::Chain;
 use payferry_entities::{deliveries, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
@@ -81,7 +80,8 @@ impl World {
     async fn busy(&self) -> Option<String> {
         let reader = self.database().reader();
         for chain in self.chains.keys() {
-            let unapplied = store::unapplied_on(self.database(), *chain, None, UNAPPLIED_MAX).await.unwrap();
+            let unapplied =
+                payferry_journal::payments::unapplied_on(self.database(), *chain, None, UNAPPLIED_MAX).await.unwrap();
             if !unapplied.is_empty() {
                 return Some(format!("transfers that no payment has applied: {unapplied:?}"));
             }

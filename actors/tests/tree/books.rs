@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use payferry_runtime::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView};
 use payferry_actors::observe::Tallied;
 use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Chain, PaymentId};
+use payferry_runtime::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView};
 
 use crate::world::{Options, World};
 

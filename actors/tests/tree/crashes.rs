@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use payferry_actors::CommandError;
-use payferry_runtime::observe::ActorKind;
-use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
 use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};
 use payferry_harness::database::TableAway;
+use payferry_runtime::observe::ActorKind;
+use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 

@@ -2,12 +2,12 @@
 
 use futures::StreamExt as _;
 use payferry_actors::CommandError;
-use payferry_evm::ChainClient;
-use payferry_journal::payments::SET_ASIDE;
 use payferry_actors::reconcile;
 use payferry_domain::Amount;
 use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};
 use payferry_entities::{payment_transitions, payments, transfers};
+use payferry_evm::ChainClient;
+use payferry_journal::payments::SET_ASIDE;
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 

@@ -3,16 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{
     CallbackFailure, DeskConfig, IdentityProvider, Sumsub, SumsubSettings, link_of,
 };
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
-use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, Opened, create, customer_of};
-use payferry_runtime::observe::ActorKind;
-use payferry_runtime::seal::Sealer;
-use payferry_webhook::WebhookConfig;
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::customer::{Command, Customer, CustomerKind, DocumentKind, Documents, KycStatus};
 use payferry_domain::{CheckId, CustomerId, PspId};
@@ -21,7 +15,13 @@ use payferry_harness::database::TestDatabase;
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red,
 };
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create, customer_of};
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::ActorKind;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::WebhookConfig;
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 use serde_json::json;
 

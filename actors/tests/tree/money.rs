@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_runtime::observe::ActorKind;
-use payferry_journal::outbound as sendings;
 use payferry_actors::{OrderError, OrderSending};
 use payferry_domain::payment::Status;
 use payferry_domain::sending::{Sending, SendingId, SendingStatus};
 use payferry_domain::{Address, Chain, Token, WithdrawalId};
 use payferry_entities::{balances, ledger_openings, ledger_postings, operations};
 use payferry_harness::PATIENCE;
+use payferry_journal::outbound as sendings;
+use payferry_runtime::observe::ActorKind;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder};
 
 use crate::world::World;

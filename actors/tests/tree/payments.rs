@@ -1,7 +1,7 @@
 //! Lifecycle and crashes of payments.
 
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::{Command, FailureReason, Label, Status};
+use payferry_runtime::observe::ActorKind;
 
 use crate::world::World;
 

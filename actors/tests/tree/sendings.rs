@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_actors::SendingCommandError;
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest, ScreeningConfig};
-use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
 use payferry_actors::observe::Ferried;
-use payferry_journal::outbound as sendings;
 use payferry_actors::system::SendingView;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::sending::{Command, Effect, SendingId, SendingStatus};
 use payferry_entities::operations;
+use payferry_journal::outbound as sendings;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::money::{TOKEN, TREASURER, balance, earn, ended, order};

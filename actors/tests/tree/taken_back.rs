@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use payferry_actors::chain::{Checkpoint, Killed, Step};
-use payferry_runtime::observe::ActorKind;
-use payferry_journal::outbound as sendings;
 use payferry_devchain::Dropped;
 use payferry_domain::Address;
 use payferry_domain::sending::{FailureReason, Sending, SendingId, SendingStatus};
 use payferry_entities::{chain_tx_attempts, events, ledger_postings, operations};
 use payferry_harness::PATIENCE;
+use payferry_journal::outbound as sendings;
+use payferry_runtime::observe::ActorKind;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::json;
 

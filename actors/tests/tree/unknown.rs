@@ -5,12 +5,11 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use payferry_runtime::observe::ActorKind;
-use payferry_journal::payments;
 use payferry_actors::{CommandError, InitiateError, InitiatePayment};
 use payferry_domain::payment::{Command, Funds, Payment, RefundState, Requester, Status};
 use payferry_domain::{Address, Amount, PaymentId, RefundId};
 use payferry_entities::{idempotency_keys, payments};
+use payferry_runtime::observe::ActorKind;
 use sea_orm::{ActiveModelTrait, ActiveValue, EntityTrait, IntoActiveModel};
 
 use crate::world::World;
@@ -120,7 +119,7 @@ async fn payment_committed_after_a_reported_failure_gets_an_actor() {
     failing.end().await;
     // Like a server that commits what it received before the connection broke.
     let payment = decided.lock().take().unwrap();
-    let row = store::row_of(&payment).unwrap();
+    let row = payferry_journal::payments::row_of(&payment).unwrap();
     row.into_active_model().insert(world.system.database().writer()).await.unwrap();
     until_live(&world, 1).await;
     world.pay(&payment, "10").await;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status, Verdict};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::ActorKind;
 
 use crate::world::{Options, World};
 

@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_evm::{ChainClient, ChainSpec};
 use payferry_actors::chain::{Checkpoint, NoCheckpoint, wake_on_change};
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
-use payferry_journal::payments;
-use payferry_runtime::seal::Sealer;
-use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
-use payferry_webhook::WebhookConfig;
 use payferry_actors::{ChainAsked, ChainSetup, InitiatePayment, System, SystemConfig};
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
 use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, MerchantId, PaymentId, PspId, Token};
 use payferry_entities::{Database, deliveries, events, merchants, psps};
+use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::{Held, Lock, TestDatabase};
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::WebhookConfig;
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
 const CHAIN: Chain = Chain::Base;
@@ -158,7 +157,7 @@ impl World {
     }
 
     pub async fn load(&self, id: PaymentId) -> Payment {
-        store::load(self.system.database(), id).await.unwrap().unwrap()
+        payferry_journal::payments::load(self.system.database(), id).await.unwrap().unwrap()
     }
 
     pub async fn until(&self, id: PaymentId, what: &str, wanted: impl Fn(&Payment) -> bool) -> Payment {
@@ -179,7 +178,7 @@ impl World {
 
     /// Number of transfers that no payment has applied.
     pub async fn unapplied(&self) -> usize {
-        store::unapplied_on(self.system.database(), CHAIN, None, 100).await.unwrap().len()
+        payferry_journal::payments::unapplied_on(self.system.database(), CHAIN, None, 100).await.unwrap().len()
     }
 
     /// Blocks all other writers until it is released.

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
-use payferry_journal::audit::Actor;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::audit_log::{Column, Entity, Model};
+use payferry_journal::audit::Actor;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use serde_json::Value;

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
+use payferry_runtime::seal::Sealer;
 use subtle::ConstantTimeEq;
 
 const SECRET_BYTES: usize = 32;

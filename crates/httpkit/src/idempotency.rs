@@ -12,10 +12,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dashmap::DashMap;
-use payferry_runtime::clock::Clock;
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, Transaction, idempotency_keys};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
 
 use crate::answer::Answer;

@@ -3,10 +3,10 @@
 use std::future::Future;
 
 use axum::http::request::Parts;
-use payferry_runtime::clock::Clock;
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId};
 use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 
 use crate::error::ApiError;
 use crate::idempotency::RunningKeys;

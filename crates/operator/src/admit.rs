@@ -19,10 +19,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hmac::{Hmac, KeyInit, Mac};
 use moka::sync::Cache;
-use payferry_runtime::clock::Clock;
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::{ApiError, TokenProblem};
 use payferry_httpkit::limits::household;
+use payferry_runtime::clock::Clock;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use payferry_evm::{ChainClient, ChainSpec};
 use payferry_domain::Chain;
+use payferry_evm::{ChainClient, ChainSpec};
 use serde::{Deserialize, Serialize};
 use url::Url;
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
-use payferry_evm::ChainSpec;
-use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
 use payferry_devchain::{ChainConfig, Devchain, Mining, Wallet};
 use payferry_domain::{Amount, Chain, Hash32, Token};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::{alloy_address, domain_address};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 

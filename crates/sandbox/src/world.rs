@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use payferry_actors::ChainSetup;
-use payferry_evm::ChainClient;
 use payferry_actors::chain::{NoCheckpoint, wake_on_change};
 use payferry_actors::compliance::ListScreener;
-use payferry_evm::wallet::{OperatorSigner, domain_address};
 use payferry_domain::Chain;
+use payferry_evm::ChainClient;
+use payferry_evm::wallet::{OperatorSigner, domain_address};
 
 use super::accounts::Accounts;
 use super::chain::SandboxChain;

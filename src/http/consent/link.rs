@@ -2,8 +2,8 @@
 //!
 //! Tokens are not stored. Links differ by a nonce. Each is valid until it expires or the customer has accepted.
 
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{CustomerId, Timestamp};
+use payferry_runtime::seal::Sealer;
 use subtle::ConstantTimeEq;
 
 /// Lifetime of a link, seconds.

@@ -2,15 +2,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
-use payferry_journal::customers::{ChangeError, Opened};
 use payferry_domain::customer::Rejection;
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Customers;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Path, Submission};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::customers::{ChangeError, Opened};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;

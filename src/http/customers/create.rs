@@ -3,16 +3,16 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
-use payferry_journal::audit::Actor;
-use payferry_journal::customers;
-use payferry_journal::customers::NewCustomer;
-use payferry_journal::JournalError;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::Model;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Customers;
 use payferry_httpkit::error::{ApiError, Away, Problem};
 use payferry_httpkit::extract::Submission;
+use payferry_journal::JournalError;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers;
+use payferry_journal::customers::NewCustomer;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::Command;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Customers};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Path;
+use payferry_journal::audit::Actor;
 
 use super::get::CustomerAnswer;
 use super::{CustomerRecord, open};

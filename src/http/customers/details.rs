@@ -2,17 +2,17 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::Actor;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::customer::Command;
 use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Customers;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Fields, Submission, read};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::Opened;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
 use serde::Serialize;

@@ -16,10 +16,10 @@ pub mod update;
 pub mod values;
 pub mod view;
 
-use payferry_journal::customers::Opened;
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
 use payferry_httpkit::error::ApiError;
+use payferry_journal::customers::Opened;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::state::Shared;

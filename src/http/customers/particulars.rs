@@ -6,9 +6,9 @@
 use std::fmt;
 
 use chrono::NaiveDate;
-use payferry_runtime::seal::Sealer;
 use payferry_domain::CustomerId;
 use payferry_httpkit::error::ApiError;
+use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
 
 use super::values::PostalAddress;

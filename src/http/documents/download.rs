@@ -2,10 +2,10 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_journal::audit::Actor;
 use payferry_httpkit::caller::{Caller, Customers};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Path;
+use payferry_journal::audit::Actor;
 use payferry_operator::customers::documents::Reading;
 
 use crate::http::state::AppState;

@@ -3,8 +3,6 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, Timestamp};
 use payferry_entities::customers::Model;
@@ -12,6 +10,8 @@ use payferry_entities::{Transaction, customer_documents};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Customers;
 use payferry_httpkit::error::{ApiError, FieldError, Problem};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::Opened;
 use payferry_operator::customers::documents::unavailable;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};

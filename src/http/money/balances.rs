@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::{balances, operations};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;

@@ -2,10 +2,10 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};

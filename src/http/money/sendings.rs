@@ -3,13 +3,12 @@
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::pauses::Scope;
-use payferry_journal::outbound;
-use payferry_evm::wallet::checksummed;
 use payferry_actors::{OrderError, OrderSending};
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::{Sending, SendingId, SendingKind, SendingStatus};
 use payferry_domain::{Amount, Chain, PspId, Token};
 use payferry_entities::sendings::{Column, Entity, Model};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Money;
 use payferry_httpkit::error::ApiError;
@@ -157,7 +156,7 @@ pub(super) async fn one(app: &Shared, psp_id: PspId, kind: SendingKind, id: &str
         .filter(Column::Kind.eq(kind.as_str()))
         .one(app.database().reader())
         .await?;
-    Answer::ok(&SendingRecord::of(&store::sending_of(&row.ok_or_else(not_found)?)?))
+    Answer::ok(&SendingRecord::of(&payferry_journal::outbound::sending_of(&row.ok_or_else(not_found)?)?))
 }
 
 /// Reads a page of the account's outbound transfers, newest first.
@@ -174,7 +173,7 @@ pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &U
     let total = wanted.clone().count(reader).await?;
     let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
     let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
-    let record = |row: &Model| Ok(SendingRecord::of(&store::sending_of(row)?));
+    let record = |row: &Model| Ok(SendingRecord::of(&payferry_journal::outbound::sending_of(row)?));
     let records = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     Ok(SendingPage { total, limit: page.limit, offset: page.offset, records })
 }

@@ -8,11 +8,10 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::InitiatePayment;
-use payferry_journal::payments;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Money, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -158,7 +157,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let total = wanted.clone().count(reader).await?;
     let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
     let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
-    let record = |row: &Model| CustomerTransfer::of(&app, &store::payment_of(row)?);
+    let record = |row: &Model| CustomerTransfer::of(&app, &payferry_journal::payments::payment_of(row)?);
     let transfers = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&CustomerTransferList { message: "Transfers", total, limit, offset, transfers })
@@ -184,5 +183,5 @@ pub async fn get(
         ApiError::NotFound(_) => missing(),
         other => other,
     })?;
-    Answer::ok(&CustomerTransfer::of(&app, &store::payment_of(&row)?)?)
+    Answer::ok(&CustomerTransfer::of(&app, &payferry_journal::payments::payment_of(&row)?)?)
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use payferry_actors::CommandError;
-use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::pauses::Scope;
 use payferry_actors::payment::Beside;
 use payferry_domain::PaymentId;
@@ -14,6 +13,7 @@ use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Requires;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::Submission;
+use payferry_journal::audit::{Actor, Entry};
 use serde_json::Value;
 
 use crate::http::state::{AppState, Shared};

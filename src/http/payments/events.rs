@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use payferry_journal::payments;
 use payferry_domain::payment::Payment;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -33,7 +32,7 @@ pub async fn events(
     caller: Caller<Read>,
     Path(payment_id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let payment = store::payment_of(&own(&app, caller.psp_id, &payment_id).await?)?;
+    let payment = payferry_journal::payments::payment_of(&own(&app, caller.psp_id, &payment_id).await?)?;
     let place = app.rooms.take(Holder::Psp(caller.psp_id), STREAMS_PER_PSP)?;
     Ok(live::follow(app, payment, place, event))
 }

@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -28,6 +27,6 @@ pub async fn get(
     Path(payment_id): Path<String>,
 ) -> Result<Response, ApiError> {
     let row = own(&app, caller.psp_id, &payment_id).await?;
-    let payment = store::payment_of(&row)?;
+    let payment = payferry_journal::payments::payment_of(&row)?;
     Ok(Answer::ok(&PaymentRecord::of(&app, &payment))?.into_response())
 }

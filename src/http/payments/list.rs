@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_journal::payments;
 use payferry_domain::payment::Status;
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
 use payferry_entities::payments::{Column, Entity, Model};
@@ -87,7 +86,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
     rows.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
     let next_after = rows.last().filter(|_| has_more).map(|row| row.id.clone());
-    let record = |row: &Model| Ok(PaymentRecord::of(&app, &store::payment_of(row)?));
+    let record = |row: &Model| Ok(PaymentRecord::of(&app, &payferry_journal::payments::payment_of(row)?));
     let payments = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
     let list = PaymentList { message: "Payments", total, limit, offset, next_after, payments };

@@ -14,12 +14,12 @@ pub mod resolve;
 mod view;
 
 use payferry_actors::chains::Chains;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, Purpose, Status, Terms};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::sendings;
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::error::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 

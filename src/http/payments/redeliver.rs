@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_journal::webhooks::log;
 use payferry_domain::DeliveryId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Path, Submission};
+use payferry_journal::webhooks::log;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_journal::payments;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, PaymentId, RefundId};
 use payferry_httpkit::Answer;
@@ -91,7 +90,7 @@ pub async fn resolve(
             retry.carry_out(&app, &request, accepted).await
         }
         Action::Refund(asked) => {
-            let refund = asked.change(&app, &store::payment_of(&row)?, RefundId::generate())?;
+            let refund = asked.change(&app, &payferry_journal::payments::payment_of(&row)?, RefundId::generate())?;
             refund.carry_out(&app, &request, accepted).await
         }
     }

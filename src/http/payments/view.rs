@@ -1,10 +1,10 @@
 //! A payment in answers.
 
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{
     ChainChoice, HistoryEntry, Label, Payment, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };
 use payferry_domain::{Address, Amount, Finality, Timestamp};
+use payferry_evm::wallet::checksummed;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

@@ -3,11 +3,11 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_accounts::tenants;
-use payferry_journal::audit::Actor;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Full;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Fault, Fields, Submission};
+use payferry_journal::audit::Actor;
 use payferry_operator::psps::policies as fields;
 use payferry_operator::psps::tiers::TiersRequest;
 use payferry_operator::tenant_failure;

@@ -8,10 +8,10 @@ pub mod show;
 use std::collections::BTreeMap;
 
 use payferry_accounts::tenants::PspRecord;
-use payferry_journal::psps::EventFamilies;
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_httpkit::error::ApiError;
+use payferry_journal::psps::EventFamilies;
 use payferry_operator::psps::tiers::{self, Tier};
 use payferry_operator::psps::wallet_record::WalletRecord;
 use payferry_operator::psps::withdrawal;

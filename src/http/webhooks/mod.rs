@@ -10,13 +10,13 @@ pub mod show;
 pub mod test;
 pub mod undelivered;
 
-use payferry_webhook::endpoints;
-use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
 use payferry_entities::{delivery_attempts, webhook_endpoints};
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, read};
+use payferry_journal::webhooks::log::LogEntry;
+use payferry_webhook::endpoints;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_webhook::endpoints;
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Submission;
+use payferry_webhook::endpoints;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_webhook::{UrlPolicy, endpoints, url_guard};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Fault, Submission, read};
+use payferry_webhook::{UrlPolicy, endpoints, url_guard};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

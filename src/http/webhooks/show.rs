@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_webhook::endpoints;
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;
+use payferry_webhook::endpoints;
 use serde::Serialize;
 use utoipa::ToSchema;
 

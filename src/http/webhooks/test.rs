@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_webhook::TestError;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Submission;
+use payferry_webhook::TestError;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,11 +3,11 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_journal::webhooks::log;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::QueryFields;
+use payferry_journal::webhooks::log;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_runtime::clock::Clock;
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, DocumentKind, Documents};
 use payferry_entities::Database;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_runtime::clock::Clock;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
-use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
 use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
 };
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
+use payferry_runtime::clock::Clock;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 

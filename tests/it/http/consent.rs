@@ -2,11 +2,11 @@
 
 use axum::http::Method;
 use payferry::http::consent::{LINK_SECS, Terms};
-use payferry_journal::customers::{NewCustomer, Opened, create};
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::audit_log;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
 use sea_orm::{EntityTrait, QueryOrder};
 use serde_json::json;
 

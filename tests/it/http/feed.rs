@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry_journal::webhooks::retention::{BATCH_EVENTS, Pruned, Retention, prune};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::{deliveries, delivery_attempts, events, payment_transitions, payments};
 use payferry_httpkit::Limits;
+use payferry_journal::webhooks::retention::{BATCH_EVENTS, Pruned, Retention, prune};
 use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
 use serde_json::{Value, json};
 use ulid::Ulid;

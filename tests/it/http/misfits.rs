@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_journal::psps::PspPolicies;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Chain, Token};
 use payferry_entities::psps;
+use payferry_journal::psps::PspPolicies;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};

@@ -2,9 +2,9 @@
 
 use axum::http::Method;
 use payferry::http::payments::initiate::METADATA_LEVELS_MAX;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{idempotency_keys, payment_transitions, payments};
+use payferry_evm::wallet::checksummed;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Refunds: requested, sent on the chain, refused, failed and requested again.
 
 use axum::http::Method;
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_harness::database::Lock;
+use payferry_runtime::observe::ActorKind;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 

@@ -15,7 +15,8 @@ const UNDER_WAY: Duration = Duration::from_secs(3);
 /// Starts a long load with its own sandbox.
 fn start() -> (Child, u32) {
     let args = ["load", "--rate", "50/s", "--payments", "100000", "--block-time-ms", "100", "--json"];
-    let load = payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let load =
+        payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let sandbox = until(|| child_of(load.id()));
     (load, sandbox)
 }

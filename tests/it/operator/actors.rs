@@ -1,9 +1,9 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::PaymentId;
 use payferry_harness::database::TableAway;
 use payferry_harness::receiver::Receiver;
+use payferry_runtime::observe::ActorKind;
 use serde_json::{Value, json};
 
 use super::Desk;

@@ -1,7 +1,7 @@
 //! Counters with documented alerts exist from the start: a counter that first appears as 1 does not rise.
 
-use payferry_runtime::observe::{ActorKind, Cause};
 use payferry_domain::Chain;
+use payferry_runtime::observe::{ActorKind, Cause};
 
 use super::Desk;
 

@@ -1,8 +1,8 @@
 //! `/ops/customers`: the customers' status, and manual decisions.
 
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::Command;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::Opened;
 use serde_json::{Value, json};
 
 use super::Desk;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use payferry::sandbox::Payer;
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Decision, MISDIRECTED_LISTED_MAX, Verdict};
 use payferry_domain::{Chain, PaymentId, Token};
+use payferry_evm::wallet::checksummed;
+use payferry_runtime::clock::Clock;
 use reqwest::Method;
 use serde_json::{Value, json};
 

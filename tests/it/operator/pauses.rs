@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use payferry_journal::chain::Role;
 use payferry_domain::Chain;
+use payferry_journal::chain::Role;
 use reqwest::Method;
 use serde_json::{Value, json};
 

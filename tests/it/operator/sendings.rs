@@ -1,11 +1,11 @@
 //! `/ops/sendings`: payouts and withdrawals with their actors, and manual decisions about addresses in review.
 
-use payferry_journal::audit::Actor;
-use payferry_journal::psps::wallets;
-use payferry_journal::psps::wallets::WalletChange;
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Chain, Token, WithdrawalId};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::WalletChange;
 use reqwest::Method;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
 //! Decisions with an unknown result: the answer says so, and the refund is sent once, however often it is requested
 //! again.
 
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::Decision;
 use payferry_domain::{Chain, PaymentId, Token};
 use payferry_harness::database::Lock;
+use payferry_runtime::observe::ActorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
 use payferry::config::Environment;
-use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
-use payferry_evm::wallet::{Vaults, checksummed};
 use payferry_domain::{Address, Chain, Timestamp};
+use payferry_evm::wallet::{Vaults, checksummed};
 use payferry_httpkit::Limits;
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
 use reqwest::Method;
 use serde_json::{Value, json};
 

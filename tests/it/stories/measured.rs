@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_harness::receiver::Manner;
+use payferry_runtime::observe::ActorKind;
 use serde_json::json;
 
 use crate::app::TestApp;

@@ -1,7 +1,7 @@
 //! Failing actors.
 
-use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, PaymentId, Token};
+use payferry_runtime::observe::ActorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Reads of the audit log: on the operator's listener and by `payferry audit`.
 
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::{Actor, Entry, append};
 use payferry_domain::customer::Command;
 use payferry_domain::{PspId, Timestamp};
+use payferry_journal::audit::{Actor, Entry, append};
+use payferry_journal::customers::Opened;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use payferry::config::{Config, Documents};
 use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
 use payferry_harness::bucket::{BUCKET, Bucket, REGION};
+use payferry_runtime::seal::Sealer;
 use sea_orm::{EntityTrait, IntoActiveModel};
 
 use super::add_customer;

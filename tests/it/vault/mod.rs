@@ -8,10 +8,10 @@ mod uploads;
 
 use std::fmt::Write;
 
-use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, create};
 use payferry_domain::customer::CustomerKind;
 use payferry_domain::{CustomerId, Timestamp};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, create};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
 
 use crate::app::TestApp;

@@ -3,9 +3,9 @@
 use axum::http::Method;
 use payferry::rotation::{Outcome, rotate};
 use payferry_accounts::documents::{DocumentStore, Place};
-use payferry_runtime::seal::{MasterKeys, Sealer};
 use payferry_domain::{CheckId, CustomerId, DocumentId};
 use payferry_entities::{checks, customer_documents, customers, payment_details};
+use payferry_runtime::seal::{MasterKeys, Sealer};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::json;

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use axum::http::Method;
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, Verdict};
 use payferry_domain::{CustomerId, Timestamp};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::Opened;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 

@@ -12,8 +12,8 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
-use payferry_runtime::seal::{OpenError, Sealer};
 use payferry_domain::{CustomerId, DocumentId};
+use payferry_runtime::seal::{OpenError, Sealer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Concurrent requests that hold documents in memory, each at most one of every kind.

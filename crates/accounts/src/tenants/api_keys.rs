@@ -1,9 +1,9 @@
 //! API keys: creates, lists and revokes them. The key itself is shown only once.
 
-use payferry_journal::audit::Actor;
-use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
+use payferry_journal::audit::Actor;
+use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder,

@@ -10,10 +10,10 @@ mod psps;
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use payferry_journal::audit::Actor;
-use payferry_journal::psps::{EventFamilies, PspPolicies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::{EventFamilies, PspPolicies};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
 use serde_json::{Map, Value, json};
 

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
 
 use crate::Operator;
 use crate::actors::page as permanent;

@@ -11,11 +11,11 @@ use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::SystemView;
 use payferry_actors::observe::{Ferried, GivenUp, PaymentLine, TreeView};
-use payferry_runtime::observe::{Incident, KindView, LOG_ENTRIES_MAX};
 use payferry_domain::PaymentId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, QueryFields};
+use payferry_runtime::observe::{Incident, KindView, LOG_ENTRIES_MAX};
 use serde::Serialize;
 
 use crate::input::{id_of, payment_id_of};

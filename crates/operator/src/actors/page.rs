@@ -4,8 +4,8 @@
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, Incident, NodeView};
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::{ActorKind, Incident, NodeView};
 
 use crate::Operator;
 use crate::actors::{incidents, panel as actor, tree};

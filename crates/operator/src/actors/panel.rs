@@ -1,10 +1,10 @@
 //! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel.
 
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView};
 use payferry_actors::observe::Quarantine;
 use payferry_actors::system::{PaymentView, SendingView};
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView};
 use serde::Serialize;
 
 use crate::actors::{incidents, tree};

@@ -5,14 +5,14 @@
 use axum::extract::State;
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::observe::Ferried;
 use payferry_domain::PspId;
 use payferry_entities::{payments, sendings};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::Path;
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::json;
 

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, NodeView};
 use payferry_actors::observe::PaymentLine;
 use payferry_domain::{PaymentId, Timestamp};
+use payferry_runtime::observe::{ActorKind, NodeView};
 use serde::Deserialize;
 
 use crate::Operator;

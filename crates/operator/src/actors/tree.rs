@@ -2,9 +2,9 @@
 //! their shards and listed there; payouts and withdrawals are counted and listed at their supervisor.
 
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, Figures, KindView, NodeState, NodeView};
 use payferry_actors::observe::TreeView;
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::{ActorKind, Figures, KindView, NodeState, NodeView};
 
 use crate::actors::{incidents, page as permanent};
 use crate::page::path;

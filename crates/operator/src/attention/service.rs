@@ -1,7 +1,6 @@
 //! Kinds that are known in memory: database, journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
-use payferry_journal::Hindrance;
 use payferry_actors::ledger::check::Imbalance;
 use payferry_actors::observe::{Ferried, GivenUp};
 use payferry_actors::pauses::{Pause, Scope};
@@ -9,6 +8,7 @@ use payferry_actors::reconcile::watch::Standing;
 use payferry_actors::reconcile::{Owner, Place};
 use payferry_domain::ledger::Asset;
 use payferry_domain::{Chain, Timestamp};
+use payferry_journal::Hindrance;
 use sea_orm::DbErr;
 
 use crate::attention::part::Part;

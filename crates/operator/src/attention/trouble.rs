@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use payferry_actors::System;
-use payferry_journal::payments;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
 use payferry_entities::{payments, transfers};
@@ -50,7 +49,7 @@ pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Resu
     }
     let rows: Vec<payments::Model> = rows(system, part.sql(sql, &order), part.values(value)).await?;
     let item = |row: &payments::Model| {
-        let (since, reason, can) = match store::payment_of(row) {
+        let (since, reason, can) = match payferry_journal::payments::payment_of(row) {
             Ok(payment) => {
                 let (since, reason) = told(kind, &payment);
                 (since, reason, possible(&payment, now))
@@ -140,7 +139,7 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
     let item = |line: &AsideLine| {
         let id = &line.payment_id;
         let row = whose.get(id);
-        let payment = row.and_then(|row| store::payment_of(row).ok());
+        let payment = row.and_then(|row| payferry_journal::payments::payment_of(row).ok());
         let is_full = payment.as_ref().is_some_and(|payment| payment.transfers.len() >= LISTED_MAX);
         let can = payment.filter(|payment| aside::may_be_taken_in(system, payment, std::slice::from_ref(line)));
         let reason = if is_full { format!("{}; its list is full", line.words()) } else { line.words() };

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_journal::chain::Role;
 use payferry_actors::chain::SettlerHandle;
 use payferry_domain::Chain;
+use payferry_journal::chain::Role;
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, NodeView};
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::{ActorKind, NodeView};
 
 use crate::Operator;
 use crate::actors::{page as permanent, panel as actor, tree};

@@ -6,14 +6,14 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CON
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use payferry_accounts::documents::{DocumentError, DocumentStore, MediaType, Place};
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::customer::DocumentKind;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customer_documents::{Column, Entity, Model};
 use payferry_entities::{Database, customers};
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Path;
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 

@@ -4,10 +4,10 @@
 
 use payferry_accounts::search::contains;
 use payferry_accounts::{Moment, audit};
-use payferry_journal::customers::customer_of;
 use payferry_domain::customer::{Documents, KycStatus, Missing, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, StoreError, checks, customer_documents, customers};
+use payferry_journal::customers::customer_of;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter, QueryOrder, QuerySelect,

@@ -10,7 +10,6 @@ pub(crate) mod query;
 
 use axum::extract::State;
 use payferry_actors::CommandError;
-use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::Beside;
 use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
@@ -19,6 +18,7 @@ use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, read};
 use payferry_httpkit::idempotency::{KEY_CHARS_MAX, is_key};
+use payferry_journal::audit::{Actor, Entry};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use ulid::Ulid;

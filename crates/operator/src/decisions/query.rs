@@ -4,14 +4,13 @@
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
 use payferry_actors::System;
-use payferry_journal::payments;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{
     Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, TransferToken, Verdict,
     decide,
 };
 use payferry_domain::{Address, Asset, PaymentId, RefundId, Timestamp, Token};
 use payferry_entities::StoreError;
+use payferry_evm::wallet::checksummed;
 use serde::Serialize;
 
 use crate::decisions::aside::{self, AsideLine};
@@ -142,7 +141,7 @@ pub struct SettlementLine {
 /// Reads the decisions about a payment. `None` if the id is unknown.
 pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decisions>, StoreError> {
     let database = system.database();
-    let Some(payment) = store::load(database, id).await? else { return Ok(None) };
+    let Some(payment) = payferry_journal::payments::load(database, id).await? else { return Ok(None) };
     let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
     let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
     let now = system.clock().now();

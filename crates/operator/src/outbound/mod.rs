@@ -7,14 +7,14 @@ pub(crate) mod queue;
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::SendingCommandError;
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::observe::SendingLine;
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use serde::Serialize;
 use serde_json::json;
 

@@ -2,16 +2,15 @@
 
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
-use payferry_runtime::observe::{ActorKind, Incident};
-use payferry_journal::outbound;
-use payferry_evm::wallet::checksummed;
-use payferry_journal::webhooks::log;
-use payferry_journal::webhooks::log::LogEntry;
 use payferry_actors::{SendingView, System};
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::sending::{Command, Sending, SendingId, decide};
 use payferry_entities::{StoreError, sendings};
+use payferry_evm::wallet::checksummed;
+use payferry_journal::webhooks::log;
+use payferry_journal::webhooks::log::LogEntry;
+use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 
@@ -86,7 +85,7 @@ pub struct SendingFacts {
 /// Reads a payout or withdrawal. `None` if the id is unknown.
 pub async fn sending(system: &System, id: SendingId) -> Result<Option<SendingFacts>, StoreError> {
     let database = system.database();
-    let Some(sending) = store::load(database, id).await? else { return Ok(None) };
+    let Some(sending) = payferry_journal::outbound::load(database, id).await? else { return Ok(None) };
     let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
     let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
     let order = &sending.order;
@@ -154,7 +153,7 @@ pub(crate) async fn stuck(system: &System, kind: StuckKind, part: StuckPart<'_>)
     let listing = query(part.sql(from, &["created_at", "id"]), part.values(before.into()));
     let rows = sendings::Model::find_by_statement(listing).all(database.reader()).await?;
     let item = |row: &sendings::Model| {
-        let (reason, can) = match store::sending_of(row) {
+        let (reason, can) = match payferry_journal::outbound::sending_of(row) {
             Ok(sending) => (told(&sending), possible(&sending, now)),
             Err(error) => (error.to_string(), Vec::new()),
         };

@@ -3,10 +3,10 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, NodeView};
 use payferry_actors::observe::SendingLine;
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
+use payferry_runtime::observe::{ActorKind, NodeView};
 
 use crate::Operator;
 use crate::actors::panel as actor;

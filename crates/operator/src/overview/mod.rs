@@ -4,8 +4,8 @@ pub(crate) mod page;
 pub(crate) mod payments;
 
 use payferry_actors::System;
-use payferry_journal::JournalStats;
 use payferry_actors::observe::{GivenUp, Tallied, TreeView};
+use payferry_journal::JournalStats;
 use payferry_runtime::observe::{Incident, KindView};
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_runtime::observe::{ActorKind, KindView};
 use payferry_actors::pauses::Held;
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::{ActorKind, KindView};
 
 use crate::Operator;
 use crate::actors::{incidents, tree};

@@ -1,10 +1,10 @@
 //! Payments by status and chain, and the journal that writes them.
 
 use maud::{Markup, html};
-use payferry_journal::JournalStats;
 use payferry_actors::observe::Tallied;
 use payferry_domain::Chain;
 use payferry_domain::payment::Status;
+use payferry_journal::JournalStats;
 
 use crate::page::words::{count, millis, status};
 

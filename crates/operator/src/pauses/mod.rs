@@ -4,11 +4,11 @@ pub(crate) mod page;
 
 use axum::extract::State;
 use payferry_accounts::{Moment, tenants};
-use payferry_journal::audit::Actor;
 use payferry_actors::pauses::{self, Held, Pause, Scope};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::{ApiError, FieldError};
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, read};
+use payferry_journal::audit::Actor;
 use serde::Serialize;
 use serde_json::Value;
 

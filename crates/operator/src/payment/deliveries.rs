@@ -1,8 +1,8 @@
 //! A payment's webhooks, with each delivery attempt.
 
 use maud::{Markup, html};
-use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::Timestamp;
+use payferry_journal::webhooks::log::LogEntry;
 
 use crate::page::words::{ago, count, millis, status};
 

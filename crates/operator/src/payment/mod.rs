@@ -9,14 +9,13 @@ mod timeline;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use payferry_actors::System;
-use payferry_runtime::observe::{ActorKind, Incident};
-use payferry_journal::payments;
 use payferry_actors::system::PaymentView;
-use payferry_journal::webhooks::log;
-use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::payment::{Event, Payment, TransferKey};
 use payferry_domain::{Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{StoreError, chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers};
+use payferry_journal::webhooks::log;
+use payferry_journal::webhooks::log::LogEntry;
+use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::decisions::aside::{self, AsideLine};
@@ -93,7 +92,7 @@ pub struct Transaction {
 /// Reads a payment. `None` if the id is unknown.
 pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFacts>, StoreError> {
     let database = system.database();
-    let Some(payment) = store::load(database, id).await? else { return Ok(None) };
+    let Some(payment) = payferry_journal::payments::load(database, id).await? else { return Ok(None) };
     let psp_id = payment.terms.psp_id;
     let psp = psps::Entity::find_by_id(psp_id.to_string()).one(database.reader()).await?;
     let actor = system.observe_payment(id).await;

@@ -4,10 +4,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, TransferToken};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{PaymentId, Timestamp};
+use payferry_evm::wallet::checksummed;
 use serde::Deserialize;
 
 use crate::Operator;

@@ -5,11 +5,11 @@ mod money;
 mod sending;
 
 use payferry_accounts::Moment;
-use payferry_runtime::observe::Incident;
 use payferry_actors::system::PaymentView;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Effect, Event, FailureReason, HistoryEntry, Label, Status, Transfer, resume};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::error::ApiError;
+use payferry_runtime::observe::Incident;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -17,12 +17,12 @@ use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_actors::chains::Chains;
-use payferry_journal::psps::{Ceilings, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, PspId};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields};
+use payferry_journal::psps::{Ceilings, EventFamilies};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -2,11 +2,11 @@
 
 use payferry_accounts::tenants::PolicyChange;
 use payferry_actors::chains::Chains;
-use payferry_journal::psps::DUST_FLOOR_MAX;
 use payferry_domain::Amount;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_journal::psps::DUST_FLOOR_MAX;
 use serde_json::Value;
 
 use crate::psps::tiers;

@@ -1,8 +1,8 @@
 //! Withdrawal wallets of a PSP, as shown to the PSP and the operator.
 
-use payferry_journal::psps::wallets::{Standing, Wallet, Wallets};
-use payferry_evm::wallet::checksummed;
 use payferry_domain::Chain;
+use payferry_evm::wallet::checksummed;
+use payferry_journal::psps::wallets::{Standing, Wallet, Wallets};
 use serde::Serialize;
 use utoipa::ToSchema;
 

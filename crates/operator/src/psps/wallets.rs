@@ -3,8 +3,8 @@
 
 use axum::extract::State;
 use payferry_accounts::tenants;
-use payferry_evm::ChainSpec;
 use payferry_domain::{Address, Chain, PspId};
+use payferry_evm::ChainSpec;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::read::{self, address as wallet};

@@ -1,15 +1,15 @@
 //! Withdrawal wallets of PSPs, set by the operator's listener, its page or the command line.
 
 use payferry_accounts::keys::KeyMode;
-use payferry_evm::ChainSpec;
-use payferry_journal::audit::Actor;
 use payferry_actors::destination::{self, Unsuitable};
-use payferry_journal::psps::wallets;
-use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange, WalletError, Wallets};
-use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::Database;
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::error::ApiError;
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange, WalletError, Wallets};
 use sea_orm::DbErr;
 
 /// Delay until a new wallet becomes effective; none in the sandbox.

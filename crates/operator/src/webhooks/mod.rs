@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_webhook::{BreakerState, EndpointView, NO_URL};
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
+use payferry_webhook::{BreakerState, EndpointView, NO_URL};
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 

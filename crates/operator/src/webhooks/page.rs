@@ -6,10 +6,10 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::System;
-use payferry_runtime::observe::{ActorKind, NodeView};
-use payferry_webhook::BreakerState;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::psps;
+use payferry_runtime::observe::{ActorKind, NodeView};
+use payferry_webhook::BreakerState;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 use crate::Operator;

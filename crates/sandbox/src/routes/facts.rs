@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use payferry_evm::wallet::Vaults;
 use payferry_domain::Timestamp;
+use payferry_evm::wallet::Vaults;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;

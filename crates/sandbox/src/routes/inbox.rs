@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use payferry_webhook::endpoints;
 use payferry_entities::{events, webhook_endpoints};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, QueryFields};
+use payferry_webhook::endpoints;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Value, json};
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
-use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Payments};
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, read};
+use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields};

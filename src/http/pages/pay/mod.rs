@@ -15,7 +15,6 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use axum::response::sse::Event;
 use maud::html;
-use payferry_journal::payments;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::error::ApiError;
@@ -71,7 +70,7 @@ async fn find(app: &Shared, token: Result<Path<String>, PathRejection>) -> Resul
         return Err(ApiError::NotFound("payment"));
     }
     let row = Entity::find().filter(Column::LinkToken.eq(token)).one(app.database().reader()).await?;
-    Ok(store::payment_of(&row.ok_or(ApiError::NotFound("payment"))?)?)
+    Ok(payferry_journal::payments::payment_of(&row.ok_or(ApiError::NotFound("payment"))?)?)
 }
 
 /// Answers with a page for people instead of a problem document.

@@ -1,7 +1,6 @@
 //! `GET /payments/{payment_id}/refunds/{refund_id}`.
 
 use axum::extract::State;
-use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -30,5 +29,5 @@ pub async fn get(
 ) -> Result<Answer, ApiError> {
     let row = own(&app, caller.psp_id, &payment_id).await?;
     let refund_id = refund_id.parse().map_err(|_| ApiError::NotFound("refund"))?;
-    Answer::ok(&RefundRecord::find(&store::payment_of(&row)?, refund_id)?)
+    Answer::ok(&RefundRecord::find(&payferry_journal::payments::payment_of(&row)?, refund_id)?)
 }

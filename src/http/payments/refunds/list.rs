@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -49,7 +48,7 @@ pub async fn list(
     let page = query.page();
     query.finish()?;
     let row = own(&app, caller.psp_id, &payment_id).await?;
-    let all = RefundRecord::all(&store::payment_of(&row)?);
+    let all = RefundRecord::all(&payferry_journal::payments::payment_of(&row)?);
     let total = all.len();
     let bound = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let refunds = all.into_iter().skip(bound(page.offset)).take(bound(page.limit)).collect();

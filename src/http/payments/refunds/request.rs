@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_journal::payments;
 use payferry_domain::payment::{Command, Funds, Payment, Requester};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId};
 use payferry_httpkit::Answer;
@@ -75,7 +74,10 @@ pub async fn request(
     })?;
     let refund_id = RefundId::generate();
     let answer = move |_: &Shared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
-    asked.change(&app, &store::payment_of(&row)?, refund_id)?.carry_out(&app, &request, answer).await
+    asked
+        .change(&app, &payferry_journal::payments::payment_of(&row)?, refund_id)?
+        .carry_out(&app, &request, answer)
+        .await
 }
 
 /// Checks the address in `body`, if there is one. This happens before the fields are read, so that every fault is

@@ -1,8 +1,8 @@
 //! A refund in answers.
 
-use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Decision, Payment, Refund, TransferToken};
 use payferry_domain::{Amount, Asset, RefundId, Token};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::error::ApiError;
 use serde::Serialize;
 use utoipa::ToSchema;

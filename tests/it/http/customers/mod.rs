@@ -11,9 +11,9 @@ mod phone;
 mod transferred;
 
 use axum::http::Method;
-use payferry_journal::customers::Opened;
-use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, Verdict};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::Opened;
 use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use payferry_actors::pauses;
+use payferry_domain::{Chain, Token};
+use payferry_evm::wallet::Vaults;
 use payferry_journal::psps::PspPolicies;
 use payferry_journal::psps::wallets;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
-use payferry_evm::wallet::Vaults;
-use payferry_domain::{Chain, Token};
 
 use super::*;
 use crate::chainside::{balance, blacklist, sleep};

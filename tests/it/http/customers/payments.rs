@@ -1,8 +1,8 @@
 //! Customers in payments.
 
 use axum::http::Method;
-use payferry_journal::psps::PspPolicies;
 use payferry_entities::{payments, psps};
+use payferry_journal::psps::PspPolicies;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, Token};
+use payferry_runtime::clock::Clock;
 
 use super::paid_out::{assert_unsuitable, balances, kinds, payee, row, unsuitable_payees};
 use super::*;

@@ -1,9 +1,9 @@
 //! Money of a payment: transfers received, settlement, and refunds.
 
 use payferry_accounts::Moment;
-use payferry_evm::wallet::checksummed;
 use payferry_domain::Token;
 use payferry_domain::payment::{Decision, Payment, Refund, Settlement, Transfer, TransferToken};
+use payferry_evm::wallet::checksummed;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]

@@ -1,8 +1,8 @@
 //! On-chain operations of a payment with their transactions, and its webhooks with each delivery attempt.
 
 use payferry_accounts::Moment;
-use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::{Amount, Timestamp};
+use payferry_journal::webhooks::log::LogEntry;
 use serde::Serialize;
 use url::Url;
 
