@@ -1,7 +1,7 @@
 //! Orders of payouts and withdrawals: one commit with the reservation, then one actor each.
 
 use payferry_domain::sending::{self, Command, Order, Sending, SendingId};
-use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, SendingCommandError, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::payments::RowsBeside;
 use payferry_journal::psps::Ceilings;

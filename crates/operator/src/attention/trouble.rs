@@ -174,6 +174,7 @@ pub(super) async fn rows<M: FromQueryResult>(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::attention::operations::OVERDUE;
     use payferry_entities::Database;
     use payferry_migration::{Migrator, MigratorTrait};
 
