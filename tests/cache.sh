@@ -13,7 +13,7 @@
 CACHE_DEPS_MAX=3
 # Size of deps. The entries used longest ago are removed first.
 CACHE_DEPS_MIB_MAX=6144
-# A tool, or a half-built entry, that was not used for so long is removed.
+# A tool that was not used for so long is removed.
 CACHE_UNUSED_DAYS_MAX=30
 
 # Sets cache (the folder), cache_deps (empty if dependencies are not kept) and target (where cargo builds).
@@ -52,9 +52,12 @@ cache_link() { tr '\n' '\0' | xargs -0 -r sh -c 'cp -pl "$@" "$0" 2> /dev/null |
 # Fills an empty target folder from the entry for these dependencies, or from the newest entry for this version of Rust.
 cache_load() {
   if [ -z "$cache_deps" ] || [ -e "$target/debug/.fingerprint" ]; then return 0; fi
-  cache_lock -s cache_load_locked
+  if ! cache_lock -s cache_copy; then
+    echo 'the built dependencies in the cache cannot be copied, so they are built'
+    rm -rf "$target/debug"
+  fi
 }
-cache_load_locked() {
+cache_copy() {
   local name entry newest
   name=$(cache_deps_name)
   entry=$cache/deps/$name
@@ -64,9 +67,9 @@ cache_load_locked() {
     entry=$cache/deps/$newest
   fi
   touch "$entry"
-  mkdir -p "$target/debug/deps"
-  find "$entry/debug/deps" -type f | cache_link "$target/debug/deps"
-  cp -Rp "$entry/debug/build" "$entry/debug/.fingerprint" "$target/debug/"
+  mkdir -p "$target/debug/deps" \
+    && find "$entry/debug/deps" -type f | cache_link "$target/debug/deps" \
+    && cp -Rp "$entry/debug/build" "$entry/debug/.fingerprint" "$target/debug/" || return 1
   echo "built dependencies from $entry"
 }
 
@@ -78,25 +81,30 @@ cache_save() {
   name=$(cache_deps_name)
   if [ -d "$cache/deps/$name" ]; then return 0; fi
   new=$(mktemp -d "$cache/deps/.new.XXXXXX")
-  # As paths in target/debug. Every crate of this workspace has a name that begins with `payferry`.
-  "$@" | grep -o '/debug/\(deps\|build\)/[^"]*' | sed 's,^/debug/,,' | grep -v '^[a-z]*/\(lib\)\?payferry' | sort -u > "$new/files"
+  # Another run may have been faster.
+  if ! cache_fill "$new" "$@" || [ -d "$cache/deps/$name" ] || ! mv "$new" "$cache/deps/$name"; then
+    rm -rf "$new"
+    echo 'built dependencies were not stored in the cache'
+  fi
+  cache_lock -x cache_prune "$name"
+}
+cache_fill() {
+  local new=$1 kind folder
   mkdir -p "$new/debug/deps" "$new/debug/build" "$new/debug/.fingerprint"
-  { grep '^deps/[^/]*\.\(rlib\|rmeta\|so\|dylib\)$' "$new/files" || true; } | sed "s,^,$target/debug/," | cache_link "$new/debug/deps"
+  # As paths in target/debug. Every crate of this workspace has a name that begins with `payferry`.
+  "${@:2}" | grep -o '/debug/\(deps\|build\)/[^"]*' | sed 's,^/debug/,,' | grep -v '^[a-z]*/\(lib\)\?payferry' | sort -u > "$new/files"
+  grep '^deps/[^/]*\.\(rlib\|rmeta\|so\|dylib\)$' "$new/files" | sed "s,^,$target/debug/," | cache_link "$new/debug/deps" || return 1
   # Names end in the hash of their unit. A build script has one folder for its program and one for its output.
   sed -n 's,^deps/.*-\([0-9a-f]\{16\}\)\.[a-z]*$,\1,p; s,^build/[^/]*-\([0-9a-f]\{16\}\)/.*,\1,p' "$new/files" \
     | sort -u > "$new/hashes"
-  local kind folder
   for kind in build .fingerprint; do
     for folder in "$target/debug/$kind"/*; do
       if [[ ${folder##*/} != payferry* ]] && grep -qxF -e "${folder##*-}" "$new/hashes"; then
-        cp -Rp "$folder" "$new/debug/$kind/"
+        cp -Rp "$folder" "$new/debug/$kind/" || return 1
       fi
     done
   done
   rm "$new/files" "$new/hashes"
-  # Another run may have been faster.
-  if [ -d "$cache/deps/$name" ] || ! mv "$new" "$cache/deps/$name"; then rm -rf "$new"; fi
-  cache_lock -x cache_prune "$name"
 }
 
 # cache_prune NAME: removes entries for other versions of Rust, and what is beyond the limits, but never entry NAME.
@@ -111,8 +119,9 @@ cache_prune() {
     if [ "$(du -sm "$cache/deps" | cut -f 1)" -le "$CACHE_DEPS_MIB_MAX" ]; then break; fi
     rm -rf "${cache:?}/deps/$name"
   done
-  find "$cache/tools" "$cache/deps" -mindepth 1 -maxdepth 1 \( -path "$cache/tools/*" -o -name '.new.*' \) \
-    -mtime "+$CACHE_UNUSED_DAYS_MAX" -exec rm -rf {} +
+  find "$cache/tools" -mindepth 1 -maxdepth 1 -mtime "+$CACHE_UNUSED_DAYS_MAX" -exec rm -rf {} +
+  # What a run that was killed left.
+  find "$cache/tools" "$cache/deps" -mindepth 1 -maxdepth 1 -name '.new.*' -mtime +0 -exec rm -rf {} +
 }
 
 # cache_tool NAME-VERSION COMMAND...: makes the tool with the command, which finds the folder to fill in $new, unless it is

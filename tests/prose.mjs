@@ -26,7 +26,7 @@ const WORDS = [
   [/\b(take|takes|took|taken|taking|takes it|take it|took it|take them|takes them) back\b/, "reorged, orphaned, reverted, undone"],
   [/\b(tell|tells|told|telling)\b/, "notify, publish, report, say"],
   [/\bgates?\b/, "precondition, check"],
-  [/\bsendings\b|\b(a|an|the|each|every|one|any|this|that|no|of|its|another|such a) sending\b(?! (a|an|the|it|them|of)\b)/, "outbound transfer"],
+  [/\bsendings\b|\b(a|an|the|each|every|one|any|this|that|no|its|another|such a) sending(?=[.,;:)]|$| (is|was|has|had|that|which|and|or|can|cannot|must|may|fails?|failed|waits?)\b)/, "outbound transfer"],
   [/\bsecond looks?\b/, "rescan"],
   [/\busurp(s|ed|er|ers|ing)?\b/, "nonce taken"],
   [/\b(keeps?|kept|keeping) (the |its |their )?books\b|\bbooks\b/, "metrics, ledger"],
@@ -40,9 +40,11 @@ const WORDS = [
   [/\bpassed away\b|\bof its own accord\b|\bgoes astray\b|\bmoments? of weakness\b/, "the standard term"],
 ];
 // In files of the journal only.
-const JOURNAL_WORDS = [[/\bunits?\b/, "write"]];
+const JOURNAL_WORDS = [
+  [/\b(a|the|each|every|this|that|its|one|typed|same|bad) units?\b|\bunits? (that|of (a|the) group|in (a|the) group)\b|^\W*units of a group/, "write"],
+];
 // At the start of a sentence in a comment: it is the subject there. A question may begin so.
-const FIRST_WORDS = [/^(What|Whose|Whether|Whoever)\b(?![^.]*\?)/, "a noun phrase or a third-person verb"];
+const FIRST_WORDS = [/^(What|Whose|Whoever)\b(?![^.]*\?)/, "a noun phrase or a third-person verb"];
 // Words of names that Rust code declares, in snake case: of every name, and of types and modules only.
 const NAMES = [[/(^|_)(desk|crowd|usurp\w*|ferried|ferryman|sendings?|taken_back|in_vain|visitors?)(_|$)/, "the glossary's name"]];
 const TYPE_NAMES = [
@@ -51,8 +53,8 @@ const TYPE_NAMES = [
 ];
 // Ordinary uses, removed before the rules for words are applied.
 const ORDINARY = [
-  /\btell (them|it|these|those|[a-z]+s) apart\b/, /\btell apart\b/, /\btell whether\b/, /\bfeature[- ]gates?\b/, /\bmdbook\b/, /\border books?\b/,
-  /\b(base|smallest|token) units?\b/, /\bunits? of (measure|work|time)\b/, /\bunit tests?\b/, /\bsystemd units?\b/,
+  /\btell (them|it|these|those|[a-z]+s) apart\b/, /\btell apart\b/, /\btell whether\b/, /\bfeature[- ]gates?\b/, /\bmdbook\b/, /\border books?\b/, /\bharbour books\b/,
+  /\b(base|smallest|token) units?\b/, /\bunits? of (measure|work|time)\b/, /\bthe unit of the\b/, /\bunit tests?\b/, /\bsystemd units?\b/,
 ];
 // Findings that stay: a path or a folder, and the word.
 const PLACES = [

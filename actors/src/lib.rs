@@ -9,6 +9,7 @@ pub mod chain;
 pub mod chains;
 pub mod compliance;
 pub mod destination;
+mod failed;
 pub mod files;
 pub mod inbox;
 pub mod ledger;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use payferry_domain::payment::{Command, ObservedTransfer, Payment};
+use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
+use payferry_domain::sending::Rejection as SendingRejection;
 use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::payments;
@@ -33,7 +34,7 @@ use crate::compliance::identity::ComplianceDesk;
 use crate::ledger::check::{Findings, LedgerView};
 use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
-use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentServices};
+use crate::payment::{Ask, Beside, Message, PaymentServices};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::sending;
 use crate::sending::{DeskMessage, SendingServices};
@@ -44,7 +45,7 @@ use payferry_webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiatePayment};
 pub use order::{OrderAnswer, OrderSending};
-pub use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError};
+pub use payferry_domain::{InitiateError, OrderError};
 pub use sendings::SendingView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
@@ -58,6 +59,11 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time for each half of the tree to stop, in milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
+
+/// Reason why a payment did not carry out a command.
+pub type CommandError = payferry_domain::CommandError<Rejection>;
+/// Reason why a payout or withdrawal did not carry out a command.
+pub type SendingCommandError = payferry_domain::CommandError<SendingRejection>;
 
 /// Handle to a running tree. Clones share the tree.
 #[derive(Clone)]
@@ -119,8 +125,7 @@ impl System {
         // The command may have been received, and may still be written.
         let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(Ok(payment))) => Ok(payment),
-            Ok(Ok(Err(failure))) => Err(failure.into()),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unknown("was interrupted")),
             Err(_) => Err(unknown("did not respond in time")),
         }
@@ -300,22 +305,6 @@ impl Drop for Inner {
     /// Ends a tree without handles at once, like a crash: it would otherwise continue without its journal.
     fn drop(&mut self) {
         self.root.kill();
-    }
-}
-
-impl From<CommandFailure> for CommandError {
-    fn from(failure: CommandFailure) -> Self {
-        match failure {
-            CommandFailure::Rejected(rejection) => Self::Rejected(rejection),
-            CommandFailure::IdempotencyKeyTaken => Self::IdempotencyKeyTaken,
-            CommandFailure::InsufficientBalance => Self::InsufficientBalance,
-            CommandFailure::AboveDailyLimit => Self::AboveDailyLimit,
-            CommandFailure::AboveSendLimit(send_max) => Self::AboveSendLimit { send_max },
-            CommandFailure::NotFound => Self::NotFound,
-            CommandFailure::Quarantined => Self::Quarantined,
-            CommandFailure::Unavailable(reason) => Self::Unavailable(reason),
-            CommandFailure::Unknown(reason) => Self::Unknown(reason),
-        }
     }
 }
 

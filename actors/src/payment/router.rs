@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dashmap::DashMap;
 use parking_lot::RwLock;
 use payferry_domain::payment::{Outage, Payment};
-use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_domain::{Chain, CommandError, PaymentId, Timestamp};
 use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
 use super::PaymentServices;
-use super::actor::{CommandFailure, Message, PaymentActor};
+use super::actor::{Message, PaymentActor};
 use super::shard::ShardMessage;
 use crate::chain::Watchlist;
 use crate::observe::{PaymentLine, read_line_note};
@@ -166,7 +166,7 @@ impl Router {
                 Ok(()) | Err(_) => return,
             },
         };
-        untaken.refuse(CommandFailure::Unavailable("the payment's shard is not running; retry later".to_owned()));
+        untaken.refuse(CommandError::Unavailable("the payment's shard is not running; retry later".to_owned()));
     }
 
     /// Starts the actor of a payment with this state. If another actor is already live, returns that one.

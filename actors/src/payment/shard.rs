@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, Outage, Payment, Requester};
-use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_domain::{Chain, CommandError, PaymentId, Timestamp};
 use payferry_journal::payments;
 use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
 use super::PaymentServices;
-use super::actor::{CommandFailure, Message};
+use super::actor::Message;
 use super::router::LOGICAL_SHARDS;
 use crate::services::Services;
 
@@ -200,7 +200,7 @@ impl Shard {
     async fn wake(&self, myself: &Mailbox<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
         if self.services.books.is_quarantined(id) {
             if let Some(message) = message {
-                message.refuse(CommandFailure::Quarantined);
+                message.refuse(CommandError::Quarantined);
             }
             return;
         }
@@ -210,7 +210,7 @@ impl Shard {
                 Ok(Some(actor)) => actor,
                 Ok(None) => {
                     if let Some(message) = message {
-                        message.refuse(CommandFailure::NotFound);
+                        message.refuse(CommandError::NotFound);
                     }
                     return;
                 }
@@ -277,7 +277,7 @@ impl Shard {
     fn put_off(&self, id: PaymentId, message: Option<Message>, error: &str, state: &mut State) {
         tracing::warn!(payment.id = %id, %error, "payment {id} could not be started; retrying");
         if let Some(message) = message {
-            message.refuse(CommandFailure::Unavailable(error.to_owned()));
+            message.refuse(CommandError::Unavailable(error.to_owned()));
         }
         let at = self.services.clock.real_now::<Timestamp>().plus_secs(RELOAD_PAUSE_SECS);
         state.remind_at(id, Reminder::Resume, at);

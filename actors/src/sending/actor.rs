@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_domain::CommandError;
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
 use payferry_entities::audit_log;
-use payferry_journal::payments::{RowsBeside, StoreError};
-use payferry_journal::psps::PspError;
+use payferry_journal::payments::RowsBeside;
 use payferry_journal::{JournalError, Unit, outbound};
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::SendingServices;
 use crate::compliance::{ScreenRequest, Subject};
+use crate::failed::{Failed, Recovery};
 use crate::observe::sending_note;
 
 /// Maximum number of attempts at one command while other writers change the row.
@@ -23,25 +24,8 @@ const CONFLICTS_MAX: usize = 8;
 /// Pause before an outbound transfer reads its row again after a failed write.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reason why a request was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum CommandFailure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error("no such payout or withdrawal")]
-    NotFound,
-    #[error("it is quarantined")]
-    Quarantined,
-    /// The command had no effect.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The command may have been carried out.
-    #[error("{0}")]
-    Unknown(String),
-}
-
 /// Reply port of a command with a waiting caller.
-pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandFailure>>;
+pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandError<Rejection>>>;
 
 /// Fact, or command with a waiting caller.
 pub(crate) struct Told {
@@ -86,11 +70,11 @@ pub(crate) enum Message {
 
 impl Message {
     /// Tells a waiting caller that the command had no effect.
-    pub(crate) fn refuse(self, failure: CommandFailure) {
+    pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Take(told) = self
             && let Some(reply) = told.reply
         {
-            let _ = reply.send(Err(failure));
+            let _ = reply.send(Err(error));
         }
     }
 }
@@ -106,21 +90,7 @@ pub(crate) struct State {
     stale: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Psp(#[from] PspError),
-    #[error("the row does not exist")]
-    Gone,
-    #[error("other writers kept changing the row")]
-    Contended,
-}
+type Failure = Failed<Rejection>;
 
 impl SendingActor {
     pub(crate) fn new(services: Arc<SendingServices>) -> Self {
@@ -164,9 +134,7 @@ impl Behaviour for SendingActor {
         myself.books().set_note(sending_note(&state.sending));
         let answer = match &outcome {
             Ok(_) => Ok((*state.sending).clone()),
-            Err(Failure::Rejected(rejection)) => Err(CommandFailure::Rejected(*rejection)),
-            Err(Failure::Journal(error @ JournalError::Unknown(_))) => Err(CommandFailure::Unknown(error.to_string())),
-            Err(other) => Err(CommandFailure::Unavailable(other.to_string())),
+            Err(failure) => Err(failure.error.clone()),
         };
         if let Some(reply) = reply {
             let _ = reply.send(answer);
@@ -182,18 +150,20 @@ impl Behaviour for SendingActor {
 /// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect, so
 /// it is reported to the supervisor.
 fn recover(myself: &Mailbox<Message>, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
-    match failure {
-        Failure::Rejected(_) => return Ok(()),
-        Failure::Journal(JournalError::Refused(_)) | Failure::Store(StoreError::Unreadable { .. }) | Failure::Gone => {
-            return Err(failure.into());
-        }
-        Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Contended => {}
+    match failure.recovery {
+        Recovery::Nothing => return Ok(()),
+        Recovery::Fail => return Err(failure.error.into()),
+        Recovery::Retry => {}
     }
     let id = state.sending.id();
-    tracing::warn!(sending.id = %id, error = %failure, "{id} could not be written; retrying");
+    tracing::warn!(sending.id = %id, error = %failure.error, "{id} could not be written; retrying");
     state.stale = true;
     myself.send_after(RETRY_PAUSE, || Message::Resume);
     Ok(())
+}
+
+fn rejected(rejection: Rejection) -> Failure {
+    Failed::refused(CommandError::Rejected(rejection))
 }
 
 impl SendingActor {
@@ -208,7 +178,9 @@ impl SendingActor {
             self.refresh(state).await?;
             let services = &self.services;
             let real_now = services.clock.real_now();
-            let Some(transition) = sending::transition(&state.sending, command, services.clock.now())? else {
+            let Some(transition) =
+                sending::transition(&state.sending, command, services.clock.now()).map_err(rejected)?
+            else {
                 if let Some(unit) = outbound::known(&state.sending, command, real_now) {
                     services.journal.submit(unit).await?;
                 }
@@ -230,7 +202,7 @@ impl SendingActor {
                 }
             }
         }
-        Err(Failure::Contended)
+        Err(Failed::contended())
     }
 
     /// Submits a write. It is written even if this actor ends meanwhile: its successor is then told to read the row
@@ -252,7 +224,7 @@ impl SendingActor {
     async fn refresh(&self, state: &mut State) -> Result<(), Failure> {
         if state.stale {
             let found = outbound::load(&self.services.database, state.sending.id()).await?;
-            *state.sending = found.ok_or(Failure::Gone)?;
+            *state.sending = found.ok_or_else(Failed::gone)?;
             state.stale = false;
         }
         Ok(())

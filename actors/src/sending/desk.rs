@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use payferry_domain::CommandError;
 use payferry_domain::sending::{Sending, SendingId};
 use payferry_journal::outbound;
 use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
@@ -16,7 +17,7 @@ use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
 use super::SendingServices;
-use super::actor::{CommandFailure, Message, SendingActor};
+use super::actor::{Message, SendingActor};
 use super::live::LiveSendings;
 
 /// Rows per page when the supervisor starts.
@@ -187,7 +188,7 @@ impl SendingDesk {
     /// Forwards a message to the actor, which is started if necessary, unless it is quarantined.
     async fn wake(&self, myself: &Mailbox<DeskMessage>, id: SendingId, message: Message, state: &mut State) {
         if self.services.books.is_quarantined(id) {
-            return message.refuse(CommandFailure::Quarantined);
+            return message.refuse(CommandError::Quarantined);
         }
         let message = match self.sendings().live(id) {
             None => message,
@@ -199,11 +200,11 @@ impl SendingDesk {
         };
         match outbound::load(&self.services.database, id).await {
             Ok(Some(sending)) => self.start(myself, sending, message, state).await,
-            Ok(None) => message.refuse(CommandFailure::NotFound),
+            Ok(None) => message.refuse(CommandError::NotFound),
             Err(error) => {
                 // The message's facts are sent again: the settler and the screening repeat them until they are applied.
                 tracing::warn!(sending.id = %id, %error, "{id} could not be started; retrying");
-                message.refuse(CommandFailure::Unavailable(error.to_string()));
+                message.refuse(CommandError::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }
         }
@@ -223,7 +224,7 @@ impl SendingDesk {
             }
             Err(error) => {
                 tracing::warn!(sending.id = %id, %error, "{id} has no actor yet");
-                message.refuse(CommandFailure::Unavailable(error.to_string()));
+                message.refuse(CommandError::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }
         }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use parking_lot::RwLock;
+use payferry_domain::CommandError;
 use payferry_domain::sending::SendingId;
 use payferry_runtime::observe::Mailbox;
 use ractor::{ActorId, ActorStatus, MessagingErr};
 
-use super::actor::{CommandFailure, Message};
+use super::actor::Message;
 use super::desk::DeskMessage;
 use crate::observe::{SendingLine, read_sending_note};
 
@@ -54,7 +55,7 @@ impl LiveSendings {
         };
         if let DeskMessage::Wake(_, message) = untaken {
             let reason = "the supervisor of payouts and withdrawals is not running; retry later";
-            message.refuse(CommandFailure::Unavailable(reason.to_owned()));
+            message.refuse(CommandError::Unavailable(reason.to_owned()));
         }
     }
 

@@ -12,7 +12,7 @@ mod services;
 pub use payferry_journal::outbound as store;
 
 pub use actor::SendingMemory;
-pub(crate) use actor::{CommandFailure, Message, Told};
+pub(crate) use actor::{Message, Told};
 pub(crate) use desk::{DeskMessage, SendingDesk};
 pub(crate) use live::LiveSendings;
 pub(crate) use services::SendingServices;

@@ -7,8 +7,8 @@ use payferry_journal::payments::RowsBeside;
 use payferry_journal::psps::Ceilings;
 use payferry_journal::{JournalError, outbound};
 
-use super::{COMMAND_TIMEOUT, System};
-use crate::sending::{CommandFailure, DeskMessage, Message, Told};
+use super::{COMMAND_TIMEOUT, SendingCommandError, System};
+use crate::sending::{DeskMessage, Message, Told};
 
 /// Creates the idempotency row of the response to an order.
 pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
@@ -105,12 +105,7 @@ impl System {
         // The command may have been received, and may still be written.
         let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(Ok(sending))) => Ok(sending),
-            Ok(Ok(Err(CommandFailure::Rejected(rejection)))) => Err(SendingCommandError::Rejected(rejection)),
-            Ok(Ok(Err(CommandFailure::NotFound))) => Err(SendingCommandError::NotFound),
-            Ok(Ok(Err(CommandFailure::Quarantined))) => Err(SendingCommandError::Quarantined),
-            Ok(Ok(Err(CommandFailure::Unavailable(reason)))) => Err(SendingCommandError::Unavailable(reason)),
-            Ok(Ok(Err(CommandFailure::Unknown(reason)))) => Err(SendingCommandError::Unknown(reason)),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unknown("was interrupted")),
             Err(_) => Err(unknown("did not respond in time")),
         }

@@ -1,9 +1,8 @@
 //! Mapping between rows and the payment aggregate.
 //!
-//! This module defines the contents of the columns of `payments`, how payments are found and read, and the rows that a
-//! transition of the domain writes. The `state` column is the whole aggregate as JSON; every other column is derived
-//! from it, for queries and for the compare-and-swap. Deliberately absent: decisions, and the writing itself
-//! (`journal`).
+//! Owned here: what the columns of `payments` hold, how payments are found and read back, and what a transition of the
+//! domain writes. The `state` column is the whole aggregate as JSON; every other column is derived from it, for queries
+//! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`writer`).
 
 #[cfg(test)]
 mod tests;

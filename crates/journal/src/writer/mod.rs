@@ -1,9 +1,9 @@
 //! The group-commit writer. Every write of the payment side, and every new customer, goes through it as a typed write
 //! (`Unit`).
 //!
-//! This module owns the queues and their limits, the selection of writes that share a commit, the order of statements
-//! in a commit, and the handling of writes that fail a precondition or that the database rejects. Not here: the meaning
-//! of a write (`payment::store` builds those of payments), and all reads.
+//! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
+//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payments`
+//! builds those of payments), and every read.
 
 mod gates;
 mod insert;
