@@ -19,8 +19,8 @@ use payferry_runtime::seal::Sealer;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
 
 use crate::answer::Answer;
+use crate::caller::HttpState;
 use crate::error::ApiError;
-use crate::state::HttpState;
 
 /// The request's header.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

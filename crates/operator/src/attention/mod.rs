@@ -4,26 +4,30 @@
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
 mod checks;
-pub(crate) mod json;
 mod kind;
-mod look;
 mod operations;
 pub(crate) mod page;
 mod part;
 mod service;
 mod trouble;
 
+use axum::extract::State;
+use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::Timestamp;
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, QueryFields};
 use sea_orm::DbErr;
 use serde::Serialize;
 
-use crate::attention::look::Look;
-use crate::attention::part::Part;
+use crate::attention::part::{Look, Part};
+use crate::attention::{ITEMS_DEFAULT, ITEMS_MAX, Position, StuckKind};
 use crate::decisions::query::Possible;
 use crate::query::{Count, answers};
 use crate::webhooks::{self, Webhooks};
+use crate::{Operator, attention as stuck};
 
 pub use kind::StuckKind;
 pub(super) use part::Part as StuckPart;
@@ -203,4 +207,30 @@ fn group(kind: StuckKind, (total, mut items): Found, part: Part<'_>) -> Option<S
     items.truncate(part.limit);
     let next_after = items.last().filter(|_| goes_on).map(|last| last.position.clone());
     Some(StuckGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
+}
+
+/// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
+/// `?after=` selects a page of one kind.
+pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let kind = query.optional("kind", |text| {
+        let names: Vec<_> = StuckKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));
+        text.parse::<StuckKind>().map_err(unknown)
+    });
+    let limit = query.optional("limit", |text| {
+        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
+        text.parse::<usize>().ok().filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(out)
+    });
+    let no_position = |_| Fault::new("invalid_cursor", "is not the next_after of an earlier page");
+    let after = query.optional("after", |text| text.parse::<Position>().map_err(no_position));
+    if after.is_some() && kind.is_none() {
+        query.fault("after", Fault::new("invalid_cursor", "requires the kind that it belongs to"));
+    }
+    query.finish()?;
+    let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));
+    Answer::ok(&match kind {
+        Some(kind) => stuck::stuck_of(system, kind, after.as_ref(), limit).await?,
+        None => stuck::stuck(system, limit).await,
+    })
 }

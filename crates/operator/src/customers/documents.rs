@@ -12,8 +12,7 @@ use payferry_entities::customer_documents::{Column, Entity, Model};
 use payferry_entities::{Database, customers};
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Path;
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{self, Actor, Entry};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod page;
 pub(crate) mod query;
-pub(crate) mod queue;
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -13,8 +12,7 @@ use payferry_domain::sending::SendingId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{self, Actor, Entry};
 use serde::Serialize;
 use serde_json::json;
 

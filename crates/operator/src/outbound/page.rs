@@ -2,27 +2,29 @@
 //! decision.
 
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use payferry_actors::observe::SendingLine;
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
 use payferry_httpkit::error::ApiError;
+use payferry_runtime::observe::{ActorKind, NodeView};
 
 use crate::Operator;
-use crate::actors::panel as actor;
+use crate::actors::page::From;
 use crate::actors::panel::One;
-use crate::actors::release::let_run;
+use crate::actors::{let_run, panel as actor};
 use crate::decisions::page::{Pairs, confirm, read_form};
 use crate::outbound::query::SendingFacts;
 use crate::outbound::{Asked, carry_out, find};
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort};
 use crate::page::path;
-use crate::page::shell::{self, Page, Place};
-use crate::page::words::{ago, clock, plain, short, status};
-use crate::payment::{deliveries, on_chain};
+use crate::page::shell::{self, Asked, Page, Place};
+use crate::page::words::{Tone, ago, badge, clock, count, grouped, plain, sending_link, short, status};
+use crate::payment::page::{deliveries_panel, on_chain_panel};
 
 /// Fields of a decision about the address, named as in the API.
 const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Text)];
@@ -104,8 +106,8 @@ fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Fille
         div.grid.two {
             div.col {
                 @if !facts.may.is_empty() { (decision(facts, filled)) }
-                (on_chain::panel(&facts.operations, now))
-                (deliveries::panel(&facts.deliveries, real_now))
+                (on_chain_panel(&facts.operations, now))
+                (deliveries_panel(&facts.deliveries, real_now))
             }
             div.col {
                 (money(facts, now))
@@ -174,6 +176,86 @@ fn history(facts: &SendingFacts, now: Timestamp) -> Markup {
                             span.done { @if let Some(reason) = entry.detail["reason"].as_str() { (reason) } }
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Payouts and withdrawals on one page.
+const SENDINGS_MAX: usize = 50;
+
+/// `/ops/view/sendings`.
+pub(crate) async fn show_queue(
+    State(operator): State<Operator>,
+    Query(from): Query<From>,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    let system = &operator.system;
+    let desk = system.tree().root.children.into_iter().find(|node| node.kind == ActorKind::SendingDesk);
+    let node = desk.ok_or_else(|| Failure::not_found("desk", "sendings"))?;
+    let after = from.after::<SendingId>("payout or withdrawal")?;
+    // Reads one more than it shows, to know if a next page exists.
+    let mut lines = system.sendings_live(after, SENDINGS_MAX + 1);
+    let next = (lines.len() > SENDINGS_MAX).then(|| lines[SENDINGS_MAX - 1].id);
+    lines.truncate(SENDINGS_MAX);
+    let now = system.clock().real_now();
+    let body = queue_body(&node, &lines, after, next, now);
+    Ok(asked.answer(&Page::live("Payouts and withdrawals", Place::Overview, body)))
+}
+
+fn queue_body(
+    node: &NodeView,
+    lines: &[SendingLine],
+    after: Option<SendingId>,
+    next: Option<SendingId>,
+    now: Timestamp,
+) -> Markup {
+    let here = path("sendings");
+    html! {
+        p.crumbs { a href="/ops" { "Overview" } span { "payouts and withdrawals" } }
+        div.title {
+            h1 { "Payouts and withdrawals" }
+            (crate::actors::tree::state(node.state))
+        }
+        (actor::figures(node, now))
+        section.panel aria-labelledby="sendings" {
+            header {
+                h2 #sendings { "Live payouts and withdrawals" }
+                p { (grouped(node.children_live.try_into().unwrap_or(i128::MAX))) " actors, by id" @if let Some(after) = after { ", after " code { (after) } } }
+            }
+            @if lines.is_empty() {
+                p.none { @if after.is_some() { "No more payouts or withdrawals." } @else { "None. Sent and failed payouts and withdrawals have no actor." } }
+            } @else {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Payout or withdrawal" }
+                            th scope="col" { "Status" }
+                            th.wide scope="col" { "Chain" }
+                            th.n.wide scope="col" { "Version" }
+                            th.n.wide scope="col" { "Mailbox" }
+                            th.n.wide scope="col" { "Running since" }
+                        }
+                    }
+                    tbody {
+                        @for line in lines {
+                            tr id=(line.id) {
+                                th scope="row" { (sending_link(&line.id.to_string())) }
+                                td { (status(line.status.as_str())) @if line.in_review { " " (badge("in review", Tone::Warn)) } }
+                                td.wide { (line.chain) }
+                                td.n.wide { (line.version) }
+                                td.n.wide { (count(line.mailbox)) }
+                                td.n.wide { (ago(line.since, now)) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if after.is_some() || next.is_some() {
+                nav.pages aria-label="Pages of payouts and withdrawals" {
+                    @if after.is_some() { a rel="first" href=(here) { "First page" } }
+                    @if let Some(next) = next { a rel="next" href={ (here) "?after=" (next) } { "Next " (SENDINGS_MAX) } }
                 }
             }
         }

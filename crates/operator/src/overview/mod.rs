@@ -1,7 +1,6 @@
 //! Data of the overview.
 
 pub(crate) mod page;
-pub(crate) mod payments;
 
 use payferry_actors::System;
 use payferry_actors::observe::{GivenUp, Tallied, TreeView};

@@ -1,7 +1,5 @@
 //! All data of one payment: its row, history, operations and actor.
 
-pub(crate) mod deliveries;
-pub(crate) mod on_chain;
 pub(crate) mod page;
 pub(crate) mod record;
 mod timeline;
@@ -13,8 +11,7 @@ use payferry_actors::system::PaymentView;
 use payferry_domain::payment::{Event, Payment, TransferKey};
 use payferry_domain::{Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{StoreError, chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers};
-use payferry_journal::webhooks::log;
-use payferry_journal::webhooks::log::LogEntry;
+use payferry_journal::webhooks::log::{self, LogEntry};
 use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
 

@@ -1,4 +1,4 @@
-//! PSPs and their policies: forms over the functions of the API (`operator::admin`). Keys and withdrawal wallets have
+//! PSPs and their policies: forms over the functions of the API (`crate::psps`). Keys and withdrawal wallets have
 //! their own panels.
 
 use axum::Form;
@@ -12,17 +12,16 @@ use payferry_domain::{Amount, PspId, Timestamp};
 use payferry_httpkit::extract::Fields;
 use serde::Deserialize;
 
-use crate::Operator;
 use crate::input::tenant_failure;
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort, ticked};
 use crate::page::path;
 use crate::page::shell::{Page, Place};
 use crate::page::words::{ago, grouped};
-use crate::psps::keys_page::Keys;
-use crate::psps::wallet_record::WalletRecord;
-use crate::psps::wallets_page::panel as wallets_panel;
-use crate::psps::{self, keys_page as keys, wallets};
+use crate::psps::keys::{self, Keys};
+use crate::psps::wallets::{self, panel as wallets_panel};
+use crate::psps::withdrawal::WalletRecord;
+use crate::{Operator, psps};
 
 /// PSPs on one page.
 const PSPS_MAX: u64 = 50;
