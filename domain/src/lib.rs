@@ -18,8 +18,8 @@ mod key_scope;
 pub mod ledger;
 pub mod money;
 mod named;
+pub mod outbound;
 pub mod payment;
-pub mod sending;
 pub mod time;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};

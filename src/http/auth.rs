@@ -54,7 +54,7 @@ pub(super) struct KeyRing {
 impl KeyRing {
     pub(super) fn new(system: &System, mode: KeyMode) -> Self {
         Self {
-            database: system.database().for_visitors(),
+            database: system.database().api_pool(),
             sealer: system.sealer().clone(),
             clock: system.clock().clone(),
             mode,

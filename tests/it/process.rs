@@ -101,8 +101,8 @@ impl Running {
 
     /// Sends SIGTERM and asserts that it ends successfully and in time.
     pub fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let notified = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(notified.success());
         let since = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {

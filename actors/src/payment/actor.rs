@@ -9,7 +9,7 @@ use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection,
 use payferry_domain::{Amount, CommandError, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::audit::{self, Actor, Entry};
-use payferry_journal::{JournalError, Unit, payments};
+use payferry_journal::{JournalError, JournalWrite, payments};
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
@@ -30,14 +30,14 @@ pub type AnswerRow = Box<dyn Fn(&Payment) -> idempotency_keys::Model + Send + Sy
 
 /// Rows that are written together with the result of a command, and only if it has a result.
 #[derive(Default)]
-pub struct Beside {
+pub struct ResultRows {
     /// Response for the command's idempotency key.
     pub answer: Option<AnswerRow>,
     /// Audit entry of the requester.
     pub audit: Option<audit_log::Model>,
 }
 
-impl Beside {
+impl ResultRows {
     /// Adds an audit entry made by `audit::row`.
     #[must_use]
     pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
@@ -45,7 +45,7 @@ impl Beside {
     }
 }
 
-impl From<Option<AnswerRow>> for Beside {
+impl From<Option<AnswerRow>> for ResultRows {
     fn from(answer: Option<AnswerRow>) -> Self {
         Self { answer, audit: None }
     }
@@ -67,7 +67,7 @@ pub struct PaymentMemory {
 /// Command with a waiting caller.
 pub(crate) struct Ask {
     pub(crate) command: Command,
-    pub(crate) beside: Beside,
+    pub(crate) result_rows: ResultRows,
     pub(crate) reply: RpcReplyPort<Result<Payment, CommandError<Rejection>>>,
 }
 
@@ -124,7 +124,7 @@ impl Behaviour for PaymentActor {
     type Arguments = Box<Payment>;
 
     async fn pre_start(&self, myself: &Mailbox<Message>, payment: Box<Payment>) -> Result<State, ActorProcessingErr> {
-        myself.books().set_note(line_note(&payment));
+        myself.actor_metrics().set_note(line_note(&payment));
         Ok(State { payment, stale: false, has_left: false })
     }
 
@@ -141,13 +141,13 @@ impl Behaviour for PaymentActor {
         let mut effects = Vec::new();
         match message {
             Message::Take(command) => {
-                if let Err(failure) = self.carry_out(&command, &Beside::default(), state, &mut effects).await {
+                if let Err(failure) = self.carry_out(&command, &ResultRows::default(), state, &mut effects).await {
                     self.recover(failure, state)?;
                 }
             }
             Message::Ask(ask) => {
-                let Ask { command, beside, reply } = *ask;
-                match self.carry_out(&command, &beside, state, &mut effects).await {
+                let Ask { command, result_rows, reply } = *ask;
+                match self.carry_out(&command, &result_rows, state, &mut effects).await {
                     Ok(()) => {
                         let _ = reply.send(Ok((*state.payment).clone()));
                     }
@@ -173,7 +173,7 @@ impl Behaviour for PaymentActor {
             #[cfg(feature = "faults")]
             Message::Panic => panic!("panicked on purpose for a test"),
         }
-        myself.books().set_note(line_note(&state.payment));
+        myself.actor_metrics().set_note(line_note(&state.payment));
         self.act(myself, state, &effects);
         Ok(())
     }
@@ -211,7 +211,7 @@ impl PaymentActor {
     async fn carry_out(
         &self,
         command: &Command,
-        beside: &Beside,
+        result_rows: &ResultRows,
         state: &mut State,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Failure> {
@@ -221,7 +221,7 @@ impl PaymentActor {
                 Box::pin(self.take_in_unapplied(state, effects)).await?;
             }
             let command = self.as_it_is_now(command, &state.payment).await?;
-            if self.attempt(&command, beside, state, effects).await? {
+            if self.attempt(&command, result_rows, state, effects).await? {
                 return Ok(());
             }
         }
@@ -242,15 +242,15 @@ impl PaymentActor {
     async fn attempt(
         &self,
         command: &Command,
-        beside: &Beside,
+        result_rows: &ResultRows,
         state: &mut State,
         effects: &mut Vec<Effect>,
     ) -> Result<bool, Failure> {
         let now = self.services.clock.now();
         let Some(transition) = payment::transition(&state.payment, command, now).map_err(rejected)? else {
             // Already known. The row of the fact must be marked, or it would be notified again for ever.
-            if let Some(unit) = payments::applied_unit(&state.payment, command, self.services.clock.real_now()) {
-                self.submit(state, unit).await?;
+            if let Some(write) = payments::applied_write(&state.payment, command, self.services.clock.real_now()) {
+                self.submit(state, write).await?;
             }
             effects.extend(still_in_review(command, &state.payment));
             return Ok(true);
@@ -260,15 +260,15 @@ impl PaymentActor {
         if asked_of(&transition).is_some_and(|amount| amount > send_max) {
             return Err(Failed::refused(CommandError::AboveSendLimit { send_max }));
         }
-        let rows = payments::RowsBeside {
-            idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
-            audit: beside.audit.clone(),
+        let rows = payments::RequestRows {
+            idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),
+            audit: result_rows.audit.clone(),
         };
         let real_now = self.services.clock.real_now();
         let ceiling = psp.ceilings.send_daily_max;
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let unit = payments::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
-        match self.submit(state, unit).await {
+        let write = payments::transition_write(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
+        match self.submit(state, write).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);
                 *state.payment = transition.payment;
@@ -289,11 +289,11 @@ impl PaymentActor {
 
     /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
     /// early, and is told to read it again.
-    async fn submit(&self, state: &State, unit: Unit) -> Result<(), JournalError> {
+    async fn submit(&self, state: &State, write: JournalWrite) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (services, id) = (self.services.clone(), state.payment.id());
         tokio::spawn(async move {
-            let outcome = services.journal.submit(unit).await.map(|_| ());
+            let outcome = services.journal.submit(write).await.map(|_| ());
             if answer.send(outcome).is_err() {
                 services.router.send(id, Message::Reload);
             }
@@ -306,7 +306,7 @@ impl PaymentActor {
         for fact in self.services.chains.facts(&self.services.database, &rows).await? {
             let observe = Command::ObserveTransfer(fact);
             let mut conflicts = 0;
-            while !self.attempt(&observe, &Beside::default(), state, effects).await? {
+            while !self.attempt(&observe, &ResultRows::default(), state, effects).await? {
                 conflicts += 1;
                 if conflicts == CONFLICTS_MAX {
                     return Err(Failed::contended());

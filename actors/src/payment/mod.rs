@@ -11,7 +11,7 @@ mod shard;
 
 pub use payferry_journal::payments as store;
 
-pub use actor::{AnswerRow, Beside, PaymentMemory};
+pub use actor::{AnswerRow, PaymentMemory, ResultRows};
 pub(crate) use actor::{Ask, Message};
 pub(crate) use effects::PaymentServices;
 pub(crate) use outages::Outages;

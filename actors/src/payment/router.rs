@@ -95,7 +95,7 @@ impl Router {
     }
 
     /// Tells every shard of an outage.
-    pub(crate) fn chain_stood_still(&self, chain: Chain, outage: Outage) {
+    pub(crate) fn chain_stalled(&self, chain: Chain, outage: Outage) {
         self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage });
     }
 
@@ -130,9 +130,9 @@ impl Router {
         let live = live.read();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let line = |(id, actor): (&PaymentId, &Mailbox<Message>)| {
-            let books = actor.books();
-            let (status, chain, version) = read_line_note(books.note());
-            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since().into() }
+            let registry = actor.actor_metrics();
+            let (status, chain, version) = read_line_note(registry.note());
+            PaymentLine { id: *id, status, chain, version, mailbox: registry.depth(), since: registry.since().into() }
         };
         live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }
@@ -179,7 +179,7 @@ impl Router {
         let (id, wallet) = (payment.id(), payment.terms.wallet);
         let shard = supervisor.get_id();
         let behaviour = PaymentActor::new(services.clone());
-        let actor = services.books.spawn_unlisted(behaviour, payment, supervisor).await?;
+        let actor = services.registry.spawn_unlisted(behaviour, payment, supervisor).await?;
         // Inserted before the actor can be reached: its supervisor must be able to identify it on a failure.
         self.owners.insert(actor.get_id(), id);
         let first = {

@@ -45,7 +45,7 @@ use payferry_httpkit::error::{ApiError, Listener};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use events::Pulse;
+use events::EventTicker;
 
 pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
 pub use events::{EVENT_LISTENERS_MAX, Tick};
@@ -91,7 +91,7 @@ pub struct Shared {
     door: Arc<Semaphore>,
     /// Serialises releases from quarantine.
     releasing: Mutex<()>,
-    pulse: Pulse,
+    ticker: EventTicker,
 }
 
 impl Operator {
@@ -100,8 +100,8 @@ impl Operator {
         let OperatorConfig { token, key_mode, documents, metrics, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
-        let (releasing, pulse) = (Mutex::default(), Pulse::new(system.clock().real_now()));
-        Self(Arc::new(Shared { system, key_mode, documents, closing, metrics, admission, door, releasing, pulse }))
+        let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
+        Self(Arc::new(Shared { system, key_mode, documents, closing, metrics, admission, door, releasing, ticker }))
     }
 }
 

@@ -109,7 +109,7 @@ impl Psp {
 
     /// Posts with an idempotency key until it succeeds, through kills and outages of the service. Returns the response,
     /// and the number of repetitions. A response that forbids a repetition is the error.
-    pub async fn insist(
+    pub async fn post_until_accepted(
         &self,
         path: &str,
         body: &Value,

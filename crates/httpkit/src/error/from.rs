@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use payferry_domain::payment::Rejection;
-use payferry_domain::{CommandError, InitiateError, OrderError, customer, sending};
+use payferry_domain::{CommandError, InitiateError, OrderError, customer, outbound};
 use payferry_entities::{ChangeError, Failure, StoreError};
 use sea_orm::{DbErr, SqlErr};
 
@@ -127,13 +127,13 @@ impl From<CommandError<Rejection>> for ApiError {
     }
 }
 
-impl From<CommandError<sending::Rejection>> for ApiError {
-    fn from(error: CommandError<sending::Rejection>) -> Self {
+impl From<CommandError<outbound::Rejection>> for ApiError {
+    fn from(error: CommandError<outbound::Rejection>) -> Self {
         match error {
             CommandError::Rejected(rejection) => {
                 Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
             }
-            error => of_command(error, "sending", Away::Sending),
+            error => of_command(error, "sending", Away::OutboundTransfer),
         }
     }
 }

@@ -13,10 +13,11 @@ use serde::Deserialize;
 
 use crate::Operator;
 use crate::actors::{incidents, panel as actor, tree};
-use crate::overview::{self, JournalLine, payments};
+use crate::overview::page::journal_panel;
+use crate::overview::{self, JournalLine};
 use crate::page::failure::Failure;
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
+use crate::page::shell::{NavSection, Page, PageRequest};
 use crate::page::words::{ago, count, grouped, payment_link, plain, status};
 use crate::payment::incidents_of;
 
@@ -29,7 +30,7 @@ pub(crate) fn page(kind: ActorKind, name: &str) -> String {
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path((kind, name)): Path<(String, String)>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let root = system.tree().root;
@@ -39,7 +40,7 @@ pub(crate) async fn show(
     let journal = (node.kind == ActorKind::Journal).then(|| overview::journal(system));
     let title = title(node);
     let body = body(node, &failures, journal.as_ref(), system.clock().real_now());
-    Ok(asked.answer(&Page::live(title, Place::Overview, body)))
+    Ok(asked.answer(&Page::live(title, NavSection::Overview, body)))
 }
 
 fn find<'a>(node: &'a NodeView, is_it: &impl Fn(&NodeView) -> bool) -> Option<&'a NodeView> {
@@ -132,7 +133,7 @@ pub(crate) async fn show_shard(
     State(operator): State<Operator>,
     Path(name): Path<String>,
     Query(from): Query<From>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let tree = system.tree();
@@ -145,7 +146,7 @@ pub(crate) async fn show_shard(
     lines.truncate(PAYMENTS_MAX);
     let now = system.clock().real_now();
     let title = format!("Shard {name}");
-    Ok(asked.answer(&Page::live(title, Place::Overview, shard_body(&node, &lines, after, next, now))))
+    Ok(asked.answer(&Page::live(title, NavSection::Overview, shard_body(&node, &lines, after, next, now))))
 }
 
 fn shard_body(

@@ -22,14 +22,13 @@ use payferry_httpkit::extract::{Fault, QueryFields};
 use sea_orm::DbErr;
 use serde::Serialize;
 
+use crate::Operator;
 use crate::attention::part::{Look, Part};
-use crate::attention::{ITEMS_DEFAULT, ITEMS_MAX, Position, StuckKind};
 use crate::decisions::query::Possible;
 use crate::query::{Count, answers};
 use crate::webhooks::{self, Webhooks};
-use crate::{Operator, attention as stuck};
 
-pub use kind::StuckKind;
+pub use kind::AttentionKind;
 pub(super) use part::Part as StuckPart;
 pub use part::Position;
 
@@ -43,7 +42,7 @@ pub const UNAPPLIED_AFTER_SECS: i64 = 60;
 pub const UNDELIVERED_AFTER_SECS: i64 = 15 * 60;
 /// Seconds for which a payout or withdrawal may be pending: the settler sends it within a block, finality takes
 /// minutes.
-pub const SENDING_OVERDUE_AFTER_SECS: i64 = 30 * 60;
+pub const OUTBOUND_OVERDUE_AFTER_SECS: i64 = 30 * 60;
 /// Seconds for which a refund, or a repeated settlement, may make no progress: finality takes minutes.
 pub const OPERATION_OVERDUE_AFTER_SECS: i64 = 30 * 60;
 /// Normal maximum number of transactions of an operation. An operation is retried after a transaction without effect.
@@ -55,20 +54,20 @@ pub const ITEMS_MAX: usize = 200;
 
 /// Items that need attention.
 #[derive(Debug, Clone, Serialize)]
-pub struct Stuck {
+pub struct NeedsAttention {
     /// Total of all kinds.
     pub total: Count,
     /// Kinds with at least one item, most urgent first.
-    pub kinds: Vec<StuckGroup>,
+    pub kinds: Vec<AttentionGroup>,
     /// Kinds that could not be read because the database did not answer.
-    pub unread: Vec<StuckKind>,
+    pub unread: Vec<AttentionKind>,
 }
 
 /// Items of one kind.
 #[derive(Debug, Clone, Serialize)]
-pub struct StuckGroup {
+pub struct AttentionGroup {
     /// Kind.
-    pub kind: StuckKind,
+    pub kind: AttentionKind,
     /// Number of items.
     pub total: Count,
     /// Description of the problem.
@@ -76,14 +75,14 @@ pub struct StuckGroup {
     /// Recommended action.
     pub advice: &'static str,
     /// Items, oldest first.
-    pub items: Vec<StuckItem>,
+    pub items: Vec<AttentionItem>,
     /// Start of the next page, if there is one.
     pub next_after: Option<Position>,
 }
 
 /// One item.
 #[derive(Debug, Clone, Serialize)]
-pub struct StuckItem {
+pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
     pub id: String,
     /// Payment that the item is about, if any.
@@ -103,7 +102,7 @@ pub struct StuckItem {
     pub(super) position: Position,
 }
 
-impl StuckItem {
+impl AttentionItem {
     pub(super) fn new(
         id: impl Into<String>,
         since: Option<Timestamp>,
@@ -140,46 +139,46 @@ impl StuckItem {
 }
 
 /// Items of one kind: their number, and one page with the first item after it.
-pub(super) type Found = (Count, Vec<StuckItem>);
+pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub async fn stuck(system: &System, limit: usize) -> Stuck {
+pub async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
     let mut look = Look::begin(system).await;
     let mut kinds = Vec::new();
-    for kind in StuckKind::ALL.into_iter().filter(|kind| *kind != StuckKind::Database) {
+    for kind in AttentionKind::ALL.into_iter().filter(|kind| *kind != AttentionKind::Database) {
         let found = look.find(kind, part).await;
         kinds.extend(found.and_then(|found| group(kind, found, part)));
     }
     // The database kind comes first but is checked last: only now is it known if every query was answered.
-    let away = look.away().and_then(|found| group(StuckKind::Database, found, part));
+    let away = look.away().and_then(|found| group(AttentionKind::Database, found, part));
     kinds.splice(0..0, away);
     let total = kinds.iter().fold(Count::default(), |sum, group| sum.and(group.total));
-    Stuck { total, kinds, unread: look.unread }
+    NeedsAttention { total, kinds, unread: look.unread }
 }
 
 /// Reads the items of one kind, after a position if one is given.
 pub async fn stuck_of(
     system: &System,
-    kind: StuckKind,
+    kind: AttentionKind,
     after: Option<&Position>,
     limit: usize,
-) -> Result<Stuck, DbErr> {
+) -> Result<NeedsAttention, DbErr> {
     let part = Part { after, limit: limit.clamp(1, ITEMS_MAX) };
     let undelivered = if kind.is_of_webhooks() { Some(webhooks::webhooks(system).await?) } else { None };
     let found = match kind {
-        StuckKind::Database => service::database(system, answers(system).await.err(), &[]),
+        AttentionKind::Database => service::database(system, answers(system).await.err(), &[]),
         kind => find(system, kind, part, undelivered.as_ref()).await?,
     };
-    let kinds: Vec<StuckGroup> = group(kind, found, part).into_iter().collect();
+    let kinds: Vec<AttentionGroup> = group(kind, found, part).into_iter().collect();
     let total = kinds.first().map_or(Count::default(), |group| group.total);
-    Ok(Stuck { total, kinds, unread: Vec::new() })
+    Ok(NeedsAttention { total, kinds, unread: Vec::new() })
 }
 
 /// Reads a page of one kind. Webhook kinds are read from the given data.
 async fn find(
     system: &System,
-    kind: StuckKind,
+    kind: AttentionKind,
     part: Part<'_>,
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
@@ -199,14 +198,14 @@ async fn find(
 }
 
 /// Group of one kind, or `None` if it has no items.
-fn group(kind: StuckKind, (total, mut items): Found, part: Part<'_>) -> Option<StuckGroup> {
+fn group(kind: AttentionKind, (total, mut items): Found, part: Part<'_>) -> Option<AttentionGroup> {
     if total == Count::default() {
         return None;
     }
     let goes_on = items.len() > part.limit;
     items.truncate(part.limit);
     let next_after = items.last().filter(|_| goes_on).map(|last| last.position.clone());
-    Some(StuckGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
+    Some(AttentionGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
 }
 
 /// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
@@ -214,9 +213,9 @@ fn group(kind: StuckKind, (total, mut items): Found, part: Part<'_>) -> Option<S
 pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let kind = query.optional("kind", |text| {
-        let names: Vec<_> = StuckKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        let names: Vec<_> = AttentionKind::ALL.iter().map(|kind| kind.as_str()).collect();
         let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));
-        text.parse::<StuckKind>().map_err(unknown)
+        text.parse::<AttentionKind>().map_err(unknown)
     });
     let limit = query.optional("limit", |text| {
         let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
@@ -230,7 +229,7 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     query.finish()?;
     let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));
     Answer::ok(&match kind {
-        Some(kind) => stuck::stuck_of(system, kind, after.as_ref(), limit).await?,
-        None => stuck::stuck(system, limit).await,
+        Some(kind) => stuck_of(system, kind, after.as_ref(), limit).await?,
+        None => stuck(system, limit).await,
     })
 }

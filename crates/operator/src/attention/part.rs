@@ -9,8 +9,7 @@ use sea_orm::{DbErr, Value};
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::attention::part::Part;
-use crate::attention::{Found, StuckKind, find, service};
+use crate::attention::{AttentionKind, Found, find, service};
 use crate::query::{answers, by, soon};
 use crate::webhooks::{self, Webhooks};
 
@@ -112,7 +111,7 @@ pub(super) struct Look<'a> {
     is_away: bool,
     webhooks: Option<Webhooks>,
     /// Kinds that the database did not return.
-    pub(super) unread: Vec<StuckKind>,
+    pub(super) unread: Vec<AttentionKind>,
 }
 
 impl<'a> Look<'a> {
@@ -130,7 +129,7 @@ impl<'a> Look<'a> {
     }
 
     /// Reads a page of a kind. `None` if the database does not return it.
-    pub(super) async fn find(&mut self, kind: StuckKind, part: Part<'_>) -> Option<Found> {
+    pub(super) async fn find(&mut self, kind: AttentionKind, part: Part<'_>) -> Option<Found> {
         let webhooks = self.webhooks.as_ref().filter(|_| kind.is_of_webhooks());
         let is_untold = kind.is_of_webhooks() && webhooks.is_none();
         if is_untold || self.is_away && kind.is_asked_of_the_database(self.system) {

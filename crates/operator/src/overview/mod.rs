@@ -3,7 +3,7 @@
 pub(crate) mod page;
 
 use payferry_actors::System;
-use payferry_actors::observe::{GivenUp, Tallied, TreeView};
+use payferry_actors::observe::{QuarantinedSubject, Tallied, TreeView};
 use payferry_journal::JournalStats;
 use payferry_runtime::observe::{Incident, KindView};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Overview {
     /// Number of quarantined payouts and withdrawals.
     pub sendings_quarantined: usize,
     /// First [`QUARANTINED_MAX`] of the quarantined actors.
-    pub quarantined: Vec<GivenUp>,
+    pub quarantined: Vec<QuarantinedSubject>,
     /// Supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
     pub incidents: Vec<Incident>,
     /// Number of stored log entries.

@@ -14,15 +14,15 @@ use crate::actors::{incidents, tree};
 use crate::attention::page as stuck;
 use crate::chains::page as chains;
 use crate::health::Readiness;
-use crate::overview::{self, Overview, payments};
+use crate::overview::{self, Overview};
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
+use crate::page::shell::{NavSection, Page, PageRequest};
 use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis, status};
 use crate::query::{if_by, soon};
 use crate::webhooks::page as webhooks;
 use crate::{Operator, pauses};
 
-pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
+pub(crate) async fn show(State(operator): State<Operator>, asked: PageRequest) -> Response {
     let mut overview = overview::overview(&operator.system).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
@@ -30,7 +30,7 @@ pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Resp
     }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
-    asked.answer(&Page::live("Overview", Place::Overview, body(&overview, &held, now)))
+    asked.answer(&Page::live("Overview", NavSection::Overview, body(&overview, &held, now)))
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {

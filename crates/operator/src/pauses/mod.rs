@@ -20,9 +20,8 @@ use crate::input::{only, tenant_failure};
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort};
 use crate::page::path;
-use crate::page::shell::{Page, Place};
+use crate::page::shell::{NavSection, Page};
 use crate::page::words::{Tone, ago, badge};
-use crate::pauses::{hold, let_go, load, read_new};
 
 /// Fields of a pause.
 const FIELDS: [&str; 2] = ["scope", "reason"];
@@ -75,7 +74,7 @@ pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<Str
         let message = error.to_string();
         ApiError::BadParameters(vec![FieldError { field: "scope".to_owned(), code: "unknown_value".into(), message }])
     })?;
-    let was_paused = let_go(&operator, parsed).await?;
+    let was_paused = lift_pause(&operator, parsed).await?;
     Answer::ok(&Lifted { scope, was_paused })
 }
 
@@ -110,7 +109,7 @@ pub(super) async fn hold(operator: &Operator, scope: Scope, reason: &str) -> Res
 }
 
 /// Lifts a pause for the operator. Used by the API and the page. Returns whether it existed.
-pub(super) async fn let_go(operator: &Operator, scope: Scope) -> Result<bool, ApiError> {
+pub(super) async fn lift_pause(operator: &Operator, scope: Scope) -> Result<bool, ApiError> {
     let system = &operator.system;
     let transaction = system.database().begin().await?;
     let lifted = pauses::lift(&transaction, scope, &Actor::Operator, system.clock().real_now()).await?;
@@ -163,7 +162,7 @@ pub(crate) async fn lift_by_form(
     UrlPath(scope): UrlPath<String>,
 ) -> Result<Response, Refused> {
     let parsed: Scope = scope.parse().map_err(|_| Failure::not_found("pause", scope.clone()))?;
-    let_go(&operator, parsed).await?;
+    lift_pause(&operator, parsed).await?;
     Ok(Redirect::to(&path("pauses")).into_response())
 }
 
@@ -188,7 +187,7 @@ async fn page(operator: &Operator, said: &Markup, filled: &Filled) -> Result<Pag
             }
         }
     };
-    Ok(Page::still("Pauses", Place::Pauses, body))
+    Ok(Page::still("Pauses", NavSection::Pauses, body))
 }
 
 /// Pauses for the overview. Empty if there are none.

@@ -15,7 +15,7 @@ use payferry_journal::webhooks::log::{self, LogEntry};
 use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::decisions::aside::{self, AsideLine};
+use crate::decisions::aside::{self, SetAsideLine};
 use crate::decisions::query as decisions;
 use crate::decisions::query::Possible;
 
@@ -52,7 +52,7 @@ pub struct PaymentFacts {
     /// Failures of its actor, newest first.
     pub incidents: Vec<Incident>,
     /// Transfers in its wallet that are not listed because the list is full.
-    pub set_aside: Vec<AsideLine>,
+    pub set_aside: Vec<SetAsideLine>,
     /// Possible actions of the operator.
     pub can: Vec<Possible>,
 }

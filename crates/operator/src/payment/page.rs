@@ -4,8 +4,8 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{Payment, TransferToken};
-use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, PaymentId, Timestamp};
 use payferry_evm::wallet::checksummed;
 use payferry_journal::webhooks::log::LogEntry;
@@ -14,11 +14,11 @@ use serde::Deserialize;
 use crate::Operator;
 use crate::actors::panel::One;
 use crate::actors::{let_run, panel as actor};
-use crate::decisions::aside::AsideLine;
+use crate::decisions::aside::SetAsideLine;
 use crate::decisions::page as decisions;
 use crate::page::failure::{Failure, Refused};
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
+use crate::page::shell::{NavSection, Page, PageRequest};
 use crate::page::words::{Tone, ago, badge, clock, count, millis, moment, plain, short, status};
 use crate::payment::timeline::{self, Step};
 use crate::payment::{self, Operation, PaymentFacts};
@@ -32,8 +32,8 @@ pub(crate) struct Search {
 /// Redirects from the search box to the payment.
 pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failure> {
     let id = search.id.unwrap_or_default();
-    if let Ok(sending) = id.trim().parse::<SendingId>() {
-        return Ok(Redirect::to(&format!("{}/{sending}", path("sendings"))).into_response());
+    if let Ok(outbound) = id.trim().parse::<OutboundId>() {
+        return Ok(Redirect::to(&format!("{}/{outbound}", path("sendings"))).into_response());
     }
     let id = PaymentId::of_public(id.trim()).ok_or_else(|| Failure::not_found("payment", id))?;
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
@@ -42,14 +42,14 @@ pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failu
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(id): Path<String>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let missing = || Failure::not_found("payment", id.clone());
     let id = PaymentId::of_public(&id).ok_or_else(missing)?;
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
     let clock = operator.system.clock();
     let body = body(&facts, clock.now(), clock.real_now());
-    Ok(asked.answer(&Page::live(format!("Payment {id}"), Place::Overview, body)))
+    Ok(asked.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
 }
 
 /// Releases a quarantined payment.
@@ -147,7 +147,7 @@ fn token(token: TransferToken) -> Markup {
     }
 }
 
-fn money(payment: &Payment, set_aside: &[AsideLine], now: Timestamp) -> Markup {
+fn money(payment: &Payment, set_aside: &[SetAsideLine], now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="money" {
             header { h2 #money { "Money" } p { "in " (payment.terms.token) } }

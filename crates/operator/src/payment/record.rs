@@ -1,7 +1,7 @@
 //! Payment in the response of `/ops/actors/{actor_id}`. It contains no personal data of a payer and no secrets: no
 //! metadata, no magic link, and no query of a webhook's URL.
 
-mod sending;
+mod outbound;
 
 use payferry_accounts::Moment;
 use payferry_actors::system::PaymentView;
@@ -16,8 +16,8 @@ use payferry_runtime::observe::Incident;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::decisions::aside::AsideLine;
-use crate::payment::record::sending::{DeliveryRecord, OperationRecord, delivery_record, operation_record};
+use crate::decisions::aside::SetAsideLine;
+use crate::payment::record::outbound::{DeliveryRecord, OperationRecord, delivery_record, operation_record};
 use crate::payment::{PaymentFacts, Transition};
 
 /// All data of one payment.
@@ -64,7 +64,7 @@ pub(crate) struct PaymentRecord {
     history: Vec<HistoryRecord>,
     transitions: Vec<TransitionRecord>,
     /// Transfers in its wallet that are not listed because the list is full. They are not counted.
-    set_aside: Vec<AsideLine>,
+    set_aside: Vec<SetAsideLine>,
     operations: Vec<OperationRecord>,
     deliveries: Vec<DeliveryRecord>,
     /// Pending effects according to its row.

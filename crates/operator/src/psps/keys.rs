@@ -22,7 +22,7 @@ use crate::page::form::{Filled, Sort, at};
 use crate::page::path;
 use crate::page::shell::Page;
 use crate::page::words::{Tone, badge, grouped};
-use crate::psps::page::{Pairs, Site, find, policies_of};
+use crate::psps::page::{Pairs, PspPage, find, policies_of};
 
 /// Fields of a key that can be set.
 const FIELDS: [&str; 3] = ["name", "scopes", "expires_days"];
@@ -184,13 +184,13 @@ pub(crate) async fn create_by_form(
     match Fields::of_body(&body).and_then(|fields| fields.finish(Some(read_new(&fields)))) {
         Ok(new) => {
             let (_, key) = make(&operator, psp.id, new).await?;
-            let site = Site::of(&operator, &psp_id).await?;
+            let site = PspPage::of(&operator, &psp_id).await?;
             let page = site.page(&secret(&key), &policies_of(&site.psp), &Filled::default());
             Ok(Page { status: StatusCode::CREATED, ..page }.into_response())
         }
         Err(error) => {
             let filled = filled.refused(error)?;
-            let site = Site::of(&operator, &psp_id).await?;
+            let site = PspPage::of(&operator, &psp_id).await?;
             let page = site.page(&filled.summary(), &policies_of(&site.psp), &filled);
             Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
         }

@@ -23,7 +23,7 @@ use crate::page::form::{Filled, Sort};
 use crate::page::path;
 use crate::page::shell::Page;
 use crate::page::words::{Tone, badge};
-use crate::psps::page::{Site, policies_of};
+use crate::psps::page::{PspPage, policies_of};
 use crate::psps::withdrawal::{self, EVERY_CHAIN, WalletRecord};
 
 const FIELDS: [&str; 2] = ["address", "chain"];
@@ -102,7 +102,7 @@ pub(crate) async fn set_by_form(
     UrlPath(psp_id): UrlPath<String>,
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Result<Response, Refused> {
-    let mut site = Site::of(&operator, &psp_id).await?;
+    let mut site = PspPage::of(&operator, &psp_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&FORM_FIELDS);
     let read = Fields::of_body(&body).and_then(|fields| {

@@ -8,7 +8,9 @@ use payferry_evm::ChainSpec;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::error::ApiError;
 use payferry_journal::audit::Actor;
-use payferry_journal::psps::wallets::{self, Standing, WALLET_DELAY_SECS, Wallet, WalletChange, WalletError, Wallets};
+use payferry_journal::psps::wallets::{
+    self, WALLET_DELAY_SECS, Wallet, WalletChange, WalletError, WalletState, Wallets,
+};
 use sea_orm::DbErr;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -101,7 +103,7 @@ pub struct WalletRecord {
 impl WalletRecord {
     /// Lists all wallets: first those for every chain, and the current one before the pending one.
     pub fn of_all(wallets: &Wallets) -> Vec<Self> {
-        let each = wallets.iter().flat_map(|(chain, Standing { current, pending })| {
+        let each = wallets.iter().flat_map(|(chain, WalletState { current, pending })| {
             let record = |wallet: &Option<Wallet>, status| wallet.map(|wallet| Self::of(*chain, wallet, status));
             [record(current, "effective"), record(pending, "pending")]
         });
