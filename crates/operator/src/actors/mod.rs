@@ -21,10 +21,9 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::actors::ferried_of;
 use crate::input::{id_of, payment_id_of};
 use crate::payment::record::PaymentRecord;
-use crate::{Operator, outbound as sendings, overview, payment as facts};
+use crate::{Operator, outbound, overview, payment as facts};
 
 /// Maximum number of listed payments of a shard, or payouts and withdrawals.
 pub(super) const LINES_MAX: usize = 500;
@@ -108,7 +107,7 @@ pub(super) fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
 pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let id = match ferried_of(&id)? {
         Ferried::Payment(id) => id,
-        Ferried::Sending(id) => return Answer::ok(&sendings::find(&operator, id).await?),
+        Ferried::Sending(id) => return Answer::ok(&outbound::find(&operator, id).await?),
     };
     let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
     Answer::ok(&PaymentRecord::of(facts)?)

@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use crate::Operator;
 use crate::actors::{incidents, panel as actor, tree};
-use crate::overview::{self, JournalLine, payments};
+use crate::overview::page::journal_panel;
+use crate::overview::{self, JournalLine};
 use crate::page::failure::Failure;
 use crate::page::path;
 use crate::page::shell::{Asked, Page, Place};

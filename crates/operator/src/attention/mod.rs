@@ -22,12 +22,11 @@ use payferry_httpkit::extract::{Fault, QueryFields};
 use sea_orm::DbErr;
 use serde::Serialize;
 
+use crate::Operator;
 use crate::attention::part::{Look, Part};
-use crate::attention::{ITEMS_DEFAULT, ITEMS_MAX, Position, StuckKind};
 use crate::decisions::query::Possible;
 use crate::query::{Count, answers};
 use crate::webhooks::{self, Webhooks};
-use crate::{Operator, attention as stuck};
 
 pub use kind::StuckKind;
 pub(super) use part::Part as StuckPart;
@@ -230,7 +229,7 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     query.finish()?;
     let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));
     Answer::ok(&match kind {
-        Some(kind) => stuck::stuck_of(system, kind, after.as_ref(), limit).await?,
-        None => stuck::stuck(system, limit).await,
+        Some(kind) => stuck_of(system, kind, after.as_ref(), limit).await?,
+        None => stuck(system, limit).await,
     })
 }

@@ -9,7 +9,6 @@ use sea_orm::{DbErr, Value};
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::attention::part::Part;
 use crate::attention::{Found, StuckKind, find, service};
 use crate::query::{answers, by, soon};
 use crate::webhooks::{self, Webhooks};

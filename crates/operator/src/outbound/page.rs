@@ -22,7 +22,7 @@ use crate::outbound::{Asked, carry_out, find};
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort};
 use crate::page::path;
-use crate::page::shell::{self, Asked, Page, Place};
+use crate::page::shell::{self, Page, Place};
 use crate::page::words::{Tone, ago, badge, clock, count, grouped, plain, sending_link, short, status};
 use crate::payment::page::{deliveries_panel, on_chain_panel};
 
@@ -189,7 +189,7 @@ const SENDINGS_MAX: usize = 50;
 pub(crate) async fn show_queue(
     State(operator): State<Operator>,
     Query(from): Query<From>,
-    asked: Asked,
+    asked: shell::Asked,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let desk = system.tree().root.children.into_iter().find(|node| node.kind == ActorKind::SendingDesk);

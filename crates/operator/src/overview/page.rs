@@ -14,7 +14,7 @@ use crate::actors::{incidents, tree};
 use crate::attention::page as stuck;
 use crate::chains::page as chains;
 use crate::health::Readiness;
-use crate::overview::{self, Overview, payments};
+use crate::overview::{self, Overview};
 use crate::page::path;
 use crate::page::shell::{Asked, Page, Place};
 use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis, status};

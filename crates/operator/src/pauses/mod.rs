@@ -22,7 +22,6 @@ use crate::page::form::{Filled, Sort};
 use crate::page::path;
 use crate::page::shell::{Page, Place};
 use crate::page::words::{Tone, ago, badge};
-use crate::pauses::{hold, let_go, load, read_new};
 
 /// Fields of a pause.
 const FIELDS: [&str; 2] = ["scope", "reason"];
