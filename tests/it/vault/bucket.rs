@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use payferry::config::{Config, Documents};
-use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
+use payferry_accounts::documents::{DocumentError, ORPHAN_AGE, Place, sweep};
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
 use payferry_harness::bucket::{BUCKET, Bucket, REGION};
