@@ -9,7 +9,7 @@ use alloy::sol_types::SolCall;
 use payferry::sandbox::Payer;
 use payferry_contracts::{CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input};
 use payferry_devchain::Wallet;
-use payferry_domain::{Address, Chain, Token};
+use payferry_domain::{Address, Chain, Timestamp, Token};
 use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};
@@ -95,7 +95,7 @@ pub async fn sleep(app: &TestApp, length: Duration) {
         chain.devchain().jump_time(length.as_secs()).await.unwrap();
     }
     app.state.clock().advance_secs(length.as_secs().try_into().unwrap());
-    let now: payferry_domain::Timestamp = app.state.clock().now();
+    let now: Timestamp = app.state.clock().now();
     let read = async |app: &TestApp| {
         let recent =
             |chain| app.state.system.chain_view(chain).is_some_and(|view| view.read_time >= now.plus_secs(-60));
