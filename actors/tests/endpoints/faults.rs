@@ -199,7 +199,7 @@ async fn head_that_goes_backwards_and_stays_reads_nothing() {
     env.pay(&during).await;
     env.until_noticed("lagging", &["chain base cannot be read", "does not know the block"]).await;
     env.until("it is stale", async || env.view().is_stale(env.system.clock().now())).await;
-    env.until("the halt is logged", async || logged(&["chain base shows no new block", "no deadline passes"])).await;
+    env.until("the halt is logged", async || logged(&["chain base has no new blocks", "no deadline passes"])).await;
     let read = env.view().read_number;
     assert!(read >= head && read < head + 20, "nothing was reorged and nothing was read: {read}, {head}");
     assert_eq!(env.load(during.id()).await.status, Status::Pending);
@@ -218,7 +218,7 @@ async fn no_deadline_passes_while_the_head_is_halted() {
     let during = env.try_initiate(env.chain_env().chain, 300).await.unwrap();
     let head = env.view().read_number;
     env.endpoint().show([Fault::of(What::Head(HeadShown::At(head)))]);
-    env.until("the halt is logged", async || logged(&["chain base shows no new block", "no deadline passes"])).await;
+    env.until("the halt is logged", async || logged(&["chain base has no new blocks", "no deadline passes"])).await;
     // Longer than the payment's lifetime, in few blocks.
     env.chain_env().devchain.advance_time(600, 3).await.unwrap();
     env.chain_env().blocks(5).await;
