@@ -127,7 +127,7 @@ impl App {
         let metrics = telemetry::keep_metrics();
         // Taken before the migration, because another service may still use the database.
         let hold = parts.database.hold().await.context("the database cannot be used")?;
-        Migrator::up(parts.database.patient(), None).await.context("the database could not be migrated")?;
+        Migrator::up(parts.database.long_timeout(), None).await.context("the database could not be migrated")?;
         let screening = ScreeningConfig {
             concurrency_max: config.screening.concurrency_max.get(),
             timeout: Duration::from_millis(config.screening.timeout_ms.get()),
@@ -141,7 +141,7 @@ impl App {
             screener: parts.screener,
             screening,
             identity: parts.identity,
-            desk: config.identity.desk(),
+            compliance: config.identity.compliance(),
             webhooks: parts.webhooks,
             ceilings: config.limits.ceilings(),
             auditors: config.auditors.auditors(),
@@ -156,15 +156,15 @@ impl App {
         let prune = retention::prune_on(database, system.clock().clone(), kept, pace);
         let prune = AbortOnDropHandle::new(tokio::spawn(prune));
         let closing = CancellationToken::new();
-        let desk = OperatorConfig {
+        let compliance = OperatorConfig {
             token: parts.operator_token,
             key_mode: parts.key_mode,
             documents: parts.documents,
             metrics: || telemetry::metrics().render(),
             closing: closing.clone(),
         };
-        let desk = payferry_operator::router(Operator::new(system.clone(), desk));
-        let operator = Serving::start(listeners.operator, desk, closing);
+        let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
+        let operator = Serving::start(listeners.operator, compliance, closing);
         Ok(Self { system, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
     }
 

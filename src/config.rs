@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use payferry_accounts::keys::KeyMode;
-use payferry_actors::compliance::identity::DeskConfig;
+use payferry_actors::compliance::identity::ComplianceConfig;
 use payferry_domain::Address;
 use payferry_journal::webhooks::retention::Retention;
 use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
@@ -61,7 +61,7 @@ pub struct Config {
     /// Storage of customers' documents.
     pub documents: Documents,
     /// Retention periods.
-    pub retention: Kept,
+    pub retention: RetentionConfig,
     /// Intervals of the auditors.
     pub auditors: Auditors,
     /// Warnings of the loader, for the log.
@@ -236,16 +236,16 @@ pub enum IdentityProviderName {
 
 impl Identity {
     /// Settings of the identity service.
-    pub fn desk(&self) -> DeskConfig {
+    pub fn compliance(&self) -> ComplianceConfig {
         let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
-        DeskConfig {
+        ComplianceConfig {
             concurrency_max: self.concurrency_max.get(),
             timeout: millis(self.timeout_ms) * REQUESTS_PER_CHECK_MAX,
             retry_min: millis(self.retry_min_ms),
             retry_max: millis(self.retry_max_ms).max(millis(self.retry_min_ms)),
             poll_interval: millis(self.poll_interval_ms),
             overdue_after: millis(self.overdue_after_ms),
-            ..DeskConfig::default()
+            ..ComplianceConfig::default()
         }
     }
 }
@@ -333,13 +333,13 @@ pub struct Documents {
 
 /// Retention periods.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Kept {
+pub struct RetentionConfig {
     /// Days to keep events with their deliveries; `None`: for ever.
     #[serde(deserialize_with = "values::kept_days")]
     pub events_days: Option<i64>,
 }
 
-impl Kept {
+impl RetentionConfig {
     /// Settings of the pruner.
     pub const fn retention(&self) -> Retention {
         Retention { events_days: self.events_days }

@@ -1,7 +1,7 @@
 //! Interface for sending facts and commands to payments by id, and progress by chain.
 
+use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::Command;
-use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 
 /// Receiver of facts and commands from watchers, settlers and screening.
@@ -10,21 +10,21 @@ use payferry_domain::{Chain, PaymentId, Timestamp};
 /// fails; a payment without a live actor is started.
 pub trait PaymentInbox: Send + Sync + 'static {
     /// Sends a fact or command to one payment.
-    fn tell(&self, payment_id: PaymentId, command: Command);
+    fn notify(&self, payment_id: PaymentId, command: Command);
 
     /// Facts that one block has brought about, each for one payment. What they announce is written together.
     fn tell_together(&self, facts: Vec<(PaymentId, Command)>) {
         for (payment_id, command) in facts {
-            self.tell(payment_id, command);
+            self.notify(payment_id, command);
         }
     }
 
     /// Sends a fact or command to one payout or withdrawal.
-    fn tell_sending(&self, sending_id: SendingId, command: sending::Command);
+    fn notify_outbound(&self, sending_id: OutboundId, command: outbound::Command);
 
     /// `chain` was read completely up to a block of this time; deadlines at or before it have passed.
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp);
 
     /// `chain` produced no block from `from` to `to`; deadlines of its pending payments are extended.
-    fn chain_stood_still(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp);
+    fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp);
 }

@@ -9,18 +9,19 @@ pub mod chain;
 pub mod chains;
 pub mod compliance;
 pub mod destination;
+mod failed;
 pub mod files;
 pub mod inbox;
 pub mod ledger;
 pub mod observe;
+pub mod outbound;
 pub mod pauses;
 pub mod payment;
 pub mod reconcile;
-pub mod sending;
 mod services;
 pub mod system;
 
 pub use system::{
-    ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError, OrderSending,
-    PaymentView, SendingCommandError, SendingView, StartError, System, SystemConfig, SystemView,
+    ChainChoiceRequest, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError,
+    OutboundCommandError, OutboundOrder, OutboundView, PaymentView, StartError, System, SystemConfig, SystemView,
 };

@@ -35,7 +35,7 @@ pub enum Scope {
     /// Settlements, on this chain or on all chains.
     Settlement(Option<Chain>),
     /// Refunds, payouts, withdrawals and transfers, on this chain or on all chains.
-    Sending(Option<Chain>),
+    OutboundTransfer(Option<Chain>),
 }
 
 /// Error: not the name of a scope.
@@ -53,7 +53,7 @@ impl Scope {
             Self::Chain(_) => Self::KINDS[0],
             Self::Psp(_) => Self::KINDS[1],
             Self::Settlement(_) => Self::KINDS[2],
-            Self::Sending(_) => Self::KINDS[3],
+            Self::OutboundTransfer(_) => Self::KINDS[3],
         }
     }
 }
@@ -62,9 +62,11 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
         match self {
-            Self::Chain(chain) | Self::Settlement(Some(chain)) | Self::Sending(Some(chain)) => write!(f, ":{chain}"),
+            Self::Chain(chain) | Self::Settlement(Some(chain)) | Self::OutboundTransfer(Some(chain)) => {
+                write!(f, ":{chain}")
+            }
             Self::Psp(psp_id) => write!(f, ":{psp_id}"),
-            Self::Settlement(None) | Self::Sending(None) => Ok(()),
+            Self::Settlement(None) | Self::OutboundTransfer(None) => Ok(()),
         }
     }
 }
@@ -79,7 +81,7 @@ impl FromStr for Scope {
             ("chain", Some(of)) => chain(of).map(Self::Chain),
             ("psp", Some(of)) => of.parse().map(Self::Psp).map_err(|_| UnknownScope),
             ("settlement", of) => of.map(chain).transpose().map(Self::Settlement),
-            ("sending", of) => of.map(chain).transpose().map(Self::Sending),
+            ("sending", of) => of.map(chain).transpose().map(Self::OutboundTransfer),
             _ => Err(UnknownScope),
         }
     }
@@ -131,8 +133,8 @@ impl Pauses {
     }
 
     /// True if sending on a chain is paused. Accepted orders wait meanwhile.
-    pub fn is_sending_held(&self, chain: Chain) -> bool {
-        self.is_any_paused([Scope::Chain(chain), Scope::Sending(None), Scope::Sending(Some(chain))])
+    pub fn is_outbound_held(&self, chain: Chain) -> bool {
+        self.is_any_paused([Scope::Chain(chain), Scope::OutboundTransfer(None), Scope::OutboundTransfer(Some(chain))])
     }
 
     fn is_any_paused<const N: usize>(&self, scopes: [Scope; N]) -> bool {
@@ -153,7 +155,7 @@ impl Pauses {
             let chain = spec.chain;
             chains.selector().set_paused(chain, held.contains_key(&Scope::Chain(chain)));
             let Some(settler) = chains.settler(chain) else { continue };
-            let holds = [(Role::Settle, self.is_settlement_held(chain)), (Role::Send, self.is_sending_held(chain))];
+            let holds = [(Role::Settle, self.is_settlement_held(chain)), (Role::Send, self.is_outbound_held(chain))];
             for (role, is_held) in holds {
                 if settler.is_paused(role) != is_held {
                     settler.set_paused(role, is_held);
@@ -270,8 +272,8 @@ mod tests {
             Scope::Psp(psp),
             Scope::Settlement(None),
             Scope::Settlement(Some(Chain::Polygon)),
-            Scope::Sending(None),
-            Scope::Sending(Some(Chain::Arbitrum)),
+            Scope::OutboundTransfer(None),
+            Scope::OutboundTransfer(Some(Chain::Arbitrum)),
         ];
         let expected =
             ["chain:base", &format!("psp:{psp}"), "settlement", "settlement:polygon", "sending", "sending:arbitrum"];

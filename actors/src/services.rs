@@ -24,7 +24,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,
     pub(crate) pauses: Pauses,
-    pub(crate) books: TreeBooks,
+    pub(crate) registry: TreeBooks,
     pub(crate) chains: Arc<Chains>,
     /// Set once it runs, and again when it was restarted.
     pub(crate) screening: RwLock<Option<Screening>>,
@@ -38,7 +38,7 @@ impl Services {
         let Some(screening) = &*self.screening.read() else { return };
         match alarm_at {
             None => screening.screen(request),
-            Some(alarm_at) => screening.screen_later(request, alarm_at),
+            Some(alarm_at) => screening.screen_again_later(request, alarm_at),
         }
     }
 

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use payferry_domain::payment::{Command, ObservedTransfer, Payment};
+use payferry_domain::outbound::Rejection as OutboundRejection;
+use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
-use payferry_journal::{Hindrance, Journal};
+use payferry_journal::{CommitBlocker, Journal};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Mailbox};
 use payferry_runtime::seal::Sealer;
@@ -29,23 +30,23 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::ChainView;
 use crate::chains::Chains;
-use crate::compliance::identity::ComplianceDesk;
+use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
-use crate::observe::{Ferried, Quarantine, TreeBooks};
+use crate::observe::{ActorSubject, Quarantine, TreeBooks};
+use crate::outbound;
+use crate::outbound::{OutboundMessage, SendingServices};
 use crate::pauses::Pauses;
-use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentServices};
+use crate::payment::{Ask, Message, PaymentServices, ResultRows};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
-use crate::sending;
-use crate::sending::{DeskMessage, SendingServices};
 use crate::services::Services;
 
 use inbox::Inbox;
 use payferry_webhook::WebhookSender;
 
-pub use initiate::{ChainAsked, InitiatePayment};
-pub use order::{OrderAnswer, OrderSending};
-pub use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError};
-pub use sendings::SendingView;
+pub use initiate::{ChainChoiceRequest, InitiatePayment};
+pub use order::{OrderAnswer, OutboundOrder};
+pub use payferry_domain::{InitiateError, OrderError};
+pub use sendings::OutboundView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
@@ -58,6 +59,11 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time for each half of the tree to stop, in milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
+
+/// Reason why a payment did not carry out a command.
+pub type CommandError = payferry_domain::CommandError<Rejection>;
+/// Reason why a payout or withdrawal did not carry out a command.
+pub type OutboundCommandError = payferry_domain::CommandError<OutboundRejection>;
 
 /// Handle to a running tree. Clones share the tree.
 #[derive(Clone)]
@@ -86,7 +92,7 @@ struct Parts {
     payments: Arc<PaymentServices>,
     sendings: Arc<SendingServices>,
     /// Set once it runs, and again when it was restarted.
-    desk: RwLock<Option<ComplianceDesk>>,
+    compliance: RwLock<Option<ComplianceService>>,
     /// What the auditor of the ledger found.
     ledger: Findings,
     /// What the auditor of the vaults found.
@@ -111,16 +117,15 @@ impl System {
         &self,
         payment_id: PaymentId,
         command: Command,
-        beside: impl Into<Beside>,
+        result_rows: impl Into<ResultRows>,
     ) -> Result<Payment, CommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
-        let ask = Ask { command, beside: beside.into(), reply: reply.into() };
+        let ask = Ask { command, result_rows: result_rows.into(), reply: reply.into() };
         self.payments().router.send(payment_id, Message::Ask(Box::new(ask)));
         // The command may have been received, and may still be written.
         let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(Ok(payment))) => Ok(payment),
-            Ok(Ok(Err(failure))) => Err(failure.into()),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unknown("was interrupted")),
             Err(_) => Err(unknown("did not respond in time")),
         }
@@ -136,16 +141,18 @@ impl System {
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
-    fn books(&self) -> &TreeBooks {
-        &self.services().books
+    fn registry(&self) -> &TreeBooks {
+        &self.services().registry
     }
 
     /// Makes the actor of a payment, payout or withdrawal panic on its next message, for tests and the sandbox.
     #[cfg(feature = "faults")]
-    pub fn inject_panic(&self, of: impl Into<Ferried>) {
+    pub fn inject_panic(&self, of: impl Into<ActorSubject>) {
         match of.into() {
-            Ferried::Payment(id) => self.payments().router.send(id, Message::Panic),
-            Ferried::Sending(id) => self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Panic)),
+            ActorSubject::Payment(id) => self.payments().router.send(id, Message::Panic),
+            ActorSubject::OutboundTransfer(id) => {
+                self.sendings().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Panic))
+            }
         }
     }
 
@@ -161,20 +168,20 @@ impl System {
     }
 
     /// Reason of the quarantine of a payment, payout or withdrawal, if it is quarantined.
-    pub fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
-        self.books().quarantine_of(of)
+    pub fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
+        self.registry().quarantine_of(of)
     }
 
     /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed; returns true if it was
     /// quarantined.
-    pub fn release(&self, of: impl Into<Ferried>) -> bool {
+    pub fn release(&self, of: impl Into<ActorSubject>) -> bool {
         let of = of.into();
-        let released = self.books().release(of);
+        let released = self.registry().release(of);
         match of {
-            Ferried::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
+            ActorSubject::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
             // The settler and the screening send again what it missed.
-            Ferried::Sending(id) if released => {
-                self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Resume));
+            ActorSubject::OutboundTransfer(id) if released => {
+                self.sendings().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Resume));
             }
             _ => {}
         }
@@ -184,7 +191,7 @@ impl System {
     /// Releases a quarantined payment without applying what it missed, for tests.
     #[cfg(feature = "faults")]
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
-        let released = self.books().release(payment_id.into());
+        let released = self.registry().release(payment_id.into());
         if released {
             self.payments().router.send(payment_id, Message::Resume);
         }
@@ -202,8 +209,8 @@ impl System {
     }
 
     /// Reason and time since when the database does not accept writes.
-    pub fn hindrance(&self) -> Option<Hindrance> {
-        self.services().journal.hindrance()
+    pub fn commit_blocker(&self) -> Option<CommitBlocker> {
+        self.services().journal.commit_blocker()
     }
 
     /// View of a chain at its last poll; `None` if it is not configured or was not polled yet.
@@ -222,8 +229,8 @@ impl System {
     }
 
     /// The compliance service. Use the handle for one call only, because the actor may be restarted.
-    pub fn desk(&self) -> ComplianceDesk {
-        self.inner.parts.desk.read().clone().expect("set before the tree is handed out")
+    pub fn compliance(&self) -> ComplianceService {
+        self.inner.parts.compliance.read().clone().expect("set before the tree is handed out")
     }
 
     /// The database.
@@ -300,22 +307,6 @@ impl Drop for Inner {
     /// Ends a tree without handles at once, like a crash: it would otherwise continue without its journal.
     fn drop(&mut self) {
         self.root.kill();
-    }
-}
-
-impl From<CommandFailure> for CommandError {
-    fn from(failure: CommandFailure) -> Self {
-        match failure {
-            CommandFailure::Rejected(rejection) => Self::Rejected(rejection),
-            CommandFailure::IdempotencyKeyTaken => Self::IdempotencyKeyTaken,
-            CommandFailure::InsufficientBalance => Self::InsufficientBalance,
-            CommandFailure::AboveDailyLimit => Self::AboveDailyLimit,
-            CommandFailure::AboveSendLimit(send_max) => Self::AboveSendLimit { send_max },
-            CommandFailure::NotFound => Self::NotFound,
-            CommandFailure::Quarantined => Self::Quarantined,
-            CommandFailure::Unavailable(reason) => Self::Unavailable(reason),
-            CommandFailure::Unknown(reason) => Self::Unknown(reason),
-        }
     }
 }
 

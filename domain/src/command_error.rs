@@ -1,111 +1,114 @@
 //! Errors of commands: what the engine returns to the HTTP layer.
 //!
-//! Each distinguishes a command that had no effect from one whose outcome is unknown. The HTTP layer maps them to status codes.
+//! Each error distinguishes a command that had no effect from a command whose outcome is unknown. The HTTP layer maps them
+//! to status codes.
 
+use std::error::Error;
+
+use crate::Chain;
 use crate::money::{Amount, Token};
-use crate::payment::{ChainCandidate, Rejection};
-use crate::{Chain, sending};
+use crate::payment::ChainCandidate;
 
-/// Why a payment was not made. Nothing was written.
+/// Reason why a payment was not created. Nothing was written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum InitiateError {
-    /// The token is not taken on that chain, or on none.
+    /// The token is not supported on that chain, or on any chain.
     #[error("{token} is not available{}", .chain.map(|chain| format!(" on {chain}")).unwrap_or_default())]
     TokenUnavailable {
-        /// Which.
+        /// The token.
         token: Token,
-        /// Where; `None` for `best`.
+        /// The chain; `None` for `best`.
         chain: Option<Chain>,
     },
-    /// The chain does not answer or has stopped; `None`: all of them.
-    #[error("the chain is not available at the moment")]
+    /// The chain does not respond or has stalled; `None`: all of them.
+    #[error("the chain is currently unavailable")]
     ChainAway {
-        /// Which.
+        /// The chain.
         chain: Option<Chain>,
-        /// What `best` looked at.
+        /// Candidates that `best` considered.
         candidates: Vec<ChainCandidate>,
     },
-    /// The operator has paused the chain, or all that take the token.
+    /// The operator has paused the chain, or all chains that support the token.
     #[error("new payments are paused on {}", .chain.map_or("every chain", Chain::as_str))]
     ChainPaused {
-        /// Which; `None`: all of them.
+        /// The chain; `None`: all of them.
         chain: Option<Chain>,
     },
     /// The operator has paused the PSP.
     #[error("this account is paused by the operator")]
     PspPaused,
-    /// More than may be sent at once, of a transfer.
+    /// The amount of a transfer is above the limit per transaction.
     #[error("at most {send_max} may be sent at once")]
     AboveSendLimit {
-        /// The ceiling.
+        /// The limit.
         send_max: Amount,
     },
-    /// Screening blocks the wallet that a transfer is to go to.
-    #[error("screening blocks the wallet that the transfer is to go to")]
+    /// Screening blocks the recipient wallet of a transfer.
+    #[error("screening blocks the recipient wallet of the transfer")]
     RecipientBlocked,
-    /// Screening has not cleared the wallet that a transfer is to go to.
-    #[error("screening has not cleared the wallet that the transfer is to go to")]
+    /// Screening has not cleared the recipient wallet of a transfer.
+    #[error("screening has not cleared the recipient wallet of the transfer")]
     RecipientInReview,
-    /// Screening does not say in time what it thinks of the wallet that a transfer is to go to.
-    #[error("screening did not answer in time about the wallet that the transfer is to go to")]
+    /// Screening did not decide on the recipient wallet of a transfer in time.
+    #[error("screening did not decide on the recipient wallet of the transfer in time")]
     ScreeningAway,
-    /// The PSP's policy wants a customer.
+    /// The PSP's policy requires a customer.
     #[error("this PSP requires a customer")]
     CustomerRequired,
-    /// The idempotency key is taken: read the answer kept with it.
+    /// The idempotency key is taken: read its stored response.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
-    /// Too much at once; try again soon.
-    #[error("too many payments are being made at the moment")]
+    /// Too many requests: retry soon.
+    #[error("too many payments are being created; retry soon")]
     Busy,
-    /// The database is away; try again.
+    /// The database is unavailable: retry.
     #[error("{0}")]
     Unavailable(String),
-    /// The commit's outcome is unknown: with an idempotency key, try again.
+    /// The outcome of the commit is unknown: retry with the same idempotency key.
     #[error("{0}")]
     Unknown(String),
 }
 
-/// Why a command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CommandError {
-    /// There is no such payment.
-    #[error("no such payment")]
+/// Reason why a payment or an outbound transfer did not carry out a command. `R` is the rejection of the aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError<R: Error + 'static> {
+    /// The payment or outbound transfer does not exist.
+    #[error("it does not exist")]
     NotFound,
-    /// It does not fit the payment.
+    /// The command is not allowed in the current state.
     #[error(transparent)]
-    Rejected(Rejection),
-    /// The payment failed too often and waits for an operator.
-    #[error("the payment is quarantined")]
+    Rejected(R),
+    /// The actor failed too often and waits for an operator.
+    #[error("it is quarantined")]
     Quarantined,
-    /// The PSP's balance does not have what is to be sent.
+    /// The PSP's balance is too low.
     #[error("the balance is too low")]
     InsufficientBalance,
-    /// More would be sent on this day than the ceiling allows.
-    #[error("the ceiling of what may be sent on one day is reached")]
+    /// The daily send limit would be exceeded.
+    #[error("the daily send limit is reached")]
     AboveDailyLimit,
-    /// More than may be sent at once.
+    /// The amount is above the limit per transaction.
     #[error("at most {send_max} may be sent at once")]
     AboveSendLimit {
-        /// The ceiling.
+        /// The limit.
         send_max: Amount,
     },
     /// The idempotency key is taken.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
-    /// Nothing came of it: try again.
+    /// The command had no effect: retry.
     #[error("{0}")]
     Unavailable(String),
-    /// It may have been carried out, or may yet be. Look at the payment, or ask again with the same idempotency key: a
-    /// refund that is asked for anew is another refund.
+    /// The command may have been carried out, or may still be. Read the state, or retry with the same idempotency key: a
+    /// refund with a new key is another refund.
     #[error("{0}")]
     Unknown(String),
 }
 
-/// Why an order was not accepted.
+/// Reason why an order was not accepted.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OrderError {
-    /// The chain does not run here, or does not take the token.
+    /// The chain is not configured, or does not support the token.
     #[error("{token} is not available on {chain}")]
     TokenUnavailable {
         /// The token.
@@ -113,51 +116,31 @@ pub enum OrderError {
         /// The chain.
         chain: Chain,
     },
-    /// The balance does not have it.
+    /// The amount is above the balance.
     #[error("the balance is too low")]
     InsufficientBalance,
-    /// More than may be sent at once.
+    /// The amount is above the limit per transaction.
     #[error("at most {send_max} may be sent at once")]
     AboveSendLimit {
-        /// The ceiling.
+        /// The limit.
         send_max: Amount,
     },
-    /// More than may be sent on this day.
-    #[error("at most {send_daily_max} may be sent on one day")]
+    /// The amount would exceed the daily limit.
+    #[error("at most {send_daily_max} may be sent per day")]
     AboveDailyLimit {
-        /// The ceiling.
+        /// The limit.
         send_daily_max: Amount,
     },
     /// The idempotency key is taken.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
-    /// The journal has no room.
-    #[error("too many requests wait to be written")]
+    /// The journal's queue is full.
+    #[error("too many requests are waiting; retry soon")]
     Busy,
-    /// Try again.
+    /// Retry.
     #[error("{0}")]
     Unavailable(String),
-    /// It may or may not have been accepted.
-    #[error("{0}")]
-    Unknown(String),
-}
-
-/// Why a command to a payout or withdrawal was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SendingCommandError {
-    /// There is none with this id.
-    #[error("no such payout or withdrawal")]
-    NotFound,
-    /// It does not fit.
-    #[error(transparent)]
-    Rejected(sending::Rejection),
-    /// It failed too often and waits for an operator.
-    #[error("it is quarantined")]
-    Quarantined,
-    /// Nothing came of it: try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out, or may yet be: look.
+    /// The order may or may not have been accepted.
     #[error("{0}")]
     Unknown(String),
 }

@@ -18,12 +18,12 @@ mod key_scope;
 pub mod ledger;
 pub mod money;
 mod named;
+pub mod outbound;
 pub mod payment;
-pub mod sending;
 pub mod time;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
-pub use command_error::{CommandError, InitiateError, OrderError, SendingCommandError};
+pub use command_error::{CommandError, InitiateError, OrderError};
 pub use ids::{
     CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, MerchantId, OperationId, PaymentId, PayoutId, PspId,
     RefundId, TransferId, WithdrawalId,

@@ -19,10 +19,10 @@ use crate::postgres;
 /// Read connections beside SQLite's single writer.
 pub const SQLITE_READERS_MAX: u32 = 8;
 /// Read connections for API requests.
-pub const SQLITE_VISITORS_MAX: u32 = 8;
+pub const SQLITE_API_CALLS_MAX: u32 = 8;
 /// API requests that write, or wait for the single writer, at the same time. The journal never queues behind more than
 /// these.
-pub const SQLITE_VISITORS_WRITING_MAX: usize = 2;
+pub const SQLITE_API_WRITES_MAX: usize = 2;
 /// Prepared statements per SQLite connection: every statement of the journal, with every length of its lists.
 pub const SQLITE_STATEMENTS_MAX: usize = 512;
 /// Rows that SQLite's thread returns before it waits for the reader. Enough for one group of the journal, so that a
@@ -51,7 +51,7 @@ pub struct Database {
     reader: Connection,
     visitors: Connection,
     visitors_writing: Arc<Semaphore>,
-    patient: DatabaseConnection,
+    long_timeout: DatabaseConnection,
     /// Set only for SQLite.
     checkpoints: Option<Arc<Checkpoints>>,
 }
@@ -69,15 +69,15 @@ impl Database {
                 |connections_max, patience| open_sqlite(sqlite_options(url, connections_max, patience), until);
             let writer = connect(1, SQLITE_BUSY_TIMEOUT).await?;
             let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
-            let visitors = connect(SQLITE_VISITORS_MAX, SQLITE_BUSY_TIMEOUT).await?;
+            let visitors = connect(SQLITE_API_CALLS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let checkpoints = Checkpoints::start(connect(1, READERS_PATIENCE).await?, writer.clone());
             let unlimited = |pool| Connection { pool, limit: None, turns: None };
             return Ok(Self {
-                patient: writer.clone(),
+                long_timeout: writer.clone(),
                 writer: unlimited(writer),
                 reader: unlimited(reader),
                 visitors: unlimited(visitors),
-                visitors_writing: Arc::new(Semaphore::new(SQLITE_VISITORS_WRITING_MAX)),
+                visitors_writing: Arc::new(Semaphore::new(SQLITE_API_WRITES_MAX)),
                 checkpoints: Some(Arc::new(checkpoints)),
             });
         }
@@ -86,16 +86,16 @@ impl Database {
         Ok(Self {
             writer: limited(postgres::WRITERS_MAX),
             reader: limited(postgres::READERS_MAX),
-            visitors: limited(postgres::VISITORS_MAX),
-            visitors_writing: Arc::new(Semaphore::new(postgres::VISITORS_WRITING_MAX)),
-            patient: server.patient_pool(),
+            visitors: limited(postgres::API_CALLS_MAX),
+            visitors_writing: Arc::new(Semaphore::new(postgres::API_WRITES_MAX)),
+            long_timeout: server.patient_pool(),
             checkpoints: None,
         })
     }
 
     /// Returns the database for API requests, which may be many. They read through their own connections, and only a
     /// few can write at the same time, so that they do not delay the journal and the actors.
-    pub fn for_visitors(&self) -> Self {
+    pub fn api_pool(&self) -> Self {
         let writer = Connection { turns: Some(Arc::clone(&self.visitors_writing)), ..self.writer.clone() };
         Self { reader: self.visitors.clone(), writer, ..self.clone() }
     }
@@ -111,8 +111,8 @@ impl Database {
     }
 
     /// Connections without time limits, for slow background work: migrations and deletion of old rows.
-    pub fn patient(&self) -> &DatabaseConnection {
-        &self.patient
+    pub fn long_timeout(&self) -> &DatabaseConnection {
+        &self.long_timeout
     }
 
     /// Begins a write transaction (on SQLite `BEGIN IMMEDIATE`, so that it never fails in the middle because of a
@@ -133,7 +133,7 @@ impl Database {
             (self.reader.pool.begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
         } else {
             let (level, access) = (Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly));
-            let begun = self.patient.begin_with_config(level, access);
+            let begun = self.long_timeout.begin_with_config(level, access);
             (within(Some(postgres::ANSWER_TIMEOUT), begun).await?, "SELECT 1")
         };
         // The snapshot is taken by the first query, not by the start of the transaction.
@@ -153,14 +153,14 @@ impl Database {
 
     /// Closes all connections.
     pub async fn close(self) -> Result<(), DatabaseError> {
-        let Self { writer, reader, visitors, patient, checkpoints, .. } = self;
+        let Self { writer, reader, visitors, long_timeout, checkpoints, .. } = self;
         if let Some(checkpoints) = checkpoints {
             checkpoints.close().await?;
         }
         visitors.pool.close().await?;
         reader.pool.close().await?;
         writer.pool.close().await?;
-        patient.close().await
+        long_timeout.close().await
     }
 }
 

@@ -4,7 +4,6 @@
 //! PostgreSQL store and compare the same values. There are no business rules here.
 
 pub mod api_keys;
-pub mod at_once;
 pub mod audit_log;
 pub mod balances;
 pub mod chain_counters;
@@ -25,6 +24,7 @@ pub mod events;
 pub mod failure;
 pub mod hold;
 pub mod idempotency_keys;
+pub mod in_one_statement;
 pub mod ledger_openings;
 pub mod ledger_postings;
 pub mod merchants;
@@ -43,9 +43,9 @@ pub mod transfers;
 pub mod webhook_endpoints;
 pub mod withdrawal_wallets;
 
-pub use at_once::{Batch, NotCommitted};
 pub use connection::{Connection, Transaction};
 pub use database::{Database, DatabaseError};
 pub use failure::Failure;
 pub use hold::Hold;
+pub use in_one_statement::{Batch, NotCommitted};
 pub use store_error::{ChangeError, StoreError};

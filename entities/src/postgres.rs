@@ -12,11 +12,11 @@ use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
 /// Read connections.
 pub const READERS_MAX: u32 = 8;
 /// Read connections for API requests.
-pub const VISITORS_MAX: u32 = 12;
+pub const API_CALLS_MAX: u32 = 12;
 /// Write connections. Separate from the read connections, so that readers do not delay the journal.
 pub const WRITERS_MAX: u32 = 8;
 /// Write connections that API requests can use at once.
-pub const VISITORS_WRITING_MAX: usize = 4;
+pub const API_WRITES_MAX: usize = 4;
 /// Time limit for a free or new connection.
 pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for an answer. Longer than the statement timeout of the server, so that the server reports its own error

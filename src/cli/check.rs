@@ -52,7 +52,7 @@ fn table(lines: &[Line]) {
         "\n{} checked: {} ok, {} to review, {} wrong",
         lines.len(),
         count(Grade::Good),
-        count(Grade::Doubtful),
+        count(Grade::ReviewAllScreener),
         count(Grade::Bad)
     );
 }
@@ -60,7 +60,7 @@ fn table(lines: &[Line]) {
 fn word(grade: Grade) -> &'static str {
     match grade {
         Grade::Good => "ok",
-        Grade::Doubtful => "look",
+        Grade::ReviewAllScreener => "look",
         Grade::Bad => "wrong",
     }
 }

@@ -70,7 +70,7 @@ impl DatabaseArgs {
             bail!("there is no database at {}; create it with `payferry migrate`", file.display());
         }
         let database = self.open_any(config).await?;
-        let migrations = Migrator::get_migration_with_status_read_only(database.patient()).await?;
+        let migrations = Migrator::get_migration_with_status_read_only(database.long_timeout()).await?;
         let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending);
         match pending.count() {
             0 => Ok(database),

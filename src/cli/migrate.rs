@@ -23,14 +23,14 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let database = args.database.open_any(&config).await?;
-    let pending: Vec<String> = Migrator::get_migration_with_status_read_only(database.patient())
+    let pending: Vec<String> = Migrator::get_migration_with_status_read_only(database.long_timeout())
         .await?
         .into_iter()
         .filter(|migration| migration.status() == MigrationStatus::Pending)
         .map(|migration| migration.name().to_owned())
         .collect();
     if !args.check {
-        Migrator::up(database.patient(), None).await?;
+        Migrator::up(database.long_timeout(), None).await?;
     }
     for name in &pending {
         println!("{} {name}", if args.check { "missing" } else { "applied" });

@@ -8,8 +8,7 @@ use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_journal::psps::wallets::Wallets;
 use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
-use payferry_operator::psps::wallet_record::WalletRecord;
-use payferry_operator::psps::withdrawal;
+use payferry_operator::psps::withdrawal::{self, WalletRecord};
 
 use super::database::DatabaseArgs;
 use crate::config::Config;

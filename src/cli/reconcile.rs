@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use payferry_actors::chain::{Reread, reread};
-use payferry_actors::reconcile::{self, Difference, Options, Place, Report};
+use payferry_actors::chain::{RereadResult, reread};
+use payferry_actors::reconcile::{self, Difference, FundsPosition, Options, Report};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};
 use payferry_evm::{ChainClient, ChainSpec};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::database::DatabaseArgs;
 use crate::config::Config;
 #[cfg(feature = "sandbox")]
-use crate::sandbox::ChainsBeside;
+use crate::sandbox::SharedChains;
 use crate::service::{chains, contract};
 
 /// Options of `reconcile`.
@@ -65,7 +65,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     let database = args.database.open(&config).await?;
     #[cfg(feature = "sandbox")]
     if let Some(folder) = args.database.data_dir() {
-        let beside = ChainsBeside::open(folder).await?;
+        let beside = SharedChains::open(folder).await?;
         let done = look(&args, &database, &beside.chains).await;
         beside.close().await;
         database.close().await?;
@@ -111,7 +111,7 @@ async fn read_again(
     chain: Chain,
     (from, to): (u64, u64),
     json: bool,
-) -> anyhow::Result<Reread> {
+) -> anyhow::Result<RereadResult> {
     if from > to {
         bail!("--from-block {from} is after --to-block {to}");
     }
@@ -182,7 +182,7 @@ fn print(report: &Report, chains: &[(ChainSpec, ChainClient)]) {
 }
 
 fn line(difference: &Difference, chains: &[(ChainSpec, ChainClient)]) -> String {
-    let Place { owner, chain, token_address, .. } = &difference.place;
+    let FundsPosition { owner, chain, token_address, .. } = &difference.place;
     let spec = chains.iter().map(|(spec, _)| spec).find(|spec| spec.chain == *chain);
     format!("differs  {owner} {}", difference.words(spec.and_then(|spec| spec.token_at(*token_address))))
 }

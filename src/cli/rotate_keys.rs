@@ -43,7 +43,12 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     let database = args.database.open(&config).await?;
     let bar = ProgressBar::new_spinner();
     let outcomes = rotate(&database, &sealer, &documents, |outcome| {
-        bar.set_message(format!("{}: {} checked, {} re-sealed", outcome.place, outcome.looked_at(), outcome.resealed));
+        bar.set_message(format!(
+            "{}: {} checked, {} re-sealed",
+            outcome.place,
+            outcome.checked_len(),
+            outcome.resealed
+        ));
         bar.tick();
     });
     let outcomes = outcomes.await;

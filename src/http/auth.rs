@@ -1,6 +1,6 @@
 //! Authentication of PSPs: the key in the `Authorization` header, its PSP and its scopes.
 //!
-//! This module owns the lookup and the cache of keys. `crate::keys` owns their format and how they are stored.
+//! This module owns the lookup and the cache of keys. `payferry_accounts::keys` owns their format and how they are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ pub(super) struct KeyRing {
 impl KeyRing {
     pub(super) fn new(system: &System, mode: KeyMode) -> Self {
         Self {
-            database: system.database().for_visitors(),
+            database: system.database().api_pool(),
             sealer: system.sealer().clone(),
             clock: system.clock().clone(),
             mode,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use payferry_domain::payment::{Payment, Status};
-use payferry_httpkit::live::{KEEP_ALIVE_EVERY, Place, UNBUFFERED};
+use payferry_httpkit::live::{KEEP_ALIVE_EVERY, StreamPermit, UNBUFFERED};
 use payferry_httpkit::metrics;
 use payferry_journal::Wake;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -34,7 +34,7 @@ pub(super) fn is_over(payment: &Payment) -> bool {
 }
 
 /// Starts a stream with the payment's current state, followed by an event for each change.
-pub(super) fn follow(app: AppState, payment: Payment, place: Place, render: Render) -> Response {
+pub(super) fn follow(app: AppState, payment: Payment, place: StreamPermit, render: Render) -> Response {
     let mut every = tokio::time::interval(LOOK_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let follower = Follower {
@@ -64,22 +64,22 @@ struct Follower {
     wake: Wake,
     every: Interval,
     until: Instant,
-    sent: Option<Face>,
+    sent: Option<WatchedFields>,
     is_stale: bool,
     is_ended: bool,
     _open: metrics::OpenStream,
-    _place: Place,
+    _place: StreamPermit,
 }
 
 /// The part of a payment whose change causes an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Face {
+struct WatchedFields {
     version: u32,
     confirmations: Option<u64>,
     is_past: bool,
 }
 
-impl Face {
+impl WatchedFields {
     fn of(app: &Shared, payment: &Payment) -> Self {
         let waits = !is_over(payment) && payment.expires_at <= app.clock().now();
         let confirmations = progress(app, payment).map(|progress| progress.confirmations);
@@ -108,7 +108,7 @@ impl Follower {
                     },
                 }
             }
-            let face = Face::of(&self.app, &self.payment);
+            let face = WatchedFields::of(&self.app, &self.payment);
             if self.sent != Some(face) {
                 let event = (self.render)(&self.app, &self.payment);
                 let is_first = self.sent.replace(face).is_none();

@@ -1,8 +1,8 @@
 //! HTTP interface for PSPs and payers.
 //!
 //! `router` is the table of routes. Each endpoint is one file: its description, authentication, handler and answer.
-//! `edge` wraps every request. Only `error` defines status codes. Payment logic (one call to the actors) and the
-//! operator's listener are elsewhere.
+//! Errors, extraction and the layers around every request are in `payferry_httpkit`. Deliberately absent: payment logic (one
+//! call to the actors), and the operator's listener.
 
 pub mod auth;
 pub mod compliance;

@@ -11,7 +11,7 @@ use payferry_domain::{KeyId, KeyScope, MerchantId, PspId};
 use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::{Limiters, Limits};
-use payferry_httpkit::live::Rooms;
+use payferry_httpkit::live::StreamLimits;
 use payferry_httpkit::{ApiError, HttpState};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -63,11 +63,11 @@ pub struct Shared {
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
     /// Permits of streams.
-    pub(super) rooms: Arc<Rooms>,
+    pub(super) stream_limits: Arc<StreamLimits>,
     /// Permits of requests that wait for events.
-    pub(super) waits: Arc<Rooms>,
+    pub(super) waits: Arc<StreamLimits>,
     /// Permits of statements that are being generated.
-    pub(super) statements: Arc<Rooms>,
+    pub(super) statements: Arc<StreamLimits>,
     running_keys: RunningKeys,
     /// The PSP of each merchant. Merchants are never deleted or moved to another PSP.
     pub(super) merchants: Cache<MerchantId, PspId>,
@@ -77,13 +77,13 @@ impl AppState {
     /// Creates the state on top of a running supervision tree.
     pub fn new(system: System, config: HttpConfig) -> Self {
         Self(Arc::new(Shared {
-            database: system.database().for_visitors(),
+            database: system.database().api_pool(),
             door: Arc::new(Semaphore::new(config.limits.requests_at_once)),
             keys: KeyRing::new(&system, config.environment.key_mode()),
             limiters: Limiters::new(&config.limits),
-            rooms: Rooms::new(config.limits.streams_at_once),
-            waits: Rooms::new(WAITS_AT_ONCE),
-            statements: Rooms::new(STATEMENTS_AT_ONCE),
+            stream_limits: StreamLimits::new(config.limits.streams_at_once),
+            waits: StreamLimits::new(WAITS_AT_ONCE),
+            statements: StreamLimits::new(STATEMENTS_AT_ONCE),
             running_keys: RunningKeys::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,

@@ -7,7 +7,7 @@
 
 mod columns;
 
-use payferry_accounts::documents::{DocumentStore, Place};
+use payferry_accounts::documents::{DocumentLocation, DocumentStore};
 use payferry_domain::DocumentId;
 use payferry_entities::{Database, customer_documents};
 use payferry_runtime::seal::{OpenError, Sealer};
@@ -54,7 +54,7 @@ impl Outcome {
     }
 
     /// Number of values checked.
-    pub fn looked_at(&self) -> u64 {
+    pub fn checked_len(&self) -> u64 {
         self.resealed + self.current + self.unopened_count
     }
 
@@ -160,7 +160,8 @@ async fn rotate_documents(
         let Some((last, _)) = rows.last() else { return Ok(outcome) };
         after.clone_from(last);
         for (id, path) in rows {
-            let place = Place::of_path(&path).filter(|place| id.parse() == Ok::<DocumentId, _>(place.document_id));
+            let place =
+                DocumentLocation::of_path(&path).filter(|place| id.parse() == Ok::<DocumentId, _>(place.document_id));
             let Some(place) = place else {
                 outcome.unopened(id, &"the row's path is not the path of a document");
                 continue;

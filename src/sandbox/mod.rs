@@ -36,8 +36,8 @@ use crate::http::{AppState, HttpConfig, router_with};
 
 pub use keys::Keys;
 pub use payferry_sandbox::{
-    Accounts, ChainsBeside, DEFAULT_FOLDER, Folder, Payer, Signed, World, database_file, documents_folder, keys_file,
-    known_spec, verify_signature,
+    Accounts, DEFAULT_FOLDER, Folder, Payer, SandboxEnv, SharedChains, Signed, database_file, documents_folder,
+    keys_file, known_spec, verify_signature,
 };
 
 /// Default block time in milliseconds.
@@ -101,7 +101,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Sandbox {
     app: App,
-    world: Arc<World>,
+    env: Arc<SandboxEnv>,
     ready: Ready,
     folder: Folder,
 }
@@ -130,17 +130,17 @@ impl Sandbox {
         // Bound first: a port in use is the most likely failure and the cheapest to detect.
         let listeners = Listeners::bind(config).await?;
         let keys = Keys::read_or_make(&folder)?;
-        let world = Arc::new(World::open(&folder, options.block_time).await?);
+        let env = Arc::new(SandboxEnv::open(&folder, options.block_time).await?);
         let url = match &options.database_url {
             Some(given) => database_url(given).context("--database-url: expected a path, sqlite: or postgres: URL")?,
             None => format!("sqlite://{}?mode=rwc", folder.database().display()),
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
-        Migrator::up(database.patient(), None).await.context("the database could not be migrated")?;
+        Migrator::up(database.long_timeout(), None).await.context("the database could not be migrated")?;
         if options.keep == Keep::Ephemeral && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
         }
-        seed(&database, &keys, &world).await?;
+        seed(&database, &keys, &env).await?;
 
         let documents = documents(config, folder.path(), keys.sealer())?;
         let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
@@ -156,14 +156,14 @@ impl Sandbox {
             pid: std::process::id(),
         };
         let links = VerificationLinks::new(listeners.public_url().clone(), keys.sealer());
-        let clock = world.clock().clock().clone();
+        let clock = env.clock().clock().clone();
         let closing = CancellationToken::new();
         let parts = AppParts {
             database,
             sealer: keys.sealer(),
             clock: clock.clone(),
-            chains: world.setups()?,
-            screener: Arc::new(world.screener()),
+            chains: env.setups()?,
+            screener: Arc::new(env.screener()),
             identity: Some(Arc::new(SandboxIdentity::new(links, clock))),
             webhooks: config.webhooks.sender(UrlPolicy::Sandbox),
             documents: documents.clone(),
@@ -180,12 +180,12 @@ impl Sandbox {
             closing,
         };
         let routes = |system: &System| {
-            let simulated = payferry_sandbox::routes::routes(world.clone());
+            let simulated = payferry_sandbox::routes::routes(env.clone());
             router_with(AppState::new(system.clone(), http), simulated)
         };
         let app = App::start(config, listeners, parts, routes).await?;
         chains_read(app.system()).await;
-        Ok(Self { app, world, ready, folder })
+        Ok(Self { app, env, ready, folder })
     }
 
     /// Addresses and keys.
@@ -194,8 +194,8 @@ impl Sandbox {
     }
 
     /// The simulated environment.
-    pub fn world(&self) -> &Arc<World> {
-        &self.world
+    pub fn env(&self) -> &Arc<SandboxEnv> {
+        &self.env
     }
 
     /// The supervision tree.
@@ -210,9 +210,9 @@ impl Sandbox {
 
     /// Stops gracefully: the service first, then the environment. Time-limited.
     pub async fn stop(self) {
-        let Self { app, world, folder, .. } = self;
+        let Self { app, env, folder, .. } = self;
         app.stop().await;
-        world.close().await;
+        env.close().await;
         drop(folder);
     }
 }
@@ -238,8 +238,8 @@ pub fn documents(config: &Config, data_folder: &Path, sealer: Sealer) -> anyhow:
 }
 
 /// Creates the PSP and its API key if they are missing. A revoked key stays revoked.
-async fn seed(database: &Database, keys: &Keys, world: &World) -> anyhow::Result<()> {
-    let now = world.clock().clock().real_now();
+async fn seed(database: &Database, keys: &Keys, env: &SandboxEnv) -> anyhow::Result<()> {
+    let now = env.clock().clock().real_now();
     if psps::Entity::find_by_id(keys.psp_id.to_string()).one(database.reader()).await?.is_none() {
         let row = psp_row(keys.psp_id, PSP_NAME, &PspPolicies::default(), now);
         psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;

@@ -76,7 +76,7 @@ impl Lines {
         match identity::provider(config, &Clock::default()) {
             Ok(None) => {
                 let detail = "no provider is configured: customers cannot be verified".to_owned();
-                self.add("service".to_owned(), "identity", Grade::Doubtful, detail);
+                self.add("service".to_owned(), "identity", Grade::ReviewAllScreener, detail);
             }
             provider => self.read(
                 "identity",
@@ -112,7 +112,7 @@ async fn database(url: &str) -> anyhow::Result<String> {
         return Ok(format!("{} will be created at the first start", file.display()));
     }
     let database = Database::open(url).await?;
-    let migrations = Migrator::get_migration_with_status_read_only(database.patient()).await?;
+    let migrations = Migrator::get_migration_with_status_read_only(database.long_timeout()).await?;
     let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending).count();
     let backend = database.backend();
     database.close().await?;

@@ -11,11 +11,11 @@ use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use payferry::config::Environment;
 use payferry::http::consent::Terms;
 use payferry::http::{AppState, HttpConfig};
-use payferry::sandbox::{Folder, Payer, World, documents_folder};
+use payferry::sandbox::{Folder, Payer, SandboxEnv, documents_folder};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::auditors::AuditorsConfig;
-use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
+use payferry_actors::compliance::identity::{ComplianceConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::{Chain, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
@@ -47,7 +47,7 @@ pub struct TestApp {
     pub key: String,
     /// First PSP.
     pub psp_id: PspId,
-    world: Option<World>,
+    env: Option<SandboxEnv>,
     /// The database, for direct access.
     pub database: TestDatabase,
     folder: TempDir,
@@ -87,7 +87,7 @@ pub struct TestConfig {
     pub screener: Option<Arc<dyn KytScreener>>,
     /// Identity provider; none by default.
     pub identity: Option<Arc<dyn IdentityProvider>>,
-    pub desk: DeskConfig,
+    pub compliance: ComplianceConfig,
     /// Interval of background reconciliations; none by default.
     pub vaults_interval: Option<Duration>,
     /// `true` if the reconciliation includes the treasury.
@@ -107,7 +107,7 @@ impl Default for TestConfig {
             token_off: None,
             screener: None,
             identity: None,
-            desk: DeskConfig::default(),
+            compliance: ComplianceConfig::default(),
             vaults_interval: None,
             treasury_kept: false,
             routes: Router::new(),
@@ -134,26 +134,26 @@ impl TestApp {
             None => TestDatabase::create().await,
         };
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
-        let mut world = None;
+        Migrator::up(database.long_timeout(), None).await.unwrap();
+        let mut env = None;
         if config.chains {
-            world = Some(World::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
+            env = Some(SandboxEnv::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
         }
-        let clock = world.as_ref().map_or_else(Clock::default, |world| world.clock().clock().clone());
-        let mut chains = world.as_ref().map_or_else(Vec::new, |world| world.setups().unwrap());
+        let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clock().clone());
+        let mut chains = env.as_ref().map_or_else(Vec::new, |env| env.setups().unwrap());
         if let Some((chain, off)) = config.token_off {
             let setup = chains.iter_mut().find(|setup| setup.spec.chain == chain).unwrap();
             setup.spec.tokens.retain(|(token, _)| *token != off);
         }
-        let screener = match &world {
-            Some(world) => world.screener(),
+        let screener = match &env {
+            Some(env) => env.screener(),
             None => ListScreener::new("test", "1", [], clock.clone()),
         };
         let url_policy = match config.environment {
             Environment::Sandbox => UrlPolicy::Sandbox,
             Environment::Production => UrlPolicy::Production,
         };
-        let has_chains = world.is_some();
+        let has_chains = env.is_some();
         let system = System::start(SystemConfig {
             database,
             sealer: Sealer::new(&MASTER_KEY),
@@ -162,7 +162,7 @@ impl TestApp {
             screener: config.screener.unwrap_or_else(|| Arc::new(screener)),
             screening: ScreeningConfig::default(),
             identity: config.identity,
-            desk: config.desk,
+            compliance: config.compliance,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
             ceilings: payferry_journal::psps::Ceilings::default(),
             auditors: AuditorsConfig {
@@ -182,7 +182,7 @@ impl TestApp {
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
-        let mut app = Self { router, state, key, psp_id, world, database: test_database, folder: temp };
+        let mut app = Self { router, state, key, psp_id, env, database: test_database, folder: temp };
         app.psp_id = app.add_psp().await;
         app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
         if has_chains {
@@ -193,8 +193,8 @@ impl TestApp {
     }
 
     /// Returns the chains.
-    pub fn world(&self) -> &World {
-        self.world.as_ref().unwrap()
+    pub fn env(&self) -> &SandboxEnv {
+        self.env.as_ref().unwrap()
     }
 
     /// Repeats the request until it returns a value.
@@ -230,7 +230,7 @@ impl TestApp {
         let chain: Chain = payment.json["chain"].as_str().unwrap().parse().unwrap();
         let token: Token = payment.json["currency"].as_str().unwrap().parse().unwrap();
         let wallet = payment.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
-        let chain = self.world().chain(chain);
+        let chain = self.env().chain(chain);
         chain.transfer(Payer::Clean, token, wallet, amount.parse().unwrap()).await.unwrap();
     }
 

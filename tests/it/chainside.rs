@@ -9,7 +9,7 @@ use alloy::sol_types::SolCall;
 use payferry::sandbox::Payer;
 use payferry_contracts::{CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input};
 use payferry_devchain::Wallet;
-use payferry_domain::{Address, Chain, Token};
+use payferry_domain::{Address, Chain, Timestamp, Token};
 use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};
@@ -27,11 +27,11 @@ const GAS: u64 = 3_000_000;
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 
 fn token_of(app: &TestApp, chain: Chain, token: Token) -> Account {
-    Account::from(app.world().chain(chain).spec().token_address(token).unwrap().0)
+    Account::from(app.env().chain(chain).spec().token_address(token).unwrap().0)
 }
 
 async fn ask(app: &TestApp, chain: Chain, method: &str, params: Value) -> Value {
-    app.world().chain(chain).devchain().call(method, params).await.unwrap()
+    app.env().chain(chain).devchain().call(method, params).await.unwrap()
 }
 
 /// Balance of an account, base units.
@@ -47,7 +47,7 @@ async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>
     let deployer = Wallet::from_seed("payferry sandbox deployer");
     let nonce = ask(app, chain, "eth_getTransactionCount", json!([deployer.address(), "pending"])).await;
     let nonce = u64::from_str_radix(nonce.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
-    let devchain = app.world().chain(chain).devchain();
+    let devchain = app.env().chain(chain).devchain();
     let (raw, hash) = deployer.sign_call(devchain.chain_id(), nonce, to, input.into(), GAS, MAX_FEE_WEI, 1_000_000);
     devchain.send_raw(raw).await.unwrap();
     let mined = async |app: &TestApp| {
@@ -80,7 +80,7 @@ pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
     deployer_calls(app, chain, CREATE2_DEPLOYER, create2_deploy_input(salt, &code).to_vec()).await;
     let amount: payferry_domain::Amount = amount.parse().unwrap();
     let purse = Address(puppet.into_array());
-    app.world().chain(chain).transfer(Payer::Clean, token, purse, amount).await.unwrap();
+    app.env().chain(chain).transfer(Payer::Clean, token, purse, amount).await.unwrap();
     let purse = puppet.to_string();
     app.until("the contract has money", async |app| (balance(app, chain, token, &purse).await > 0).then_some(())).await;
     let to = payment.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
@@ -91,11 +91,11 @@ pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
 
 /// Advances time on all chains and in the service without blocks in between, for periods too long to mine through.
 pub async fn sleep(app: &TestApp, length: Duration) {
-    for (_, chain) in app.world().chains() {
+    for (_, chain) in app.env().chains() {
         chain.devchain().jump_time(length.as_secs()).await.unwrap();
     }
     app.state.clock().advance_secs(length.as_secs().try_into().unwrap());
-    let now: payferry_domain::Timestamp = app.state.clock().now();
+    let now: Timestamp = app.state.clock().now();
     let read = async |app: &TestApp| {
         let recent =
             |chain| app.state.system.chain_view(chain).is_some_and(|view| view.read_time >= now.plus_secs(-60));

@@ -4,7 +4,7 @@
 
 use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::Run;
-use payferry_harness::kill::deaths::{Death, STEPS};
+use payferry_harness::kill::kill_log::{KillKind, STEPS};
 use payferry_harness::process::Binary;
 use payferry_harness::short_or_long;
 
@@ -15,7 +15,7 @@ async fn survives(kills: usize, database: TestDatabase) {
     assert!(report.findings.is_empty(), "{report}");
     assert_eq!(report.kills as usize, kills);
     for step in STEPS {
-        let after = Death::After(step, 1).to_string();
+        let after = KillKind::After(step, 1).to_string();
         assert!(report.kills_by_kind.contains_key(&after), "never killed {after}");
     }
     // A run without activity proves nothing.

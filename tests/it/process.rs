@@ -78,22 +78,12 @@ impl Running {
 
     /// Starts on these ports (API, operator), with these environment variables.
     pub fn start_with(home: &Home, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
-        Self::start_as(home, ports, env, &[])
-    }
-
-    /// Starts with these additional arguments.
-    pub fn start_with_args(home: &Home, args: &[&str]) -> Self {
-        Self::start_as(home, [0, 0], &[], args)
-    }
-
-    fn start_as(home: &Home, ports: [u16; 2], env: &[(&str, &str)], args: &[&str]) -> Self {
         let [api, operator] = ports.map(|port| format!("127.0.0.1:{port}"));
         let mut child = payferry()
             .envs(env.iter().copied())
             .args(["sandbox", "--json", "--block-time-ms", "100"])
             .args(["--listen", &api, "--operator-listen", &operator])
             .args(home.args())
-            .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -111,8 +101,8 @@ impl Running {
 
     /// Sends SIGTERM and asserts that it ends successfully and in time.
     pub fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let notified = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(notified.success());
         let since = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {

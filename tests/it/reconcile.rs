@@ -13,10 +13,10 @@ use payferry_runtime::clock::Clock;
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use crate::app::{Reply, TestApp, TestConfig};
-use crate::operator::Desk;
+use crate::operator::ServiceFixture;
 
 fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
-    app.world().setups().unwrap().into_iter().map(|setup| (setup.spec, setup.client)).collect()
+    app.env().setups().unwrap().into_iter().map(|setup| (setup.spec, setup.client)).collect()
 }
 
 async fn report(app: &TestApp) -> Report {
@@ -45,7 +45,7 @@ async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64)
     app.state.system.retire_wallets().await.unwrap();
     rename("0x00000000000000000000000000000000000000aa").await;
     app.pay(&late, "10").await;
-    let chain = app.world().chain(Chain::Base).devchain();
+    let chain = app.env().chain(Chain::Base).devchain();
     let mined = chain.mine(2 * spec.second_look_blocks + 64).await.unwrap().last().unwrap().number;
     let passed = async |app: &TestApp| {
         let cursor =
@@ -75,9 +75,9 @@ async fn report_is_clean_or_names_the_owner_of_a_difference() {
     assert_eq!((sums.treasury_ledger, sums.treasury_on_chain), (100_000, 100_000));
 
     // An unposted transfer directly to the PSP's vault.
-    let spec = app.world().chain(Chain::Base).spec().clone();
+    let spec = app.env().chain(Chain::Base).spec().clone();
     let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
-    let chain = app.world().chain(Chain::Base);
+    let chain = app.env().chain(Chain::Base);
     chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
     chain.devchain().mine(1).await.unwrap();
     let found = report(&app).await;
@@ -102,7 +102,7 @@ async fn report_is_clean_or_names_the_owner_of_a_difference() {
 #[tokio::test]
 async fn shortage_is_reported_with_its_sign() {
     let app = TestApp::start_with_chains().await;
-    let spec = app.world().chain(Chain::Base).spec().clone();
+    let spec = app.env().chain(Chain::Base).spec().clone();
     let (psp_id, token_address) = (app.psp_id.to_string(), spec.token_address(Token::Usdc).unwrap());
     let look = async |whole_ledger: bool| {
         let options = Options { whole_ledger, pause: Duration::from_millis(100), ..Options::default() };
@@ -165,7 +165,7 @@ async fn missed_transfer_is_found_by_a_reread() {
     let (spec, client) = chains(&app).into_iter().find(|(spec, _)| spec.chain == Chain::Base).unwrap();
     let database = app.state.database();
     let read = async |to| reread(&spec, &client, database, &Clock::default(), (0, to), |_| {}).await;
-    app.world().chain(Chain::Base).devchain().mine(20).await.unwrap();
+    app.env().chain(Chain::Base).devchain().mine(20).await.unwrap();
     let view = async |app: &TestApp| {
         let view = app.state.system.chain_view(Chain::Base).unwrap();
         view.finalized.filter(|finalized| *finalized > 0).map(|finalized| (finalized, view.read_number))
@@ -207,8 +207,8 @@ fn looking() -> TestConfig {
 
 #[tokio::test]
 async fn background_run_reports_a_difference_until_resolved() {
-    let desk = Desk::over(TestApp::start_with(looking()).await).await;
-    let app = &desk.app;
+    let service = ServiceFixture::over(TestApp::start_with(looking()).await).await;
+    let app = &service.app;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
     app.pay(&made, "10").await;
@@ -217,42 +217,42 @@ async fn background_run_reports_a_difference_until_resolved() {
     let clean = app.until("it has run", run).await;
     assert_eq!((clean.differences.len(), clean.unread.len()), (0, 0), "{clean:?}");
 
-    let spec = app.world().chain(Chain::Base).spec().clone();
+    let spec = app.env().chain(Chain::Base).spec().clone();
     let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
-    let chain = app.world().chain(Chain::Base);
+    let chain = app.env().chain(Chain::Base);
     chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
     let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
     let found = app.until("the difference is found", stuck).await;
     assert!(found.differences[0].since <= found.checked_at.unwrap());
-    let listed = desk.get("/ops/stuck?kind=vault_difference").await;
+    let listed = service.get("/ops/stuck?kind=vault_difference").await;
     insta::assert_json_snapshot!("vault_difference", listed.redacted());
     let item = &listed.json["kinds"][0]["items"][0];
     assert_eq!((&item["id"], &item["psp_id"]), (&app.psp_id.to_string().into(), &app.psp_id.to_string().into()));
-    let shown = async |desk: &Desk| {
-        let metrics = desk.get("/metrics").await;
+    let shown = async |service: &ServiceFixture| {
+        let metrics = service.get("/metrics").await;
         metrics.text().lines().any(|line| line == "payferry_reconcile_differences 1").then_some(())
     };
-    app.until("the gauge shows it", async |_| shown(&desk).await).await;
+    app.until("the gauge shows it", async |_| shown(&service).await).await;
 
     // As if it had been posted: the background check uses the running balances.
     app.writer().execute_unprepared("UPDATE balances SET available = available + 1000000").await.unwrap();
     let gone = async |app: &TestApp| app.state.system.vaults().differences.is_empty().then_some(());
     app.until("the difference has disappeared", gone).await;
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn background_run_names_the_payment_of_a_missed_transfer() {
-    let desk = Desk::over(TestApp::start_with(looking()).await).await;
-    let app = &desk.app;
+    let service = ServiceFixture::over(TestApp::start_with(looking()).await).await;
+    let app = &service.app;
     let merchant = app.add_merchant().await;
-    let spec = app.world().chain(Chain::Base).spec().clone();
+    let spec = app.env().chain(Chain::Base).spec().clone();
     let (late, _) = missed(app, &spec, &merchant).await;
     let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
     let found = app.until("the difference is found", stuck).await;
     let difference = &found.differences[0].difference;
     assert_eq!((difference.ledger, difference.on_chain), (0, 10_000_000));
-    let listed = desk.get("/ops/stuck?kind=vault_difference").await;
+    let listed = service.get("/ops/stuck?kind=vault_difference").await;
     let item = &listed.json["kinds"][0]["items"][0];
     assert_eq!(
         (&item["payment_id"], &item["psp_id"]),
@@ -260,14 +260,14 @@ async fn background_run_names_the_payment_of_a_missed_transfer() {
         "{}",
         listed.text()
     );
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn background_run_includes_the_treasury_if_configured() {
     for treasury_kept in [true, false] {
-        let desk = Desk::over(TestApp::start_with(TestConfig { treasury_kept, ..looking() }).await).await;
-        let app = &desk.app;
+        let service = ServiceFixture::over(TestApp::start_with(TestConfig { treasury_kept, ..looking() }).await).await;
+        let app = &service.app;
         let merchant = app.add_merchant().await;
         let made = app.add_payment(&merchant).await;
         app.pay(&made, "10").await;
@@ -279,8 +279,8 @@ async fn background_run_includes_the_treasury_if_configured() {
         let clean = looked(None).await;
         assert!(clean.differences.is_empty() && clean.unread.is_empty(), "{clean:?}");
 
-        let spec = app.world().chain(Chain::Base).spec().clone();
-        let chain = app.world().chain(Chain::Base);
+        let spec = app.env().chain(Chain::Base).spec().clone();
+        let chain = app.env().chain(Chain::Base);
         chain.transfer(Payer::Clean, Token::Usdc, spec.treasury, "2".parse().unwrap()).await.unwrap();
         chain.devchain().mine(1).await.unwrap();
         if !treasury_kept {
@@ -288,7 +288,7 @@ async fn background_run_includes_the_treasury_if_configured() {
             let next = looked(clean.checked_at).await;
             let after = looked(next.checked_at).await;
             assert!(after.differences.is_empty(), "the operator may move it: {after:?}");
-            desk.stop().await;
+            service.stop().await;
             continue;
         }
         let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
@@ -296,9 +296,9 @@ async fn background_run_includes_the_treasury_if_configured() {
         let difference = &found.differences[0].difference;
         assert_eq!(difference.place.owner, Owner::Treasury);
         assert_eq!((difference.ledger, difference.on_chain), (100_000, 2_100_000));
-        let listed = desk.get("/ops/stuck?kind=vault_difference").await;
+        let listed = service.get("/ops/stuck?kind=vault_difference").await;
         let item = &listed.json["kinds"][0]["items"][0];
         assert_eq!((&item["id"], &item["psp_id"]), (&"treasury".into(), &serde_json::Value::Null), "{}", listed.text());
-        desk.stop().await;
+        service.stop().await;
     }
 }

@@ -63,11 +63,11 @@ fn check(account: &Value) {
         *total = (total.0 + 1, total.1 + debit, total.2 + credit);
     }
     assert_eq!(units(&account["closing_balance"]), balance, "{account}");
-    let told = account["totals"].as_array().unwrap().iter().map(|total| {
+    let notified = account["totals"].as_array().unwrap().iter().map(|total| {
         let count = total["count"].as_i64().unwrap();
         (total["kind"].as_str().unwrap().to_owned(), (count, units(&total["debit"]), units(&total["credit"])))
     });
-    assert_eq!(told.collect::<BTreeMap<_, _>>(), totals);
+    assert_eq!(notified.collect::<BTreeMap<_, _>>(), totals);
 }
 
 /// Random postings of all kinds, with times nearly in order.
@@ -108,7 +108,7 @@ const LONG: i64 = 10_000;
 async fn long_statement_is_streamed_in_consistent_parts() {
     let test_database = TestDatabase::create().await;
     let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.patient(), None).await.unwrap();
+    Migrator::up(database.long_timeout(), None).await.unwrap();
     let mine = PspId::generate();
     psps::Entity::insert(psp(mine).into_active_model()).exec_without_returning(database.writer()).await.unwrap();
     let mut dice = StdRng::seed_from_u64(7);
@@ -144,7 +144,7 @@ async fn long_statement_is_streamed_in_consistent_parts() {
 async fn closing_equals_next_opening_and_excludes_other_psps() {
     let test_database = TestDatabase::create().await;
     let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.patient(), None).await.unwrap();
+    Migrator::up(database.long_timeout(), None).await.unwrap();
     for seed in 0..short_or_long(SEEDS_SHORT, SEEDS) {
         let mut dice = StdRng::seed_from_u64(seed);
         let (mine, other) = (PspId::generate(), PspId::generate());

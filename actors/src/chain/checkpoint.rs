@@ -29,13 +29,13 @@ pub enum Step {
     /// The outcome is recorded; the payment is not notified.
     Recorded,
     /// The payment is notified.
-    Told,
+    Notified,
 }
 
 impl Step {
     /// All steps, in order.
     pub const ALL: [Self; 7] =
-        [Self::Batched, Self::Signed, Self::Stored, Self::Broadcast, Self::Mined, Self::Recorded, Self::Told];
+        [Self::Batched, Self::Signed, Self::Stored, Self::Broadcast, Self::Mined, Self::Recorded, Self::Notified];
 
     /// Name in lower case.
     pub const fn as_str(self) -> &'static str {
@@ -46,7 +46,7 @@ impl Step {
             Self::Broadcast => "broadcast",
             Self::Mined => "mined",
             Self::Recorded => "recorded",
-            Self::Told => "told",
+            Self::Notified => "told",
         }
     }
 }

@@ -12,12 +12,12 @@ use payferry_domain::{Address, Timestamp};
 use payferry_entities::operations;
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::{alloy_address, domain_hash};
-use payferry_journal::Carried;
+use payferry_journal::MovedAmounts;
 use payferry_journal::chain::attempts;
 
 use super::errors::SettleError;
 use super::operations::{Route, success, vault_id, verdicts};
-use super::resolve::Place;
+use super::resolve::TxPosition;
 use super::settler::{SettlerArgs, SettlerState};
 
 /// Maximum number of transactions per account with receipts to search for a completed operation.
@@ -35,7 +35,7 @@ const BLOCK_TIME_BEHIND_MAX_MS: i64 = 24 * 60 * 60 * 1_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DoneBy {
     /// This operation, at this position, with the amounts moved.
-    Itself(Place, Carried),
+    Itself(TxPosition, MovedAmounts),
     /// Another operation, in this block or an earlier one.
     Another { block: u64 },
     /// Not known yet.
@@ -84,13 +84,13 @@ impl SettlerState {
 
     /// Position in one of our own transactions, as far as the database knows them. They are not older than the
     /// operation by our own clock.
-    async fn done_by_us(&self, row: &operations::Model) -> Result<Option<(Place, Carried)>, SettleError> {
+    async fn done_by_us(&self, row: &operations::Model) -> Result<Option<(TxPosition, MovedAmounts)>, SettleError> {
         let SettlerArgs { spec, client, database, .. } = &self.args;
         let hashes = attempts::since(database, spec.chain, Timestamp(row.created_at), DONE_SEARCH_ATTEMPTS_MAX).await?;
         for receipt in client.receipts(&hashes).await?.into_iter().flatten().filter(TransactionReceipt::status) {
             let verdicts = verdicts(spec.contract, &receipt);
             if let Some(carried) = verdicts.get(&row.number).and_then(|verdict| verdict.carried_for(row)) {
-                return Ok(Some((Place::of(&receipt)?, carried)));
+                return Ok(Some((TxPosition::of(&receipt)?, carried)));
             }
         }
         Ok(None)
@@ -115,7 +115,7 @@ impl SettlerState {
                 return Ok(Some(DoneBy::Another { block }));
             }
             let (tx_hash, block_hash) = (domain_hash(tx_hash), domain_hash(block_hash));
-            return Ok(Some(DoneBy::Itself(Place { tx_hash, block_number: block, block_hash }, carried)));
+            return Ok(Some(DoneBy::Itself(TxPosition { tx_hash, block_number: block, block_hash }, carried)));
         }
         Ok(None)
     }

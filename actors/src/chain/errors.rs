@@ -4,7 +4,7 @@
 
 use payferry_evm::client::ClientError;
 use payferry_evm::fees::AboveCeiling;
-use payferry_evm::pace::{Gravity, HeldUp};
+use payferry_evm::pace::{BlockingError, Severity};
 use payferry_evm::wallet::SignerError;
 use payferry_journal::JournalError;
 
@@ -35,30 +35,30 @@ pub(super) enum SettleError {
 }
 
 impl SettleError {
-    pub(super) fn gravity(&self) -> Gravity {
+    pub(super) fn severity(&self) -> Severity {
         match self {
-            Self::Journal(JournalError::Conflict) => Gravity::Overtaken,
-            Self::Client(error) => gravity_of_call(error),
+            Self::Journal(JournalError::Conflict) => Severity::Overtaken,
+            Self::Client(error) => severity_of_call(error),
             // These concern one account's signer or one chain's ceiling: no slower pace is needed.
             Self::Journal(JournalError::Refused(_))
             | Self::Signer(_)
             | Self::Fees(_)
             | Self::Operation(_)
             | Self::Row(_)
-            | Self::Item { .. } => Gravity::Item,
-            Self::Journal(_) | Self::Database(_) | Self::Killed(_) => Gravity::Own,
+            | Self::Item { .. } => Severity::Item,
+            Self::Journal(_) | Self::Database(_) | Self::Killed(_) => Severity::Own,
         }
     }
 }
 
 /// Some responses concern the request and not the endpoint.
-pub(super) fn gravity_of_call(error: &ClientError) -> Gravity {
+pub(super) fn severity_of_call(error: &ClientError) -> Severity {
     match error {
         ClientError::AlreadyKnown
         | ClientError::NonceTooLow
         | ClientError::Underpriced(_)
         | ClientError::InsufficientFunds
-        | ClientError::Reverted(_) => Gravity::Item,
+        | ClientError::Reverted(_) => Severity::Item,
         ClientError::RangeTooLarge(_)
         | ClientError::RateLimited { .. }
         | ClientError::UnknownBlock
@@ -66,13 +66,13 @@ pub(super) fn gravity_of_call(error: &ClientError) -> Gravity {
         | ClientError::Unavailable(_)
         | ClientError::WrongChain { .. }
         | ClientError::Refused { .. }
-        | ClientError::Malformed(_) => Gravity::Outside,
+        | ClientError::Malformed(_) => Severity::Outside,
     }
 }
 
 /// Errors of a pass so far, without kills: a kill ends the settler.
 #[derive(Debug, Default)]
-pub(super) struct Errors(Vec<HeldUp>);
+pub(super) struct Errors(Vec<BlockingError>);
 
 impl Errors {
     /// Adds an error. The pass continues unless the settler is killed.
@@ -80,7 +80,7 @@ impl Errors {
         match error {
             SettleError::Killed(killed) => Err(killed),
             error => {
-                self.0.push(HeldUp { gravity: error.gravity(), why: error.to_string() });
+                self.0.push(BlockingError { severity: error.severity(), why: error.to_string() });
                 Ok(())
             }
         }
@@ -92,7 +92,7 @@ impl Errors {
     }
 
     /// The blocking errors.
-    pub(super) fn into_held_up(self) -> Vec<HeldUp> {
+    pub(super) fn into_blocking_errors(self) -> Vec<BlockingError> {
         self.0
     }
 }
@@ -116,8 +116,8 @@ mod tests {
         errors.take(Err(ClientError::Timeout.into())).unwrap();
         errors.add(AboveCeiling { asked_wei: 2, ceiling_wei: 1 }.into()).unwrap();
         errors.add(JournalError::Conflict.into()).unwrap();
-        let gravities: Vec<_> = errors.0.iter().map(|error| error.gravity).collect();
-        assert_eq!(gravities, [Gravity::Item, Gravity::Outside, Gravity::Item, Gravity::Overtaken]);
+        let gravities: Vec<_> = errors.0.iter().map(|error| error.severity).collect();
+        assert_eq!(gravities, [Severity::Item, Severity::Outside, Severity::Item, Severity::Overtaken]);
         assert_eq!(errors.0[0].why, "the receipt of 0x01: it has no block");
         assert_eq!(gather(errors.0.clone()).unwrap().why, ClientError::Timeout.to_string());
         let killed = Killed(Step::Mined);
@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn separates_errors_of_one_item_or_account_from_general_ones() {
-        let all: [(SettleError, Gravity); 8] = [
-            (JournalError::Refused("a value".to_owned()).into(), Gravity::Item),
-            (JournalError::Unavailable("away".to_owned()).into(), Gravity::Own),
-            (JournalError::Busy.into(), Gravity::Own),
-            (SignerError::Refused.into(), Gravity::Item),
-            (ClientError::InsufficientFunds.into(), Gravity::Item),
-            (ClientError::RateLimited { retry_after: None }.into(), Gravity::Outside),
-            (ClientError::Malformed("no fees".to_owned()).into(), Gravity::Outside),
-            (SettleError::Row("a sender is malformed"), Gravity::Item),
+        let all: [(SettleError, Severity); 8] = [
+            (JournalError::Refused("a value".to_owned()).into(), Severity::Item),
+            (JournalError::Unavailable("away".to_owned()).into(), Severity::Own),
+            (JournalError::Busy.into(), Severity::Own),
+            (SignerError::Refused.into(), Severity::Item),
+            (ClientError::InsufficientFunds.into(), Severity::Item),
+            (ClientError::RateLimited { retry_after: None }.into(), Severity::Outside),
+            (ClientError::Malformed("no fees".to_owned()).into(), Severity::Outside),
+            (SettleError::Row("a sender is malformed"), Severity::Item),
         ];
-        for (error, gravity) in all {
-            assert_eq!(error.gravity(), gravity, "{error}");
+        for (error, severity) in all {
+            assert_eq!(error.severity(), severity, "{error}");
         }
     }
 }

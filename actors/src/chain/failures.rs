@@ -6,8 +6,8 @@ use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Amount, Finality};
 use payferry_entities::{chain_txs, operations};
 use payferry_evm::client::ClientError;
-use payferry_evm::finality::Reach;
-use payferry_evm::pace::Gravity;
+use payferry_evm::finality::ChainProgress;
+use payferry_evm::pace::Severity;
 use payferry_journal::OperationOutcome;
 
 use super::checkpoint::Step;
@@ -15,7 +15,7 @@ use super::done::{DoneBy, is_done_call};
 use super::errors::{Errors, SettleError};
 use super::metrics;
 use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
-use super::resolve::{Place, done_at, outcome};
+use super::resolve::{TxPosition, done_at, outcome};
 use super::settler::SettlerState;
 
 /// Retries of a failure that may pass, before the PSP is notified.
@@ -27,14 +27,14 @@ enum Decision {
     /// Its number belongs to another operation: it needs a new one.
     NumberLost,
     /// Not known yet.
-    Undecided,
+    UndecidedScreener,
 }
 
 /// Block of a rejected item, and the progress of finality.
 #[derive(Clone, Copy)]
 struct Refused<'a> {
-    place: &'a Place,
-    reach: Reach,
+    place: &'a TxPosition,
+    reach: ChainProgress,
 }
 
 impl SettlerState {
@@ -45,7 +45,7 @@ impl SettlerState {
         tx: &chain_txs::Model,
         failed: Vec<operations::Model>,
         number: u64,
-        reach: Reach,
+        reach: ChainProgress,
         errors: &mut Errors,
     ) -> Result<bool, SettleError> {
         if failed.is_empty() {
@@ -56,7 +56,7 @@ impl SettlerState {
         if due.is_empty() {
             return Ok(true);
         }
-        let place = Place::recorded(tx)?;
+        let place = TxPosition::recorded(tx)?;
         let missing = || SettleError::Item {
             what: format!("the receipt of {}", place.tx_hash),
             why: "the endpoint does not have it".to_owned(),
@@ -71,7 +71,7 @@ impl SettlerState {
             match self.decide_failure(row, verdicts.get(&row.number), refused).await {
                 Ok(Decision::Decided(outcome)) => outcomes.push(outcome),
                 Ok(Decision::NumberLost) => lost.push(row),
-                Ok(Decision::Undecided) => is_undecided = true,
+                Ok(Decision::UndecidedScreener) => is_undecided = true,
                 // An undecidable operation does not block the others.
                 Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
@@ -98,7 +98,7 @@ impl SettlerState {
     async fn record_decided(
         &mut self,
         tx: &chain_txs::Model,
-        place: &Place,
+        place: &TxPosition,
         outcomes: Vec<OperationOutcome>,
     ) -> Result<(), SettleError> {
         for decided in &outcomes {
@@ -108,9 +108,9 @@ impl SettlerState {
         self.reached(Step::Recorded)?;
         for row in changed.iter().filter(|row| row.status == "failed") {
             metrics::operation_failed(self.args.spec.chain);
-            self.tell_failed(row);
+            self.notify_failed(row);
         }
-        self.reached(Step::Told)
+        self.reached(Step::Notified)
     }
 
     /// Decides a failed item, and checks on the chain that the funds are still there.
@@ -156,12 +156,12 @@ impl SettlerState {
             DoneBy::Another { block } if reach.reached(block.max(place.block_number), Finality::Finalized) => {
                 Ok(Decision::NumberLost)
             }
-            DoneBy::Another { .. } | DoneBy::Unknown => Ok(Decision::Undecided),
+            DoneBy::Another { .. } | DoneBy::Unknown => Ok(Decision::UndecidedScreener),
         }
     }
 
     /// Outcome of an operation that failed for its own reasons, with this vault balance.
-    fn failed(&self, row: &operations::Model, reason: &[u8], held: U256, place: &Place) -> OperationOutcome {
+    fn failed(&self, row: &operations::Model, reason: &[u8], held: U256, place: &TxPosition) -> OperationOutcome {
         if is_transient(reason) && row.attempts < TRANSIENT_ATTEMPTS_MAX {
             return self.requeued(row, &failure_text(reason));
         }
@@ -177,5 +177,5 @@ impl SettlerState {
 
 /// True if an error during a decision concerns only that operation, by its row or its token's response.
 fn is_its_own(error: &SettleError) -> bool {
-    error.gravity() == Gravity::Item || matches!(error, SettleError::Client(ClientError::Malformed(_)))
+    error.severity() == Severity::Item || matches!(error, SettleError::Client(ClientError::Malformed(_)))
 }

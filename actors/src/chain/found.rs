@@ -14,7 +14,7 @@ use payferry_evm::config::ChainSpec;
 use payferry_evm::wallet::domain_hash;
 use payferry_journal::chain::cursor::Link;
 use payferry_journal::chain::rows;
-use payferry_journal::payments::{self, Among, StoreError};
+use payferry_journal::payments::{self, StoreError, WalletScope};
 use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
@@ -79,8 +79,9 @@ pub(crate) async fn owners(
     watchlist: &Watchlist,
     addresses: Vec<Address>,
 ) -> Result<HashMap<Address, PaymentId>, StoreError> {
-    let look_up =
-        |strangers: Vec<Address>, among| async move { payments::by_wallets(database, &strangers, among).await };
+    let look_up = |unknown_addresses: Vec<Address>, among| async move {
+        payments::by_wallets(database, &unknown_addresses, among).await
+    };
     // PostgreSQL has one index of all wallets.
     let is_whole = watchlist.is_whole() && database.backend() == DbBackend::Sqlite;
     owners_by(watchlist, is_whole, addresses, look_up).await
@@ -90,21 +91,21 @@ async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
     watchlist: &Watchlist,
     is_whole: bool,
     addresses: Vec<Address>,
-    look_up: impl Fn(Vec<Address>, Among) -> F,
+    look_up: impl Fn(Vec<Address>, WalletScope) -> F,
 ) -> Result<HashMap<Address, PaymentId>, E> {
     let mut owners = HashMap::new();
-    let mut strangers = addresses;
+    let mut unknown_addresses = addresses;
     for round in 1.. {
         let unwatched = watchlist.unwatched();
-        take_watched(watchlist, &mut strangers, &mut owners);
-        if strangers.is_empty() {
+        take_watched(watchlist, &mut unknown_addresses, &mut owners);
+        if unknown_addresses.is_empty() {
             break;
         }
         let is_last = round >= LOOKUP_ROUNDS_MAX || !is_whole;
-        let among = if is_last { Among::All } else { Among::Over };
-        owners.extend(look_up(strangers.clone(), among).await?);
-        strangers.retain(|address| !owners.contains_key(address));
-        take_watched(watchlist, &mut strangers, &mut owners);
+        let among = if is_last { WalletScope::All } else { WalletScope::Over };
+        owners.extend(look_up(unknown_addresses.clone(), among).await?);
+        unknown_addresses.retain(|address| !owners.contains_key(address));
+        take_watched(watchlist, &mut unknown_addresses, &mut owners);
         if is_last || watchlist.unwatched() == unwatched {
             break;
         }
@@ -113,8 +114,8 @@ async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
 }
 
 /// Moves watched addresses from `strangers` to `owners`.
-fn take_watched(watchlist: &Watchlist, strangers: &mut Vec<Address>, owners: &mut HashMap<Address, PaymentId>) {
-    strangers.retain(|address| match watchlist.payment_of(*address) {
+fn take_watched(watchlist: &Watchlist, unknown_addresses: &mut Vec<Address>, owners: &mut HashMap<Address, PaymentId>) {
+    unknown_addresses.retain(|address| match watchlist.payment_of(*address) {
         Some(payment_id) => {
             owners.insert(*address, payment_id);
             false
@@ -250,10 +251,10 @@ mod lookups {
     async fn looked_up(
         watchlist: &Watchlist,
         answer: impl Fn(usize) -> Vec<(Address, PaymentId)>,
-    ) -> (Option<PaymentId>, Vec<Among>) {
+    ) -> (Option<PaymentId>, Vec<WalletScope>) {
         let asked = RefCell::new(Vec::new());
-        let look_up = |strangers: Vec<Address>, among| {
-            assert_eq!(strangers, [WALLET]);
+        let look_up = |unknown_addresses: Vec<Address>, among| {
+            assert_eq!(unknown_addresses, [WALLET]);
             asked.borrow_mut().push(among);
             let call = asked.borrow().len();
             std::future::ready(Ok::<_, Infallible>(answer(call)))
@@ -276,9 +277,9 @@ mod lookups {
     #[tokio::test]
     async fn live_payments_are_queried_in_the_database_until_all_are_watched() {
         let id = PaymentId::generate();
-        assert_eq!(looked_up(&Watchlist::new(), |_| vec![(WALLET, id)]).await, (Some(id), vec![Among::All]));
-        assert_eq!(looked_up(&whole(), |_| vec![(WALLET, id)]).await, (Some(id), vec![Among::Over]));
-        assert_eq!(looked_up(&whole(), |_| Vec::new()).await, (None, vec![Among::Over]));
+        assert_eq!(looked_up(&Watchlist::new(), |_| vec![(WALLET, id)]).await, (Some(id), vec![WalletScope::All]));
+        assert_eq!(looked_up(&whole(), |_| vec![(WALLET, id)]).await, (Some(id), vec![WalletScope::Over]));
+        assert_eq!(looked_up(&whole(), |_| Vec::new()).await, (None, vec![WalletScope::Over]));
         let watching = whole();
         watching.watch(WALLET, id);
         assert_eq!(looked_up(&watching, |_| Vec::new()).await, (Some(id), Vec::new()));
@@ -291,7 +292,7 @@ mod lookups {
             watchlist.watch(WALLET, id);
             Vec::new()
         };
-        assert_eq!(looked_up(&watchlist, becomes_live).await, (Some(id), vec![Among::Over]));
+        assert_eq!(looked_up(&watchlist, becomes_live).await, (Some(id), vec![WalletScope::Over]));
     }
 
     #[tokio::test]
@@ -305,7 +306,7 @@ mod lookups {
             take_out(&watchlist, WALLET);
             Vec::new()
         };
-        assert_eq!(looked_up(&watchlist, is_over_again).await, (Some(id), vec![Among::Over; 2]));
+        assert_eq!(looked_up(&watchlist, is_over_again).await, (Some(id), vec![WalletScope::Over; 2]));
     }
 
     #[tokio::test]
@@ -317,6 +318,6 @@ mod lookups {
         };
         let (found, asked) = looked_up(&watchlist, others_are_over).await;
         assert_eq!((found, asked.len()), (None, LOOKUP_ROUNDS_MAX as usize));
-        assert_eq!(asked.iter().filter(|among| **among == Among::All).count(), 1);
+        assert_eq!(asked.iter().filter(|among| **among == WalletScope::All).count(), 1);
     }
 }

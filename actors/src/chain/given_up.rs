@@ -8,14 +8,14 @@ use std::collections::HashSet;
 
 use payferry_domain::payment::{Payment, RefundState, SettlementState};
 use payferry_entities::{Database, operations, payments, sendings};
-use payferry_journal::chain::is_sending;
+use payferry_journal::chain::is_outbound;
 use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 /// Ids of operations that were attempted before and that their outbound transfer, refund or settlement has given up
 /// since.
 pub(super) async fn given_up(database: &Database, rows: &[operations::Model]) -> Result<HashSet<String>, DbErr> {
-    let (sent, paid): (Vec<_>, Vec<_>) = rows.iter().filter(|row| row.attempts > 0).partition(|row| is_sending(row));
+    let (sent, paid): (Vec<_>, Vec<_>) = rows.iter().filter(|row| row.attempts > 0).partition(|row| is_outbound(row));
     let mut found = HashSet::new();
     if !sent.is_empty() {
         let failed: Vec<String> = sendings::Entity::find()

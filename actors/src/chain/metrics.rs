@@ -3,7 +3,7 @@
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::{Chain, Timestamp};
-use payferry_evm::Trouble;
+use payferry_evm::Degradation;
 
 use super::watchlist::ChainView;
 
@@ -29,7 +29,7 @@ const TROUBLED: &str = "payferry_settler_trouble";
 const SUBMITTED: &str = "payferry_settler_submitted_total";
 const REPLACED: &str = "payferry_settler_replaced_total";
 const REVERTED: &str = "payferry_settler_reverted_total";
-const TAKEN_BACK: &str = "payferry_settler_taken_back_total";
+const ORPHANED_TRANSACTIONS: &str = "payferry_settler_taken_back_total";
 const MINED: &str = "payferry_settler_mined_total";
 const GAS_USED: &str = "payferry_settler_gas_used_total";
 const GAS_SPENT: &str = "payferry_settler_gas_spent_gwei_total";
@@ -47,7 +47,7 @@ const COUNTERS: [&str; 14] = [
     SUBMITTED,
     REPLACED,
     REVERTED,
-    TAKEN_BACK,
+    ORPHANED_TRANSACTIONS,
     MINED,
     GAS_USED,
     GAS_SPENT,
@@ -84,7 +84,7 @@ pub(crate) fn describe() {
     describe_counter!(SUBMITTED, "Transactions signed and sent.");
     describe_counter!(REPLACED, "Unmined transactions signed again with higher fees.");
     describe_counter!(REVERTED, "Transactions that reverted.");
-    describe_counter!(TAKEN_BACK, "Transactions with an orphaned block.");
+    describe_counter!(ORPHANED_TRANSACTIONS, "Transactions with an orphaned block.");
     describe_counter!(MINED, "Transactions mined, counted again after a reorganisation.");
     describe_counter!(GAS_USED, "Gas used by own transactions.");
     describe_counter!(GAS_SPENT, "Cost of that gas, in billionths of the native coin.");
@@ -102,7 +102,7 @@ pub(crate) fn register(chain: Chain, endpoints: usize) {
     for name in COUNTERS {
         counter!(name, "chain" => chain.as_str()).increment(0);
     }
-    for kind in Trouble::ALL {
+    for kind in Degradation::ALL {
         counter!(LOOKS_FAILED, "chain" => chain.as_str(), "kind" => kind.as_str()).increment(0);
     }
     payferry_evm::metrics::register(chain, endpoints);
@@ -110,7 +110,7 @@ pub(crate) fn register(chain: Chain, endpoints: usize) {
 
 /// Records the watcher's view of a chain.
 #[allow(clippy::cast_precision_loss, reason = "block numbers are far below 2^52")]
-pub(super) fn looked(view: &ChainView, now: Timestamp) {
+pub(super) fn record_view(view: &ChainView, now: Timestamp) {
     let chain = view.chain.as_str();
     gauge!(HEAD_NUMBER, "chain" => chain).set(view.head_number as f64);
     gauge!(READ_NUMBER, "chain" => chain).set(view.read_number as f64);
@@ -131,15 +131,15 @@ pub(crate) fn wallets_watched(count: usize) {
 }
 
 /// Records the kind of error that prevents reading a chain, if any.
-pub(super) fn trouble(chain: Chain, trouble: Option<Trouble>) {
-    for kind in Trouble::ALL {
+pub(super) fn record_degradation(chain: Chain, trouble: Option<Degradation>) {
+    for kind in Degradation::ALL {
         let is = f64::from(u8::from(Some(kind) == trouble));
         gauge!(TROUBLE, "chain" => chain.as_str(), "kind" => kind.as_str()).set(is);
     }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "block numbers are far below 2^52")]
-pub(super) fn looked_again(chain: Chain, number: u64) {
+pub(super) fn record_rescan(chain: Chain, number: u64) {
     gauge!(SECOND_LOOK_NUMBER, "chain" => chain.as_str()).set(number as f64);
 }
 
@@ -157,7 +157,7 @@ pub(super) fn logs_repeated(chain: Chain, count: usize) {
     counter!(LOGS_REPEATED, "chain" => chain.as_str()).increment(count as u64);
 }
 
-pub(super) fn look_failed(chain: Chain, kind: Trouble) {
+pub(super) fn look_failed(chain: Chain, kind: Degradation) {
     counter!(LOOKS_FAILED, "chain" => chain.as_str(), "kind" => kind.as_str()).increment(1);
 }
 
@@ -217,8 +217,8 @@ pub(super) fn reverted(chain: Chain) {
     counter!(REVERTED, "chain" => chain.as_str()).increment(1);
 }
 
-pub(super) fn taken_back(chain: Chain) {
-    counter!(TAKEN_BACK, "chain" => chain.as_str()).increment(1);
+pub(super) fn record_orphaned(chain: Chain) {
+    counter!(ORPHANED_TRANSACTIONS, "chain" => chain.as_str()).increment(1);
 }
 
 pub(super) fn operation_failed(chain: Chain) {

@@ -18,7 +18,7 @@ use super::errors::SettleError;
 use super::settler::{SettlerArgs, SettlerState};
 
 /// Time for which a nonce must have been used without any of our hashes before the transaction is given up.
-const USURPED_FOR: Duration = Duration::from_secs(5);
+const NONCE_TAKEN_FOR: Duration = Duration::from_secs(5);
 /// Maximum number of nonces before ours that are searched for a gap; the next pass continues from the chain's nonce
 /// then.
 const GAP_NONCES_MAX: i64 = 512;
@@ -34,7 +34,7 @@ impl SettlerState {
 
     /// True if the account's nonce was used, finally, by a transaction that is not ours. `next` is the chain's next
     /// nonce by its newest block.
-    pub(super) async fn was_usurped(&mut self, tx: &chain_txs::Model, next: i64) -> Result<bool, SettleError> {
+    pub(super) async fn nonce_was_taken(&mut self, tx: &chain_txs::Model, next: i64) -> Result<bool, SettleError> {
         let SettlerArgs { spec, client, .. } = &self.args;
         if next <= tx.nonce {
             self.usurped.remove(&tx.id);
@@ -47,7 +47,7 @@ impl SettlerState {
             None => return Ok(false),
         };
         let used = |nonce: u64| i64::try_from(nonce).is_ok_and(|nonce| nonce > tx.nonce);
-        Ok(since.elapsed() >= USURPED_FOR && used(client.nonce(sender_of(tx)?, &tag).await?))
+        Ok(since.elapsed() >= NONCE_TAKEN_FOR && used(client.nonce(sender_of(tx)?, &tag).await?))
     }
 
     /// Gives up a transaction with a taken nonce: its operations are queued again.

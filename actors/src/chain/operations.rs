@@ -6,13 +6,13 @@ use alloy::primitives::{B256, U256};
 use alloy::rpc::types::TransactionReceipt;
 use alloy::sol_types::{SolCall, SolEvent, SolInterface};
 use payferry_contracts::{ItemError, Payferry, SendItem, SettleItem, describe_reason, salt_of};
+use payferry_domain::outbound::{self, FailureReason, OutboundId};
 use payferry_domain::payment::Command;
-use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
 use payferry_evm::wallet::{alloy_address, domain_address};
-use payferry_journal::Carried;
-use payferry_journal::chain::{Role, is_sending};
+use payferry_journal::MovedAmounts;
+use payferry_journal::chain::{Role, is_outbound};
 
 use crate::inbox::PaymentInbox;
 
@@ -58,12 +58,12 @@ impl Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Success {
     route: Route,
-    carried: Carried,
+    carried: MovedAmounts,
 }
 
 impl Success {
     /// Amounts moved, if the event belongs to this operation.
-    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
+    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<MovedAmounts> {
         let is_its_amount = settles(row) || self.carried.amount == row.amount;
         (is_its_amount && Route::of(row).is_ok_and(|route| route == self.route)).then_some(self.carried)
     }
@@ -82,7 +82,7 @@ impl Verdict {
     }
 
     /// Amounts moved, if the verdict is a success of this operation.
-    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
+    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<MovedAmounts> {
         if let Self::Succeeded(success) = self { success.carried_for(row) } else { None }
     }
 }
@@ -152,12 +152,12 @@ pub(super) fn success(log: &alloy::primitives::Log) -> Option<(i64, Success)> {
     let units = |value: U256| i64::try_from(value).ok();
     if let Ok(event) = Payferry::Settled::decode_log(log) {
         let (psp_amount, treasury_fee) = (units(event.pspAmount)?, units(event.treasuryFee)?);
-        let carried = Carried { amount: psp_amount.checked_add(treasury_fee)?, psp_amount, treasury_fee };
+        let carried = MovedAmounts { amount: psp_amount.checked_add(treasury_fee)?, psp_amount, treasury_fee };
         let route = Route::Settled { vault: event.vaultSalt, token: event.token, psp: event.pspSalt };
         return Some((units(event.number)?, Success { route, carried }));
     }
     let event = Payferry::Sent::decode_log(log).ok()?;
-    let carried = Carried { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 };
+    let carried = MovedAmounts { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 };
     let route = Route::Sent { vault: event.vaultSalt, token: event.token, to: event.to };
     Some((units(event.number)?, Success { route, carried }))
 }
@@ -221,23 +221,23 @@ fn settles(row: &operations::Model) -> bool {
 }
 
 /// Notifies the owner of an operation of its outcome; returns false if there is nothing to send.
-pub(super) fn tell(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &Outcome<'_>) -> bool {
-    if is_sending(row) {
-        let told = sending_command(row, outcome);
-        return told.map(|(id, command)| inbox.tell_sending(id, command)).is_some();
+pub(super) fn notify(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &Outcome<'_>) -> bool {
+    if is_outbound(row) {
+        let told = outbound_command(row, outcome);
+        return told.map(|(id, command)| inbox.notify_outbound(id, command)).is_some();
     }
-    command(row, outcome).map(|(id, command)| inbox.tell(id, command)).is_some()
+    command(row, outcome).map(|(id, command)| inbox.notify(id, command)).is_some()
 }
 
-fn sending_command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(SendingId, sending::Command)> {
+fn outbound_command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(OutboundId, outbound::Command)> {
     let id = row.payment_id.parse().ok()?;
     let revision = u32::try_from(row.revision).ok()?;
     let command = match *outcome {
-        Outcome::Completed { tx_hash, .. } => sending::Command::Complete { revision, tx_hash },
+        Outcome::Completed { tx_hash, .. } => outbound::Command::Complete { revision, tx_hash },
         Outcome::Failed { reason } => {
             let cleared = reason != NOT_CLEARED;
             let why = if cleared { FailureReason::SendFailed } else { FailureReason::CustomerNotCleared };
-            sending::Command::Fail { revision, reason: why, detail: reason.to_owned() }
+            outbound::Command::Fail { revision, reason: why, detail: reason.to_owned() }
         }
         Outcome::Orphaned => return None,
     };
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn event_belongs_to_the_operation_with_its_vault_token_and_recipient() {
-        let carried = Carried { amount: 50, psp_amount: 40, treasury_fee: 10 };
+        let carried = MovedAmounts { amount: 50, psp_amount: 40, treasury_fee: 10 };
         assert_eq!(settled(40, 10).carried_for(&row("settle", "pay_1", "psp_1")), Some(carried));
         let elsewhere = operations::Model { token_address: RECIPIENT.to_string(), ..row("settle", "pay_1", "psp_1") };
         let unreadable = operations::Model { token_address: "?".to_owned(), ..row("settle", "pay_1", "psp_1") };
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!(settled(99, 1).carried_for(other), None, "{other:?}");
         }
 
-        let carried = Carried { amount: 100, psp_amount: 0, treasury_fee: 0 };
+        let carried = MovedAmounts { amount: 100, psp_amount: 0, treasury_fee: 0 };
         for (kind, from) in [
             ("deliver", "pay_1"),
             ("send", "pay_1"),

@@ -8,14 +8,14 @@ use payferry_domain::payment::Command;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
-use payferry_evm::Trouble;
+use payferry_evm::Degradation;
 use payferry_evm::client::{BlockHeader, ClientError, Heads};
 use payferry_evm::config::SpecError;
-use payferry_evm::finality::Reach;
+use payferry_evm::finality::ChainProgress;
 use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
 use payferry_journal::chain::rows;
 use payferry_journal::payments::StoreError;
-use payferry_journal::{ChainBatch, JournalError, Unit};
+use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
 use super::reader::{ReadError, link_of};
 use super::watcher::{WatcherArgs, WatcherState};
@@ -56,13 +56,13 @@ impl From<ReadError> for PollError {
 
 impl PollError {
     /// Its kind.
-    pub(super) fn trouble(&self) -> Trouble {
+    pub(super) fn trouble(&self) -> Degradation {
         match self {
-            Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Trouble::of_call(source),
-            Self::Spec(SpecError::ChainId { .. }) => Trouble::WrongChain,
-            Self::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Trouble::Misconfigured,
-            Self::Inconsistent(_) => Trouble::Inconsistent,
-            Self::Journal(_) | Self::Store(_) => Trouble::Database,
+            Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Degradation::of_call(source),
+            Self::Spec(SpecError::ChainId { .. }) => Degradation::WrongChain,
+            Self::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Degradation::Misconfigured,
+            Self::Inconsistent(_) => Degradation::Inconsistent,
+            Self::Journal(_) | Self::Store(_) => Degradation::Database,
         }
     }
 
@@ -164,7 +164,7 @@ impl<'a> Poll<'a> {
         // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
         // database.
         self.finalise(view.reach());
-        self.state.tell_observed(&told).await;
+        self.state.notify_observed(&told).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
         self.tell_progress(&links);
@@ -173,7 +173,7 @@ impl<'a> Poll<'a> {
     }
 
     /// Finality reached once this block, the head, is read; `None` while the watcher catches up.
-    fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<Reach> {
+    fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<ChainProgress> {
         let [last] = links else { return None };
         if last.hash != heads.latest.hash {
             return None;
@@ -181,7 +181,7 @@ impl<'a> Poll<'a> {
         let spec = &self.state.args.spec;
         let of_branch = |header: &&BlockHeader| header.number != last.number || header.hash == last.hash;
         let tag = |header: Option<&BlockHeader>, is_known| self.tag(header.filter(of_branch), is_known, heads);
-        Some(Reach {
+        Some(ChainProgress {
             read: last.number,
             safe: tag(heads.safe.as_ref(), spec.has_safe),
             finalized: tag(heads.finalized.as_ref(), spec.has_finalized),
@@ -215,7 +215,7 @@ impl<'a> Poll<'a> {
             headers_keep_from: rows::row_number(keep_from),
             transfers,
         };
-        let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
+        let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         metrics::transfers(spec.chain, receipt.transfers.len());
         self.state.known.extend(links, keep_from);
         self.state.second.from = second_look_from;
@@ -258,14 +258,14 @@ impl<'a> Poll<'a> {
             headers_keep_from: 0,
             transfers: Vec::new(),
         };
-        let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
+        let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         tracing::warn!(chain = %spec.chain, depth, common.number = cursor.number,
             transfers = receipt.transfers.len(), "chain {} was reorganised", spec.chain);
         metrics::reorganised(spec.chain, depth);
         self.state.known = known;
         self.state.second.from = second_look_from;
         self.state.report.blocks_orphaned += depth as u64;
-        self.state.tell_observed(&receipt.transfers).await;
+        self.state.notify_observed(&receipt.transfers).await;
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl<'a> Poll<'a> {
     /// Publishes the view of the chain.
     fn publish(&self, view: ChainView) {
         let WatcherArgs { watchlist, clock, .. } = &self.state.args;
-        metrics::looked(&view, clock.now());
+        metrics::record_view(&view, clock.now());
         watchlist.set_view(view);
     }
 
@@ -334,7 +334,7 @@ impl<'a> Poll<'a> {
         let before = links.first().and_then(|first| first.number.checked_sub(1));
         let before = before.and_then(|number| self.state.known.link(number));
         for gap in gaps(before.iter().chain(links), spec.outage_secs) {
-            inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
+            inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }
         let newest = links.iter().map(|link| link.time).max().unwrap_or(Timestamp(0));
         inbox.chain_progressed(spec.chain, newest);
@@ -348,7 +348,7 @@ impl<'a> Poll<'a> {
         }
     }
 
-    fn finalise(&self, reach: Reach) {
+    fn finalise(&self, reach: ChainProgress) {
         let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
         let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
             let (key, revision, reached) = (wait.key, wait.revision, wait.finality);

@@ -91,7 +91,7 @@ impl Reader {
 
     /// Transfers in blocks that were read before, from a range query. With `elsewhere`, preferably not from the first
     /// endpoint. `links` are contiguous.
-    pub(super) async fn second_look(
+    pub(super) async fn rescan(
         &self,
         client: &ChainClient,
         links: &[Link],

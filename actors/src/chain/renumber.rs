@@ -8,7 +8,7 @@ use payferry_contracts::Payferry;
 use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
 use payferry_evm::client::ClientError;
-use payferry_journal::{Renumbering, Unit, counter_of_operations};
+use payferry_journal::{JournalWrite, Renumbering, counter_of_operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::checkpoint::Step;
@@ -42,7 +42,7 @@ impl SettlerState {
             failure: why.clone(),
             at: clock.real_now::<Timestamp>().as_millis(),
         };
-        let renumbered = journal.submit(Unit::Renumbering(Box::new(renumbering))).await?.operations;
+        let renumbered = journal.submit(JournalWrite::Renumbering(Box::new(renumbering))).await?.operations;
         self.searched.remove(&row.id);
         self.reached(Step::Recorded)?;
         let number = renumbered.first().map_or(lowest, |row| row.number);

@@ -59,7 +59,7 @@ impl From<sea_orm::DbErr> for RereadError {
 
 /// Result of a reread.
 #[derive(Debug, Default)]
-pub struct Reread {
+pub struct RereadResult {
     /// Number of blocks read.
     pub blocks: u64,
     /// Missing transfers that are now recorded.
@@ -76,7 +76,7 @@ pub async fn reread(
     clock: &Clock,
     (from, to): (u64, u64),
     mut watch: impl FnMut(u64),
-) -> Result<Reread, RereadError> {
+) -> Result<RereadResult, RereadError> {
     let cursor = chain_cursors::Entity::find_by_id(spec.chain.as_str()).one(database.reader()).await?;
     let read = cursor.ok_or(RereadError::NeverRead)?.block_number;
     let read = u64::try_from(read).unwrap_or(0);
@@ -89,7 +89,7 @@ pub async fn reread(
     }
     let (reader, watchlist) = (Reader::new(spec), Watchlist::new());
     let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
-    let mut reread = Reread::default();
+    let mut reread = RereadResult::default();
     let mut step = spec.range_blocks_max.max(1);
     let mut next = from;
     while next <= to {
@@ -121,13 +121,13 @@ async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {
     let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(link_of).collect();
-    let found = reader.second_look(lookup.client, &links, false).await?;
+    let found = reader.rescan(lookup.client, &links, false).await?;
     let rows = found::of_payments(lookup, &found).await?;
     let rows = found::unrecorded(lookup, rows).await?;
     found::made(lookup, rows).await
 }
 
-async fn record(database: &Database, row: transfers::Model, reread: &mut Reread) -> Result<(), RereadError> {
+async fn record(database: &Database, row: transfers::Model, reread: &mut RereadResult) -> Result<(), RereadError> {
     let insert = transfers::Entity::insert(row.clone().into_active_model()).on_conflict_do_nothing();
     match insert.exec_without_returning(database.writer()).await.map_err(StoreError::from) {
         Ok(TryInsertResult::Inserted(1)) => reread.recorded.push(row),

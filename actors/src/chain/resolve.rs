@@ -15,7 +15,7 @@ use payferry_evm::wallet::domain_hash;
 use payferry_journal::chain::attempts::{self, Attempts};
 use payferry_journal::chain::queue;
 use payferry_journal::chain::rows::row_number;
-use payferry_journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
+use payferry_journal::{ChainTxOutcome, JournalWrite, MovedAmounts, OperationOutcome};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
@@ -166,7 +166,7 @@ impl SettlerState {
         }
         // All other transactions wait for the lowest nonce.
         let next = self.next_nonce_of(first).await?;
-        if self.was_usurped(first, next).await? {
+        if self.nonce_was_taken(first, next).await? {
             // A lagging endpoint reports a mined transaction as unmined, so all endpoints are asked.
             let hashes = attempts::hashes(attempts, first);
             let receipts = self.args.client.receipts_elsewhere(&hashes).await?;
@@ -214,7 +214,7 @@ impl SettlerState {
         self.reached(Step::Mined)?;
         let SettlerArgs { spec, database, .. } = &self.args;
         let mut rows = queue::carried(database, &[tx.id]).await?;
-        let place = Place::of(receipt)?;
+        let place = TxPosition::of(receipt)?;
         if !receipt.status() {
             metrics::reverted(self.args.spec.chain);
             tracing::error!(chain = %self.args.spec.chain, tx.hash = %place.tx_hash,
@@ -223,7 +223,7 @@ impl SettlerState {
             let operations = requeued.iter().map(|row| self.requeued(row, "the batch reverted")).collect();
             let changed = self.record(tx, "reverted", Some(&place), operations).await?;
             metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
-            self.tell_orphaned(&requeued, &changed);
+            self.notify_orphaned(&requeued, &changed);
             return Ok(());
         }
         let verdicts = verdicts(spec.contract, receipt);
@@ -243,7 +243,7 @@ impl SettlerState {
         metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
         metrics::mined(self.args.spec.chain);
         self.reached(Step::Recorded)?;
-        self.tell_orphaned(&undone, &changed);
+        self.notify_orphaned(&undone, &changed);
         Ok(())
     }
 
@@ -265,14 +265,14 @@ impl SettlerState {
             None => self.stands_by_number(tx).await?,
         };
         if !stands {
-            return self.taken_back(tx).await;
+            return self.apply_orphaned(tx).await;
         }
         if tx.status == "reverted" {
             return Ok(());
         }
         let undecided = self.decide_failures(tx, failed, number, view.reach(), errors).await?;
         if !undecided && view.reach().reached(number, payferry_domain::Finality::Finalized) {
-            let place = Place::recorded(tx)?;
+            let place = TxPosition::recorded(tx)?;
             self.record(tx, "final", Some(&place), Vec::new()).await?;
         }
         Ok(())
@@ -281,7 +281,7 @@ impl SettlerState {
     /// True if the chain has the recorded block at its number. A missing block at an endpoint decides nothing; only
     /// another block at that number shows that the recorded one is orphaned.
     async fn stands_by_number(&self, tx: &chain_txs::Model) -> Result<bool, SettleError> {
-        let place = Place::recorded(tx)?;
+        let place = TxPosition::recorded(tx)?;
         match self.args.client.headers([place.block_number]).await {
             Ok(headers) => Ok(headers.first().is_some_and(|header| header.hash == place.block_hash)),
             Err(error @ ClientError::UnknownBlock) => {
@@ -293,18 +293,18 @@ impl SettlerState {
     }
 
     /// Handles an orphaned block of a mined transaction: the transaction is mined elsewhere, or waits again.
-    async fn taken_back(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
+    async fn apply_orphaned(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
         let attempts = attempts::of(database, spec.chain, std::slice::from_ref(tx)).await?;
         let hashes = attempts::hashes(&attempts, tx);
         if let Some(receipt) = self.receipt_of(&hashes).await? {
             // If the node is still on the old branch, there is nothing to record.
-            if Place::of(&receipt)?.block_hash.to_string() != tx.block_hash.clone().unwrap_or_default() {
+            if TxPosition::of(&receipt)?.block_hash.to_string() != tx.block_hash.clone().unwrap_or_default() {
                 return self.record_mined(Mined { tx, receipt }).await;
             }
             return Ok(());
         }
-        metrics::taken_back(self.args.spec.chain);
+        metrics::record_orphaned(self.args.spec.chain);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction was orphaned; it is sent again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;
@@ -315,7 +315,7 @@ impl SettlerState {
         for attempt in attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten() {
             self.send(tx.id, &attempt.raw).await;
         }
-        self.tell_orphaned(&undone, &changed);
+        self.notify_orphaned(&undone, &changed);
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl SettlerState {
         &self,
         tx: &chain_txs::Model,
         status: &'static str,
-        place: Option<&Place>,
+        place: Option<&TxPosition>,
         operations: Vec<OperationOutcome>,
     ) -> Result<Vec<operations::Model>, SettleError> {
         let outcome = ChainTxOutcome {
@@ -336,7 +336,7 @@ impl SettlerState {
             at: self.args.clock.real_now::<Timestamp>().as_millis(),
             operations,
         };
-        Ok(self.args.journal.submit(Unit::ChainTxOutcome(Box::new(outcome))).await?.operations)
+        Ok(self.args.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await?.operations)
     }
 
     pub(super) fn requeued(&self, row: &operations::Model, why: &str) -> OperationOutcome {
@@ -362,7 +362,7 @@ fn unread_receipt(hash: Hash32, error: ClientError) -> SettleError {
     }
 }
 
-pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Option<&Place>) -> OperationOutcome {
+pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Option<&TxPosition>) -> OperationOutcome {
     OperationOutcome {
         id: row.id.clone(),
         status,
@@ -376,19 +376,19 @@ pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Opti
 
 /// Outcome of an operation that was carried out. An older transaction than the last one may have done it, with the
 /// amounts that it was signed with.
-pub(super) fn done_at(row: &operations::Model, carried: Option<Carried>, place: &Place) -> OperationOutcome {
+pub(super) fn done_at(row: &operations::Model, carried: Option<MovedAmounts>, place: &TxPosition) -> OperationOutcome {
     OperationOutcome { carried, ..outcome(row, "mined", Some(place)) }
 }
 
 /// Position of a transaction on the chain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TxPosition {
     pub(super) tx_hash: Hash32,
     pub(super) block_number: u64,
     pub(super) block_hash: Hash32,
 }
 
-impl Place {
+impl TxPosition {
     pub(super) fn of(receipt: &TransactionReceipt) -> Result<Self, SettleError> {
         let (Some(block_number), Some(block_hash)) = (receipt.block_number, receipt.block_hash) else {
             let what = format!("the receipt of {}", domain_hash(receipt.transaction_hash));

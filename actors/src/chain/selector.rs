@@ -83,7 +83,7 @@ impl Selector {
 
     /// The cheapest chain that supports `token` and is neither stale, unread nor paused.
     pub fn best(&self, token: Token, now: Timestamp) -> Result<Choice, NoChain> {
-        let weighed: Vec<_> = self.specs.iter().map(|spec| (spec, self.weigh(spec, token, now))).collect();
+        let weighed: Vec<_> = self.specs.iter().map(|spec| (spec, self.settlement_cost(spec, token, now))).collect();
         let cheapest = weighed.iter().filter_map(|(spec, weight)| Some((*weight.as_ref().ok()?, *spec)));
         let chosen = cheapest.min_by_key(|(cost, _)| *cost).map(|(_, spec)| spec.chain);
         let candidates = weighed
@@ -106,7 +106,7 @@ impl Selector {
     }
 
     /// Cost of one settlement in millionths of a dollar, or the reason why the chain is not eligible.
-    fn weigh(&self, spec: &ChainSpec, token: Token, now: Timestamp) -> Result<u128, String> {
+    fn settlement_cost(&self, spec: &ChainSpec, token: Token, now: Timestamp) -> Result<u128, String> {
         if spec.token_address(token).is_none() {
             return Err(format!("{token} is not taken there"));
         }

@@ -14,13 +14,13 @@ use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
 use payferry_evm::client::ChainClient;
 use payferry_evm::config::ChainSpec;
-use payferry_evm::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
+use payferry_evm::pace::{AbortOnDrop, BlockingError, Pass, PollRequests, gather};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::Journal;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::checkpoint::{Checkpoint, NoCheckpoint};
 use super::errors::{Errors, SettleError};
-use super::gas_money;
+use super::gas_price_cache;
 use super::metrics;
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
@@ -98,9 +98,9 @@ impl SettlerHandle {
     }
 
     fn tell_trouble(&self, trouble: Option<&str>, now: Timestamp) {
-        let mut told = self.inner.trouble.write();
-        let since = told.as_ref().map_or(now, |(since, _)| *since);
-        *told = trouble.map(|why| (since, why.to_owned()));
+        let mut notified = self.inner.trouble.write();
+        let since = notified.as_ref().map_or(now, |(since, _)| *since);
+        *notified = trouble.map(|why| (since, why.to_owned()));
     }
 
     pub(super) fn count_submitted(&self) {
@@ -187,7 +187,7 @@ pub enum SettlerMessage {
     /// The batch window is over.
     Flush,
     /// The chain moved, or time passed: check all open transactions.
-    Look,
+    Poll,
     /// Request for the settler's state.
     Observe(RpcReplyPort<SettlerReport>),
 }
@@ -216,7 +216,7 @@ pub struct SettlerState {
     pub(super) args: SettlerArgs,
     pub(super) report: SettlerReport,
     /// Outcomes sent: revision and time.
-    pub(super) told: HashMap<String, (i64, Instant)>,
+    pub(super) notified: HashMap<String, (i64, Instant)>,
     /// Failures sent: revision and time.
     pub(super) failed_told: HashMap<String, (i64, Instant)>,
     /// Operations with a vault balance that is too low: checks so far, and time of the next one.
@@ -238,9 +238,9 @@ pub struct SettlerState {
     /// Next page of failed operations.
     pub(super) failed_page: queue::Page,
     /// Reasons why unmined transactions were rejected at their last broadcast.
-    pub(super) refused: BTreeMap<i64, HeldUp>,
+    pub(super) refused: BTreeMap<i64, BlockingError>,
     window_open: bool,
-    looks: Looks,
+    polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
     looking: Pass,
     sending: Pass,
@@ -257,11 +257,11 @@ impl std::fmt::Debug for SettlerState {
 impl Settler {
     /// Starts the settler, linked to its supervisor.
     pub async fn start(
-        books: &Books,
+        registry: &ActorRegistry,
         args: SettlerArgs,
         supervisor: Option<ActorCell>,
     ) -> Result<Mailbox<SettlerMessage>, SpawnErr> {
-        books.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
+        registry.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
     }
 }
 
@@ -277,15 +277,15 @@ impl Behaviour for Settler {
         mut args: SettlerArgs,
     ) -> Result<SettlerState, ActorProcessingErr> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
-        let looks = Looks::default();
+        let polls = PollRequests::default();
         // Keep showing the trouble of the previous settler, so that its end is reported as well.
         let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), looks.clone())));
-        let weigher = AbortOnDrop(tokio::spawn(gas_money::weigh(args.clone())));
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
+        let weigher = AbortOnDrop(tokio::spawn(gas_price_cache::refresh_until_dropped(args.clone())));
         Ok(SettlerState {
             args,
             report,
-            told: HashMap::new(),
+            notified: HashMap::new(),
             failed_told: HashMap::new(),
             short: HashMap::new(),
             sent: HashMap::new(),
@@ -298,7 +298,7 @@ impl Behaviour for Settler {
             failed_page: queue::Page::default(),
             refused: BTreeMap::new(),
             window_open: false,
-            looks,
+            polls,
             looking: Pass::default(),
             sending: Pass::default(),
             _ticker: ticker,
@@ -311,7 +311,7 @@ impl Behaviour for Settler {
         myself: &Mailbox<SettlerMessage>,
         _state: &mut SettlerState,
     ) -> Result<(), ActorProcessingErr> {
-        let _ = myself.cast(SettlerMessage::Look);
+        let _ = myself.cast(SettlerMessage::Poll);
         Ok(())
     }
 
@@ -329,17 +329,17 @@ impl Behaviour for Settler {
                     let mut errors = Errors::default();
                     let outcome = Box::pin(state.submit(&mut errors)).await;
                     errors.take(outcome)?;
-                    state.sending.conclude(errors.into_held_up());
+                    state.sending.conclude(errors.into_blocking_errors());
                     state.report_trouble();
                 }
             }
-            SettlerMessage::Look => {
-                state.looks.begun();
+            SettlerMessage::Poll => {
+                state.polls.begun();
                 if state.looking.is_due() {
                     let mut errors = Errors::default();
-                    let outcome = Box::pin(state.look(myself, &mut errors)).await;
+                    let outcome = Box::pin(state.poll_settler(myself, &mut errors)).await;
                     errors.take(outcome)?;
-                    state.looking.conclude(errors.into_held_up());
+                    state.looking.conclude(errors.into_blocking_errors());
                     state.report_trouble();
                 }
             }
@@ -352,15 +352,15 @@ impl Behaviour for Settler {
 }
 
 /// Turns nudges, progress of the watcher and time into messages, with at most one poll in the mailbox.
-async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, looks: Looks) {
+async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, polls: PollRequests) {
     let mut moved = args.watchlist.moved(args.spec.chain);
     let interval = args.spec.poll_interval.max(Duration::from_millis(50));
     loop {
-        let look = || looks.ask(&settler, SettlerMessage::Look);
+        let poll_settler = || polls.ask(&settler, SettlerMessage::Poll);
         let sent = tokio::select! {
             () = args.handle.inner.nudged.notified() => settler.cast(SettlerMessage::Nudge).is_ok(),
-            Ok(()) = moved.changed() => look(),
-            () = tokio::time::sleep(interval) => look(),
+            Ok(()) = moved.changed() => poll_settler(),
+            () = tokio::time::sleep(interval) => poll_settler(),
         };
         if !sent {
             return;
@@ -377,7 +377,7 @@ impl SettlerState {
     }
 
     /// Checks all open transactions, and opens a batch window if operations are queued.
-    async fn look(&mut self, myself: &Mailbox<SettlerMessage>, errors: &mut Errors) -> Result<(), SettleError> {
+    async fn poll_settler(&mut self, myself: &Mailbox<SettlerMessage>, errors: &mut Errors) -> Result<(), SettleError> {
         // An error of one part (such as a fee above the ceiling) does not block the others.
         let resolved = self.resolve(errors).await;
         errors.take(resolved)?;
@@ -416,8 +416,8 @@ impl SettlerState {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
         let refused = self.refused.values();
-        let all = self.looking.held_up().into_iter().chain(self.sending.held_up()).chain(refused);
-        let trouble = gather(all.cloned()).map(|held_up| held_up.why);
+        let all = self.looking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
+        let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
         self.report.failures = self.looking.failures().max(self.sending.failures());
         metrics::settler_trouble(chain, trouble.is_some());
         if self.report.trouble != trouble {

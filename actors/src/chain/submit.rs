@@ -12,16 +12,16 @@ use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::config::L1Gas;
 use payferry_evm::fees::Fees;
-use payferry_evm::pace::HeldUp;
+use payferry_evm::pace::BlockingError;
 use payferry_evm::wallet::{OperatorSigner, alloy_address};
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
 use payferry_journal::chain::recipients;
-use payferry_journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
+use payferry_journal::{JournalWrite, Refusal, RefusedOperation, SignedOperation, Submission};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::errors::{Errors, SettleError, gravity_of_call};
+use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
 use super::metrics;
 use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
@@ -110,13 +110,13 @@ impl SettlerState {
             };
             let (at, operations) =
                 (self.args.clock.real_now::<Timestamp>().as_millis(), refused.iter().map(refusal).collect());
-            let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
+            let refusal = JournalWrite::Refusal(Box::new(Refusal { at, operations }));
             let refused = self.args.journal.submit(refusal).await?.operations;
             self.reached(Step::Recorded)?;
             for row in refused {
-                self.tell_failed(&row);
+                self.notify_failed(&row);
             }
-            self.reached(Step::Told)?;
+            self.reached(Step::Notified)?;
         }
         Ok(rows)
     }
@@ -215,7 +215,7 @@ impl SettlerState {
         self.reached(Step::Signed)?;
         let raw = attempt.raw.clone();
         let submission = Submission { chain_tx, attempt, operations };
-        let receipt = self.args.journal.submit(Unit::Submission(Box::new(submission))).await?;
+        let receipt = self.args.journal.submit(JournalWrite::Submission(Box::new(submission))).await?;
         self.reached(Step::Stored)?;
         self.args.handle.count_submitted();
         metrics::submitted(self.args.spec.chain);
@@ -277,7 +277,7 @@ impl SettlerState {
 
     /// Sends signed bytes; returns the reason if they were rejected. They are stored, so an error costs only time: the
     /// bytes are sent again.
-    pub(super) async fn broadcast(&self, raw: &str) -> Option<HeldUp> {
+    pub(super) async fn broadcast(&self, raw: &str) -> Option<BlockingError> {
         match self.args.client.broadcast(raw).await {
             // The nonce is used: one of the stored hashes is mined, or another transaction took the nonce. `resolve`
             // checks.
@@ -285,7 +285,7 @@ impl SettlerState {
             Err(error) => {
                 tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was rejected; retrying");
                 let why = format!("a transaction was rejected: {error}");
-                Some(HeldUp { gravity: gravity_of_call(&error), why })
+                Some(BlockingError { severity: severity_of_call(&error), why })
             }
         }
     }
@@ -305,7 +305,7 @@ impl SettlerState {
         let attempt = self.sign(signer, tx, fees).await?;
         self.reached(Step::Signed)?;
         let raw = attempt.raw.clone();
-        journal.submit(Unit::Attempt(Box::new(attempt))).await?;
+        journal.submit(JournalWrite::Attempt(Box::new(attempt))).await?;
         self.reached(Step::Stored)?;
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
             "an unmined transaction on {} is sent again with higher fees", spec.chain);

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use payferry_entities::transfers;
-use payferry_journal::payments::{self, StoreError, TransferPlace};
+use payferry_journal::payments::{self, StoreError, TransferPosition};
 
 use super::watcher::{WatcherArgs, WatcherState};
 
@@ -19,7 +19,7 @@ const SWEEP_ROWS_MAX: u64 = 2_000;
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// Position before the page; `None` at the beginning.
-    after: Option<TransferPlace>,
+    after: Option<TransferPosition>,
     /// Rows found by the previous sweep: transaction, log index and revision.
     found: HashSet<(String, i64, i64)>,
     /// True if the previous sweep read this page, and the page is one of several.
@@ -32,7 +32,7 @@ impl Sweep {
     fn take(&mut self, rows: Vec<transfers::Model>, is_full: bool, all: bool) -> Vec<transfers::Model> {
         let key = |row: &transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
         let found: HashSet<_> = rows.iter().map(key).collect();
-        let last = rows.last().map(TransferPlace::of);
+        let last = rows.last().map(TransferPosition::of);
         let due = rows.into_iter().filter(|row| all || self.found.contains(&key(row))).collect();
         let is_only = self.after.is_none() && !is_full;
         *self = if is_only {
@@ -55,7 +55,7 @@ impl WatcherState {
         let due = self.swept.take(found, is_full, all);
         if !due.is_empty() {
             tracing::info!(chain = %spec.chain, transfers = due.len(), "notifying payments of transfers again");
-            self.tell_observed(&due).await;
+            self.notify_observed(&due).await;
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn each_page_is_read_twice_before_the_next() {
         let mut sweep = Sweep::default();
-        let place = |block: i64| rows(block..block + 1).first().map(TransferPlace::of);
+        let place = |block: i64| rows(block..block + 1).first().map(TransferPosition::of);
         assert!(sweep.take(rows(1..4), true, false).is_empty());
         assert_eq!(sweep.after, None);
         assert_eq!(blocks(&sweep.take(rows(2..5), true, false)), [2, 3]);

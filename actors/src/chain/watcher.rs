@@ -10,15 +10,15 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_entities::Database;
-use payferry_evm::Trouble;
+use payferry_evm::Degradation;
 use payferry_evm::client::ChainClient;
 use payferry_evm::config::{ChainSpec, SpecError};
-use payferry_evm::pace::{AbortOnDrop, Looks, backoff};
+use payferry_evm::pace::{AbortOnDrop, PollRequests, backoff};
 use payferry_journal::Journal;
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::metrics;
 use super::poll::{Poll, PollError};
 use super::reader::Reader;
-use super::second_look::{LookedAgain, SecondLook};
+use super::rescan::{Rescan, RescanResult};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
@@ -37,10 +37,10 @@ const LAG_LOOKS_QUIET: u32 = 3;
 const BACKOFF_MISCONFIGURED: Duration = Duration::from_mins(1);
 
 /// Source of wake-ups: yields whenever the chain's head may have moved. A lost signal costs one poll interval.
-pub type WakeUps = Arc<dyn Fn() -> BoxStream<'static, ()> + Send + Sync>;
+pub type HeadSignals = Arc<dyn Fn() -> BoxStream<'static, ()> + Send + Sync>;
 
 /// Wake-ups from a watch channel, such as the heads of an in-process chain.
-pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Receiver<T>) -> WakeUps {
+pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Receiver<T>) -> HeadSignals {
     Arc::new(move || {
         let stream = futures::stream::unfold(heads.clone(), |mut heads| async move {
             heads.changed().await.ok()?;
@@ -72,7 +72,7 @@ pub struct WatcherArgs {
     /// The service's clock.
     pub clock: Clock,
     /// Wake-ups besides the poll interval.
-    pub wake_ups: Option<WakeUps>,
+    pub wake_ups: Option<HeadSignals>,
 }
 
 impl std::fmt::Debug for WatcherArgs {
@@ -89,7 +89,7 @@ pub enum WatcherMessage {
     /// Notify payments again of transfers that they have not applied.
     Sweep,
     /// Result of a rescan.
-    LookedAgain(Box<LookedAgain>),
+    RescanResult(Box<RescanResult>),
     /// Request for the watcher's state.
     Observe(RpcReplyPort<WatcherReport>),
 }
@@ -120,7 +120,7 @@ pub struct WatcherState {
     pub(super) args: WatcherArgs,
     pub(super) reader: Reader,
     pub(super) known: Known,
-    pub(super) second: SecondLook,
+    pub(super) second: Rescan,
     pub(super) report: WatcherReport,
     /// Number of blocks per step.
     pub(super) step_blocks: u64,
@@ -128,7 +128,7 @@ pub struct WatcherState {
     /// True if the last poll found no new block for longer than an outage.
     stood_still: bool,
     not_before: Instant,
-    polls: Looks,
+    polls: PollRequests,
     pub(super) swept: Sweep,
     _ticker: AbortOnDrop,
 }
@@ -142,11 +142,11 @@ impl std::fmt::Debug for WatcherState {
 impl Watcher {
     /// Starts the watcher, linked to its supervisor.
     pub async fn start(
-        books: &Books,
+        registry: &ActorRegistry,
         args: WatcherArgs,
         supervisor: Option<ActorCell>,
     ) -> Result<Mailbox<WatcherMessage>, SpawnErr> {
-        books.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
+        registry.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
     }
 }
 
@@ -163,13 +163,13 @@ impl Behaviour for Watcher {
     ) -> Result<WatcherState, ActorProcessingErr> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
-        let polls = Looks::default();
+        let polls = PollRequests::default();
         let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let state = WatcherState {
             reader: Reader::new(&args.spec),
             step_blocks: args.spec.range_blocks_max.max(1),
             known,
-            second: SecondLook::at(second_look_from),
+            second: Rescan::at(second_look_from),
             stood_still: false,
             report: WatcherReport::default(),
             checked: false,
@@ -179,7 +179,7 @@ impl Behaviour for Watcher {
             _ticker: ticker,
             args,
         };
-        state.tell_gaps_again();
+        state.notify_gaps_again();
         Ok(state)
     }
 
@@ -211,11 +211,11 @@ impl Behaviour for Watcher {
                 if Box::pin(state.step()).await {
                     state.queue_poll(myself);
                 }
-                state.look_again(myself);
+                state.start_rescan(myself);
             }
-            WatcherMessage::LookedAgain(looked) => {
-                Box::pin(state.looked_again(*looked)).await;
-                state.look_again(myself);
+            WatcherMessage::RescanResult(looked) => {
+                Box::pin(state.apply_rescan(*looked)).await;
+                state.start_rescan(myself);
             }
             WatcherMessage::Sweep => {
                 if let Err(error) = Box::pin(state.sweep(false)).await {
@@ -234,7 +234,7 @@ impl Behaviour for Watcher {
 }
 
 /// Turns intervals, new heads and wake-ups by payments into polls, at most one of which waits in the mailbox.
-async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: Looks) {
+async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: PollRequests) {
     let mut wake_ups = args.wake_ups.as_ref().map(|wake_ups| wake_ups());
     let mut sweeps = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
     loop {
@@ -321,7 +321,7 @@ impl WatcherState {
                 self.known = known;
                 self.second.from = second_look_from;
                 // Gaps that were committed but not notified. Transfers follow in the next sweeps.
-                self.tell_gaps_again();
+                self.notify_gaps_again();
             }
             Err(load) => {
                 tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
@@ -330,9 +330,9 @@ impl WatcherState {
     }
 
     /// Logs, once per change, why the chain cannot be read, or that it can be read again.
-    fn note(&mut self, trouble: Option<(Trouble, String)>) {
+    fn note(&mut self, trouble: Option<(Degradation, String)>) {
         let chain = self.args.spec.chain;
-        metrics::trouble(chain, trouble.as_ref().map(|(kind, _)| *kind));
+        metrics::record_degradation(chain, trouble.as_ref().map(|(kind, _)| *kind));
         let (kind, trouble) = trouble.unzip();
         if self.report.trouble != trouble {
             if let (Some(kind), Some(reason)) = (kind, &trouble) {
@@ -362,7 +362,7 @@ impl WatcherState {
     }
 
     /// Notifies the payments of these transfer rows.
-    pub(super) async fn tell_observed(&self, rows: &[payferry_entities::transfers::Model]) {
+    pub(super) async fn notify_observed(&self, rows: &[payferry_entities::transfers::Model]) {
         let WatcherArgs { spec, database, watchlist, inbox, .. } = &self.args;
         let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
             tracing::warn!(chain = %spec.chain, %error, "first block times could not be read");
@@ -373,7 +373,7 @@ impl WatcherState {
             match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
                 Ok((payment_id, fact)) => {
                     watchlist.drop_outdated(fact.key, fact.revision);
-                    inbox.tell(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
+                    inbox.notify(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
                 }
                 Err(error) => {
                     tracing::error!(chain = %spec.chain, %error, "unreadable transfer row; its payment is not notified")
@@ -383,10 +383,10 @@ impl WatcherState {
     }
 
     /// Notifies again of outages that the previous watcher recorded; each is applied once.
-    fn tell_gaps_again(&self) {
+    fn notify_gaps_again(&self) {
         let WatcherArgs { spec, inbox, .. } = &self.args;
         for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
-            inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
+            inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }
     }
 }

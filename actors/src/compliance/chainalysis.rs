@@ -104,7 +104,7 @@ impl ChainalysisApi {
     }
 
     /// Returns the assessment of an address; `None` if it is not registered.
-    async fn assessment(&self, account: Address) -> Result<Option<Assessment>, Trouble> {
+    async fn assessment(&self, account: Address) -> Result<Option<Assessment>, ChainalysisFailure> {
         let mut url = self.entities.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.push(&account.to_string());
@@ -113,27 +113,27 @@ impl ChainalysisApi {
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let body = body_of(good(response)?).await?.ok_or(Trouble::Malformed)?;
-        let assessment: Assessment = serde_json::from_slice(&body).map_err(|_| Trouble::Malformed)?;
+        let body = body_of(good(response)?).await?.ok_or(ChainalysisFailure::Malformed)?;
+        let assessment: Assessment = serde_json::from_slice(&body).map_err(|_| ChainalysisFailure::Malformed)?;
         let about = assessment.address.as_deref().and_then(|text| text.parse().ok());
-        if about == Some(account) { Ok(Some(assessment)) } else { Err(Trouble::Malformed) }
+        if about == Some(account) { Ok(Some(assessment)) } else { Err(ChainalysisFailure::Malformed) }
     }
 
-    async fn register(&self, account: Address) -> Result<(), Trouble> {
+    async fn register(&self, account: Address) -> Result<(), ChainalysisFailure> {
         let request = self.client.request(Method::POST, self.entities.clone()).json(&json!({ "address": account }));
         good(self.exchange(request).await?).map(|_| ())
     }
 
-    async fn exchange(&self, request: RequestBuilder) -> Result<Response, Trouble> {
+    async fn exchange(&self, request: RequestBuilder) -> Result<Response, ChainalysisFailure> {
         Ok(request.header(TOKEN_HEADER, self.token.clone()).timeout(self.timeout).send().await?)
     }
 
-    async fn assess(&self, account: Address) -> Result<Assessment, Trouble> {
+    async fn assess(&self, account: Address) -> Result<Assessment, ChainalysisFailure> {
         if let Some(assessment) = self.assessment(account).await? {
             return Ok(assessment);
         }
         self.register(account).await?;
-        self.assessment(account).await?.ok_or(Trouble::NotAssessed)
+        self.assessment(account).await?.ok_or(ChainalysisFailure::NotAssessed)
     }
 }
 
@@ -150,13 +150,14 @@ impl KytScreener for ChainalysisApi {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let trouble = |trouble: Trouble| KytError(format!("the Chainalysis API {trouble}"));
+        let trouble = |trouble: ChainalysisFailure| KytError(format!("the Chainalysis API {trouble}"));
         let assessment = self.assess(request.address).await.map_err(trouble)?;
         if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
-            return Err(trouble(Trouble::NotAssessed));
+            return Err(trouble(ChainalysisFailure::NotAssessed));
         }
-        let level = assessment.risk.as_deref().ok_or_else(|| trouble(Trouble::NotAssessed))?.to_ascii_lowercase();
-        let decision = self.decisions.of(&level).ok_or_else(|| trouble(Trouble::UnknownLevel))?;
+        let level =
+            assessment.risk.as_deref().ok_or_else(|| trouble(ChainalysisFailure::NotAssessed))?.to_ascii_lowercase();
+        let decision = self.decisions.of(&level).ok_or_else(|| trouble(ChainalysisFailure::UnknownLevel))?;
         let verdict = verdict::bare(NAME, decision, self.clock.now());
         Ok(Verdict { risk_level: Some(level), flags: assessment.flags(), ..verdict })
     }
@@ -176,7 +177,7 @@ impl RiskDecisions {
 
 /// Reasons for a missing verdict. They contain neither the token nor the URL nor text from the provider.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ChainalysisFailure {
     #[error("did not answer in time")]
     Timeout,
     #[error("cannot be reached")]
@@ -195,7 +196,7 @@ enum Trouble {
     UnknownLevel,
 }
 
-impl From<reqwest::Error> for Trouble {
+impl From<reqwest::Error> for ChainalysisFailure {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() { Self::Timeout } else { Self::Unreachable }
     }
@@ -243,11 +244,11 @@ fn entities_below(base_url: &str) -> Option<Url> {
     Some(url)
 }
 
-fn good(response: Response) -> Result<Response, Trouble> {
+fn good(response: Response) -> Result<Response, ChainalysisFailure> {
     match response.status().as_u16() {
         200..300 => Ok(response),
-        429 => Err(Trouble::RateLimited),
-        status @ (401 | 403) => Err(Trouble::TokenRefused(status)),
-        status => Err(Trouble::Status(status)),
+        429 => Err(ChainalysisFailure::RateLimited),
+        status @ (401 | 403) => Err(ChainalysisFailure::TokenRefused(status)),
+        status => Err(ChainalysisFailure::Status(status)),
     }
 }

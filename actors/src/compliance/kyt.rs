@@ -1,7 +1,7 @@
 //! Interface of KYT providers: requests and answers.
 
+use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{TransferKey, Verdict};
-use payferry_domain::sending::SendingId;
 use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 
 /// Subject of a screening, which also determines the recipient of the verdict.
@@ -24,7 +24,7 @@ pub enum Subject {
         refund_id: RefundId,
     },
     /// Target address of a payout or a withdrawal.
-    Sending(SendingId),
+    OutboundTransfer(OutboundId),
     /// Target address of a transfer to a customer: the caller waits for the answer.
     Recipient,
 }
@@ -34,7 +34,7 @@ impl std::fmt::Display for Subject {
         match self {
             Self::Transfer { payment_id, .. } => payment_id.fmt(f),
             Self::Refund { refund_id, .. } => refund_id.fmt(f),
-            Self::Sending(id) => id.fmt(f),
+            Self::OutboundTransfer(id) => id.fmt(f),
             Self::Recipient => f.write_str("a recipient"),
         }
     }

@@ -203,12 +203,12 @@ mod tests {
     const OUTLAW: &str = "0x00000000000000000000000000000000000000Ab";
     const OTHER: &str = "0x00000000000000000000000000000000000000Cd";
 
-    struct Desk {
+    struct Fixture {
         dir: TempDir,
         screener: SanctionsFile,
     }
 
-    impl Desk {
+    impl Fixture {
         fn new(content: &str) -> Self {
             let dir = TempDir::new().unwrap();
             let path = dir.path().join("list");
@@ -225,7 +225,7 @@ mod tests {
         }
 
         /// Waits until the screener has noticed this error of the file.
-        async fn until_trouble(&self, error: SanctionsFileError) {
+        async fn until_degraded(&self, error: SanctionsFileError) {
             until("the error is noticed", async || {
                 self.screen(OTHER).await;
                 self.screener.current.lock().await.trouble == Some(error.clone())
@@ -242,12 +242,12 @@ mod tests {
     async fn blocks_listed_senders_and_allows_others() {
         let upper = OUTLAW.to_uppercase();
         let list = format!("\u{feff}# sanctioned\r\n\r\n  {upper} # since 2022\r\n\n#\n0x{}\n", "1".repeat(40));
-        let desk = Desk::new(&list);
-        let verdict = desk.screen(OUTLAW).await;
+        let fixture = Fixture::new(&list);
+        let verdict = fixture.screen(OUTLAW).await;
         assert_eq!((verdict.decision, verdict.flags), (Decision::Block, vec!["sanctions".to_owned()]));
         assert_eq!(verdict.provider, "sanctions_file");
         assert_eq!(verdict.list_version.unwrap(), hex::encode(&Sha256::digest(list)[..6]));
-        assert_eq!(desk.screen(OTHER).await.decision, Decision::Allow);
+        assert_eq!(fixture.screen(OTHER).await.decision, Decision::Allow);
     }
 
     #[test]
@@ -268,41 +268,41 @@ mod tests {
 
     #[tokio::test]
     async fn changed_file_is_loaded() {
-        let desk = Desk::new(OUTLAW);
-        let before = desk.screen(OUTLAW).await;
+        let fixture = Fixture::new(OUTLAW);
+        let before = fixture.screen(OUTLAW).await;
         // Of equal length, so a comparison of sizes would miss it.
-        desk.write(OTHER);
-        until("the other address is listed", async || desk.screen(OTHER).await.decision == Decision::Block).await;
-        let after = desk.screen(OUTLAW).await;
+        fixture.write(OTHER);
+        until("the other address is listed", async || fixture.screen(OTHER).await.decision == Decision::Block).await;
+        let after = fixture.screen(OUTLAW).await;
         assert_eq!(after.decision, Decision::Allow);
         assert_ne!(after.list_version, before.list_version);
 
         // Replaced by a file that is older than the previous one.
-        let path = desk.dir.path().join("new");
+        let path = fixture.dir.path().join("new");
         let file = File::create(&path).unwrap();
         std::fs::write(&path, OUTLAW).unwrap();
         file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-        std::fs::rename(&path, desk.dir.path().join("list")).unwrap();
-        until("the first address is listed again", async || desk.screen(OUTLAW).await.decision == Decision::Block)
+        std::fs::rename(&path, fixture.dir.path().join("list")).unwrap();
+        until("the first address is listed again", async || fixture.screen(OUTLAW).await.decision == Decision::Block)
             .await;
-        assert_eq!(desk.screen(OUTLAW).await.list_version, before.list_version);
+        assert_eq!(fixture.screen(OUTLAW).await.list_version, before.list_version);
     }
 
     #[tokio::test]
     async fn invalid_or_missing_file_keeps_the_list() {
-        let desk = Desk::new(OUTLAW);
-        let before = desk.screen(OUTLAW).await;
-        desk.write(format!("{OTHER}\nwhat\n"));
-        desk.until_trouble(SanctionsFileError::BadLine(2)).await;
-        assert_eq!(desk.screen(OUTLAW).await.list_version, before.list_version);
-        assert_eq!(desk.screen(OTHER).await.decision, Decision::Allow);
-        desk.write("");
-        desk.until_trouble(SanctionsFileError::Empty).await;
-        std::fs::remove_file(desk.dir.path().join("list")).unwrap();
-        desk.until_trouble(SanctionsFileError::Unreadable(ErrorKind::NotFound)).await;
-        assert_eq!(desk.screen(OUTLAW).await.decision, Decision::Block);
-        desk.write(format!("{OUTLAW}\n{OTHER}\n"));
-        until("the corrected list is in use", async || desk.screen(OTHER).await.decision == Decision::Block).await;
-        assert_eq!(desk.screener.current.lock().await.trouble, None);
+        let fixture = Fixture::new(OUTLAW);
+        let before = fixture.screen(OUTLAW).await;
+        fixture.write(format!("{OTHER}\nwhat\n"));
+        fixture.until_degraded(SanctionsFileError::BadLine(2)).await;
+        assert_eq!(fixture.screen(OUTLAW).await.list_version, before.list_version);
+        assert_eq!(fixture.screen(OTHER).await.decision, Decision::Allow);
+        fixture.write("");
+        fixture.until_degraded(SanctionsFileError::Empty).await;
+        std::fs::remove_file(fixture.dir.path().join("list")).unwrap();
+        fixture.until_degraded(SanctionsFileError::Unreadable(ErrorKind::NotFound)).await;
+        assert_eq!(fixture.screen(OUTLAW).await.decision, Decision::Block);
+        fixture.write(format!("{OUTLAW}\n{OTHER}\n"));
+        until("the corrected list is in use", async || fixture.screen(OTHER).await.decision == Decision::Block).await;
+        assert_eq!(fixture.screener.current.lock().await.trouble, None);
     }
 }

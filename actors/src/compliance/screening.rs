@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, Decision, Verdict};
-use payferry_domain::{Timestamp, sending};
+use payferry_domain::{Timestamp, outbound};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -53,7 +53,7 @@ impl Default for ScreeningConfig {
 #[derive(Clone)]
 pub struct Screening {
     actor: Mailbox<Message>,
-    desk: Desk,
+    screening_actor: ScreeningActor,
 }
 
 impl std::fmt::Debug for Screening {
@@ -79,18 +79,18 @@ impl Screening {
         screener: Arc<dyn KytScreener>,
         inbox: Arc<dyn PaymentInbox>,
         clock: Clock,
-        books: &Books,
+        registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
         let (metrics, waiting) = (Arc::new(ScreeningMetrics::new()), Arc::default());
-        let desk = Desk { config, screener, inbox, clock, permits, metrics, waiting };
-        let actor = books.spawn("screening", desk.clone(), (), Some(supervisor)).await?;
-        Ok(Self { actor, desk })
+        let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, metrics, waiting };
+        let actor = registry.spawn("screening", screening_actor.clone(), (), Some(supervisor)).await?;
+        Ok(Self { actor, screening_actor })
     }
 
     /// Sets the gauges that are not updated by events.
     pub(crate) fn refresh_metrics(&self) {
-        let Desk { config, permits, waiting, metrics, .. } = &self.desk;
+        let ScreeningActor { config, permits, waiting, metrics, .. } = &self.screening_actor;
         let in_flight = config.concurrency_max.saturating_sub(permits.available_permits());
         metrics.show(in_flight, waiting.load(Ordering::Relaxed));
     }
@@ -108,7 +108,7 @@ impl Screening {
 
     /// Screens an address while the caller waits; `None` if the provider does not answer in time.
     pub async fn screen_now(&self, request: &ScreenRequest) -> Option<Verdict> {
-        let Desk { config, screener, permits, metrics, .. } = &self.desk;
+        let ScreeningActor { config, screener, permits, metrics, .. } = &self.screening_actor;
         let ask = async {
             let _permit = permits.acquire().await;
             screener.screen(request).await
@@ -132,13 +132,13 @@ impl Screening {
     }
 
     /// Requests another screening of a transfer in review after a pause.
-    pub fn screen_later(&self, request: ScreenRequest, alarm_at: Timestamp) {
+    pub fn screen_again_later(&self, request: ScreenRequest, alarm_at: Timestamp) {
         let _ = self.actor.cast(Message::ScreenLater(Box::new(request), alarm_at));
     }
 }
 
 #[derive(Clone)]
-struct Desk {
+struct ScreeningActor {
     config: ScreeningConfig,
     screener: Arc<dyn KytScreener>,
     inbox: Arc<dyn PaymentInbox>,
@@ -155,7 +155,7 @@ struct State {
     _stop_tasks: DropGuard,
 }
 
-impl Behaviour for Desk {
+impl Behaviour for ScreeningActor {
     const KIND: ActorKind = ActorKind::Screening;
     type Msg = Message;
     type State = State;
@@ -190,15 +190,15 @@ impl Behaviour for Desk {
         let subject = request.subject;
         if state.under_way.insert(subject) {
             self.waiting.store(state.under_way.len(), Ordering::Relaxed);
-            let (desk, cancelled, myself) = (self.clone(), state.tasks.clone(), myself.clone());
+            let (screening_actor, cancelled, myself) = (self.clone(), state.tasks.clone(), myself.clone());
             tokio::spawn(async move {
                 let work = async {
                     tokio::time::sleep(pause).await;
-                    let verdict = desk.ask(&request).await;
+                    let verdict = screening_actor.ask(&request).await;
                     // Finished before it is reported, so that the payment's next request about this transfer is not
                     // taken for the old one.
                     let _ = myself.cast(Message::Done(subject));
-                    desk.tell(&request, verdict);
+                    screening_actor.notify(&request, verdict);
                 };
                 cancelled.run_until_cancelled(work).await;
             });
@@ -207,7 +207,7 @@ impl Behaviour for Desk {
     }
 }
 
-impl Desk {
+impl ScreeningActor {
     /// Repeats the request until there is an answer. After the first failure the payment receives `review`, so that it
     /// shows why it waits.
     async fn ask(&self, request: &ScreenRequest) -> Verdict {
@@ -232,22 +232,22 @@ impl Desk {
             tracing::warn!(%subject, provider, %error, "screening failed, retrying");
             self.metrics.errors.increment(1);
             if !std::mem::replace(&mut told, true) {
-                self.tell(request, self.unavailable());
+                self.notify(request, self.unavailable());
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(self.config.retry_max);
         }
     }
 
-    fn tell(&self, request: &ScreenRequest, verdict: Verdict) {
+    fn notify(&self, request: &ScreenRequest, verdict: Verdict) {
         match request.subject {
             Subject::Transfer { payment_id, key, revision } => {
-                self.inbox.tell(payment_id, Command::ScreenTransfer { key, revision, verdict });
+                self.inbox.notify(payment_id, Command::ScreenTransfer { key, revision, verdict });
             }
             Subject::Refund { payment_id, refund_id } => {
-                self.inbox.tell(payment_id, Command::ScreenRefund { refund_id, verdict });
+                self.inbox.notify(payment_id, Command::ScreenRefund { refund_id, verdict });
             }
-            Subject::Sending(id) => self.inbox.tell_sending(id, sending::Command::Screen(verdict)),
+            Subject::OutboundTransfer(id) => self.inbox.notify_outbound(id, outbound::Command::Screen(verdict)),
             // The caller has the answer or is gone.
             Subject::Recipient => {}
         }

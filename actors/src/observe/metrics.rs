@@ -9,8 +9,8 @@ use super::tally::Tallied;
 
 const QUARANTINED: &str = "payferry_payments_quarantined_total";
 const QUARANTINED_NOW: &str = "payferry_payments_quarantined";
-const SENDINGS_QUARANTINED: &str = "payferry_sendings_quarantined_total";
-const SENDINGS_QUARANTINED_NOW: &str = "payferry_sendings_quarantined";
+const OUTBOUND_QUARANTINED: &str = "payferry_sendings_quarantined_total";
+const OUTBOUND_QUARANTINED_NOW: &str = "payferry_sendings_quarantined";
 const PAYMENTS: &str = "payferry_payments";
 const PAYMENTS_LIVE: &str = "payferry_payments_live";
 pub(super) const TRANSITION: &str = "payferry_payment_transition_seconds";
@@ -20,10 +20,10 @@ pub(super) fn describe() {
     describe_counter!(QUARANTINED, "Payments quarantined after too many failures, by class of the last failure.");
     describe_gauge!(QUARANTINED_NOW, "Quarantined payments that no operator has released yet.");
     describe_counter!(
-        SENDINGS_QUARANTINED,
+        OUTBOUND_QUARANTINED,
         "Payouts and withdrawals quarantined after too many failures, by class of the last failure."
     );
-    describe_gauge!(SENDINGS_QUARANTINED_NOW, "Quarantined payouts and withdrawals that no operator has released yet.");
+    describe_gauge!(OUTBOUND_QUARANTINED_NOW, "Quarantined payouts and withdrawals that no operator has released yet.");
     describe_gauge!(PAYMENTS, "Payments, by status and chain.");
     describe_gauge!(PAYMENTS_LIVE, "Live payments, which still have an actor, by status and chain.");
     describe_histogram!(
@@ -39,7 +39,7 @@ pub(super) fn describe() {
 }
 
 fn quarantined_name(kind: ActorKind) -> &'static str {
-    if kind == ActorKind::Sending { SENDINGS_QUARANTINED } else { QUARANTINED }
+    if kind == ActorKind::Sending { OUTBOUND_QUARANTINED } else { QUARANTINED }
 }
 
 pub(super) fn quarantined(kind: ActorKind, cause: Cause) {
@@ -58,7 +58,7 @@ pub(super) fn refresh_payments(tally: &[Tallied]) {
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn refresh_quarantined(payments: usize, sendings: usize) {
     gauge!(QUARANTINED_NOW).set(payments as f64);
-    gauge!(SENDINGS_QUARANTINED_NOW).set(sendings as f64);
+    gauge!(OUTBOUND_QUARANTINED_NOW).set(sendings as f64);
 }
 
 pub(super) fn transition_seconds(from: Status, to: Status) -> Histogram {

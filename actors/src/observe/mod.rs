@@ -2,8 +2,8 @@
 //!
 //! The bookkeeping of actors is `payferry_runtime::observe`, whose public items this module has as well.
 
+mod actor_subject;
 mod buckets;
-mod ferried;
 mod metrics;
 mod quarantine;
 mod tally;
@@ -12,10 +12,10 @@ mod view;
 
 pub use payferry_runtime::observe::*;
 
+pub use actor_subject::ActorSubject;
 pub use buckets::BUCKETS;
-pub use ferried::Ferried;
-pub use quarantine::{GivenUp, Quarantine};
+pub use quarantine::{Quarantine, QuarantinedSubject};
 pub use tally::Tallied;
 pub use tree::TreeBooks;
-pub use view::{PaymentLine, SendingLine, TreeView};
-pub(crate) use view::{line_note, read_line_note, read_sending_note, sending_note};
+pub use view::{OutboundLine, PaymentLine, TreeView};
+pub(crate) use view::{line_note, outbound_note, read_line_note, read_outbound_note};

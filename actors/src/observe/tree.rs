@@ -7,17 +7,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{Books, Cause, Failure};
+use payferry_runtime::observe::{ActorRegistry, Cause, Failure};
 
-use super::quarantine::{GivenUp, Quarantine, Quarantined};
+use super::quarantine::{Quarantine, Quarantined, QuarantinedSubject};
 use super::tally::Tally;
 use super::view::{self, TreeView};
-use super::{Ferried, metrics};
+use super::{ActorSubject, metrics};
 
 /// The books of one tree. Clones are the same books.
 #[derive(Clone)]
 pub struct TreeBooks {
-    actors: Books,
+    actors: ActorRegistry,
     quarantined: Arc<Mutex<Quarantined>>,
     tally: Arc<Tally>,
 }
@@ -30,9 +30,9 @@ impl Default for TreeBooks {
 
 /// The books of the actors.
 impl Deref for TreeBooks {
-    type Target = Books;
+    type Target = ActorRegistry;
 
-    fn deref(&self) -> &Books {
+    fn deref(&self) -> &ActorRegistry {
         &self.actors
     }
 }
@@ -47,7 +47,7 @@ impl TreeBooks {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
         metrics::describe();
-        Self { actors: Books::new(clock), quarantined: Arc::default(), tally: Arc::default() }
+        Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 
     /// Payments by status.
@@ -56,7 +56,7 @@ impl TreeBooks {
     }
 
     /// Records a failure and that the payment, payout or withdrawal is given up.
-    pub(crate) fn give_up(&self, of: impl Into<Ferried>, cause: Cause, reason: &str) {
+    pub(crate) fn give_up(&self, of: impl Into<ActorSubject>, cause: Cause, reason: &str) {
         let of = of.into();
         let failure = self.actors.quarantined(of.kind(), &of.to_string(), cause, reason);
         metrics::quarantined(of.kind(), cause);
@@ -65,32 +65,32 @@ impl TreeBooks {
     }
 
     /// Whether it is given up.
-    pub fn is_quarantined(&self, of: impl Into<Ferried>) -> bool {
+    pub fn is_quarantined(&self, of: impl Into<ActorSubject>) -> bool {
         self.quarantined.lock().contains(of.into())
     }
 
     /// Lets it run again. Answers whether it was quarantined.
-    pub(crate) fn release(&self, of: Ferried) -> bool {
+    pub(crate) fn release(&self, of: ActorSubject) -> bool {
         self.quarantined.lock().remove(of)
     }
 
     /// Those that are given up, the longest first: at most so many, behind `after` if that is given.
-    pub fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
+    pub fn given_up(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
         self.quarantined.lock().page(after, limit)
     }
 
     /// How many are given up: payments, and payouts and withdrawals.
     pub fn quarantined_lens(&self) -> (usize, usize) {
         let quarantined = self.quarantined.lock();
-        (quarantined.payments_len(), quarantined.sendings_len())
+        (quarantined.payments_len(), quarantined.outbound_len())
     }
 
-    pub(crate) fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
+    pub(crate) fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
         self.quarantined.lock().get(of.into()).cloned()
     }
 
     /// Its restarts and its last failure, as far as they are remembered.
-    pub(crate) fn failures_of(&self, of: impl Into<Ferried>) -> (u64, Option<Failure>) {
+    pub(crate) fn failures_of(&self, of: impl Into<ActorSubject>) -> (u64, Option<Failure>) {
         let of = of.into();
         self.actors.failures_of(of.kind(), &of.to_string())
     }

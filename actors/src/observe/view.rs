@@ -1,9 +1,9 @@
 //! The tree as it shows itself, and a line for each payment, payout and withdrawal.
 
+use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::{Payment, Status};
-use payferry_domain::sending::{Sending, SendingId, SendingStatus};
 use payferry_domain::{Chain, PaymentId, Timestamp};
-use payferry_runtime::observe::{ActorKind, Books, NodeState, NodeView, ROOT_NAME};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, NodeState, NodeView, ROOT_NAME};
 use serde::Serialize;
 
 /// View of the tree without payments, payouts and withdrawals, which are only counted.
@@ -32,11 +32,11 @@ pub struct PaymentLine {
 
 /// Summary of a payout or withdrawal with a live actor.
 #[derive(Debug, Clone, Serialize)]
-pub struct SendingLine {
+pub struct OutboundLine {
     /// Id of the payout or withdrawal.
-    pub id: SendingId,
+    pub id: OutboundId,
     /// Its status.
-    pub status: SendingStatus,
+    pub status: OutboundStatus,
     /// True if its address waits for a decision.
     pub in_review: bool,
     /// Its chain.
@@ -58,9 +58,9 @@ pub(crate) fn line_note(payment: &Payment) -> u64 {
 }
 
 /// Packs the same values of a payout or withdrawal, and its review bit.
-pub(crate) fn sending_note(sending: &Sending) -> u64 {
-    let in_review = u64::from(sending.is_in_review()) << IN_REVIEW_PLACE;
-    note(sending.status as u64, sending.order.asset.chain, sending.version) | in_review
+pub(crate) fn outbound_note(outbound: &OutboundTransfer) -> u64 {
+    let in_review = u64::from(outbound.is_in_review()) << IN_REVIEW_PLACE;
+    note(outbound.status as u64, outbound.order.asset.chain, outbound.version) | in_review
 }
 
 fn note(status: u64, chain: Chain, version: u32) -> u64 {
@@ -73,10 +73,10 @@ pub(crate) fn read_line_note(note: u64) -> (Status, Chain, u32) {
     (Status::ALL.get(status).copied().unwrap_or(Status::Pending), chain, version)
 }
 
-/// Unpacks a note of [`sending_note`].
-pub(crate) fn read_sending_note(note: u64) -> (SendingStatus, bool, Chain, u32) {
+/// Unpacks a note of [`outbound_note`].
+pub(crate) fn read_outbound_note(note: u64) -> (OutboundStatus, bool, Chain, u32) {
     let (status, chain, version) = read_note(note);
-    let status = SendingStatus::ALL.get(status).copied().unwrap_or(SendingStatus::Pending);
+    let status = OutboundStatus::ALL.get(status).copied().unwrap_or(OutboundStatus::Pending);
     (status, note >> IN_REVIEW_PLACE & 1 == 1, chain, version)
 }
 
@@ -87,17 +87,17 @@ fn read_note(note: u64) -> (usize, Chain, u32) {
 }
 
 /// The tree, with the payments that `payments_live` counts in each shard, and so many payouts and withdrawals.
-pub(super) fn tree(books: &Books, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
+pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
     let mut children = Vec::new();
     for kind in ActorKind::ALL {
         if kind.is_one_of_many() || matches!(kind, ActorKind::Root | ActorKind::Endpoint) {
             continue;
         }
-        let mut nodes = books.views(kind);
+        let mut nodes = registry.views(kind);
         // Shards by their number, not by the letters of its name.
         nodes.sort_by_cached_key(|node| (node.name.parse::<usize>().ok(), node.name.clone()));
         children.extend(nodes.into_iter().map(|node| match kind {
-            ActorKind::WebhookSender => with_children(node, books.views(ActorKind::Endpoint)),
+            ActorKind::WebhookSender => with_children(node, registry.views(ActorKind::Endpoint)),
             ActorKind::Shard => {
                 let children_live = node.name.parse().map(&payments_live).unwrap_or_default();
                 NodeView { children_live, ..node }
@@ -106,7 +106,7 @@ pub(super) fn tree(books: &Books, payments_live: impl Fn(usize) -> usize, sendin
             _ => node,
         }));
     }
-    TreeView { root: with_children(books.view(ActorKind::Root, ROOT_NAME), children) }
+    TreeView { root: with_children(registry.view(ActorKind::Root, ROOT_NAME), children) }
 }
 
 fn with_children(node: NodeView, children: Vec<NodeView>) -> NodeView {

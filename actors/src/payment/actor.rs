@@ -6,19 +6,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
-use payferry_domain::{Amount, Timestamp};
+use payferry_domain::{Amount, CommandError, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::audit::{self, Actor, Entry};
-use payferry_journal::chain::rows::LoadError;
-use payferry_journal::payments::StoreError;
-use payferry_journal::psps::PspError;
-use payferry_journal::{JournalError, Unit, payments};
+use payferry_journal::{JournalError, JournalWrite, payments};
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
 use super::PaymentServices;
 use super::shard::{Reminder, ShardMessage};
+use crate::failed::{Failed, Recovery};
 use crate::observe::line_note;
 use crate::services::Services;
 
@@ -32,14 +30,14 @@ pub type AnswerRow = Box<dyn Fn(&Payment) -> idempotency_keys::Model + Send + Sy
 
 /// Rows that are written together with the result of a command, and only if it has a result.
 #[derive(Default)]
-pub struct Beside {
+pub struct ResultRows {
     /// Response for the command's idempotency key.
     pub answer: Option<AnswerRow>,
     /// Audit entry of the requester.
     pub audit: Option<audit_log::Model>,
 }
 
-impl Beside {
+impl ResultRows {
     /// Adds an audit entry made by `audit::row`.
     #[must_use]
     pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
@@ -47,7 +45,7 @@ impl Beside {
     }
 }
 
-impl From<Option<AnswerRow>> for Beside {
+impl From<Option<AnswerRow>> for ResultRows {
     fn from(answer: Option<AnswerRow>) -> Self {
         Self { answer, audit: None }
     }
@@ -69,33 +67,8 @@ pub struct PaymentMemory {
 /// Command with a waiting caller.
 pub(crate) struct Ask {
     pub(crate) command: Command,
-    pub(crate) beside: Beside,
-    pub(crate) reply: RpcReplyPort<Result<Payment, CommandFailure>>,
-}
-
-/// Reason why a command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum CommandFailure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    #[error("the daily send limit is reached")]
-    AboveDailyLimit,
-    #[error("at most {0} may be sent at once")]
-    AboveSendLimit(Amount),
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    #[error("no such payment")]
-    NotFound,
-    #[error("the payment is quarantined")]
-    Quarantined,
-    /// The command had no effect.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The command may have been carried out.
-    #[error("{0}")]
-    Unknown(String),
+    pub(crate) result_rows: ResultRows,
+    pub(crate) reply: RpcReplyPort<Result<Payment, CommandError<Rejection>>>,
 }
 
 pub(crate) enum Message {
@@ -118,9 +91,9 @@ pub(crate) enum Message {
 
 impl Message {
     /// Tells a waiting caller that the command had no effect.
-    pub(crate) fn refuse(self, failure: CommandFailure) {
+    pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Ask(ask) = self {
-            let _ = ask.reply.send(Err(failure));
+            let _ = ask.reply.send(Err(error));
         }
     }
 }
@@ -151,7 +124,7 @@ impl Behaviour for PaymentActor {
     type Arguments = Box<Payment>;
 
     async fn pre_start(&self, myself: &Mailbox<Message>, payment: Box<Payment>) -> Result<State, ActorProcessingErr> {
-        myself.books().set_note(line_note(&payment));
+        myself.actor_metrics().set_note(line_note(&payment));
         Ok(State { payment, stale: false, has_left: false })
     }
 
@@ -168,18 +141,18 @@ impl Behaviour for PaymentActor {
         let mut effects = Vec::new();
         match message {
             Message::Take(command) => {
-                if let Err(failure) = self.carry_out(&command, &Beside::default(), state, &mut effects).await {
+                if let Err(failure) = self.carry_out(&command, &ResultRows::default(), state, &mut effects).await {
                     self.recover(failure, state)?;
                 }
             }
             Message::Ask(ask) => {
-                let Ask { command, beside, reply } = *ask;
-                match self.carry_out(&command, &beside, state, &mut effects).await {
+                let Ask { command, result_rows, reply } = *ask;
+                match self.carry_out(&command, &result_rows, state, &mut effects).await {
                     Ok(()) => {
                         let _ = reply.send(Ok((*state.payment).clone()));
                     }
                     Err(failure) => {
-                        let _ = reply.send(Err(failure.answer()));
+                        let _ = reply.send(Err(failure.error.clone()));
                         self.recover(failure, state)?;
                     }
                 }
@@ -200,71 +173,25 @@ impl Behaviour for PaymentActor {
             #[cfg(feature = "faults")]
             Message::Panic => panic!("panicked on purpose for a test"),
         }
-        myself.books().set_note(line_note(&state.payment));
+        myself.actor_metrics().set_note(line_note(&state.payment));
         self.act(myself, state, &effects);
         Ok(())
     }
 }
 
-/// Reason why a command failed, which determines the actor's reaction.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// The request exceeds a balance or limit.
-    #[error(transparent)]
-    Ceiling(JournalError),
-    #[error("at most {0} may be sent at once")]
-    AboveSendLimit(Amount),
-    #[error(transparent)]
-    Journal(JournalError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Psp(PspError),
-    #[error(transparent)]
-    Facts(LoadError),
-    #[error("the row of the payment does not exist")]
-    Gone,
-    #[error("other writers kept changing the row")]
-    Contended,
-}
-
-impl Failure {
-    fn answer(&self) -> CommandFailure {
-        match self {
-            Self::Rejected(rejection) => CommandFailure::Rejected(rejection.clone()),
-            Self::IdempotencyKeyTaken => CommandFailure::IdempotencyKeyTaken,
-            Self::Ceiling(JournalError::InsufficientBalance) => CommandFailure::InsufficientBalance,
-            Self::Ceiling(JournalError::AboveDailyLimit) => CommandFailure::AboveDailyLimit,
-            Self::AboveSendLimit(send_max) => CommandFailure::AboveSendLimit(*send_max),
-            // The write may have happened: a retry could apply it twice.
-            Self::Journal(error @ JournalError::Unknown(_)) => CommandFailure::Unknown(error.to_string()),
-            other => CommandFailure::Unavailable(other.to_string()),
-        }
-    }
-}
+type Failure = Failed<Rejection>;
 
 impl PaymentActor {
     /// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect,
     /// so it is reported to the supervisor.
     fn recover(&self, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
-        match failure {
-            // A request was not acceptable; facts are never rejected.
-            Failure::Rejected(_) | Failure::IdempotencyKeyTaken | Failure::Ceiling(_) | Failure::AboveSendLimit(_) => {
-                return Ok(());
-            }
-            Failure::Journal(JournalError::Refused(_))
-            | Failure::Store(StoreError::Unreadable { .. })
-            | Failure::Gone => {
-                return Err(failure.into());
-            }
-            Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Facts(_) | Failure::Contended => {}
+        match failure.recovery {
+            Recovery::Nothing => return Ok(()),
+            Recovery::Fail => return Err(failure.error.into()),
+            Recovery::Retry => {}
         }
         let id = state.payment.id();
-        tracing::warn!(payment.id = %id, error = %failure, "payment {id} could not be written; retrying");
+        tracing::warn!(payment.id = %id, error = %failure.error, "payment {id} could not be written; retrying");
         state.stale = true;
         let at = self.services.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
         self.services.to_shard(&state.payment, ShardMessage::Remind(id, Reminder::Resume, at));
@@ -284,7 +211,7 @@ impl PaymentActor {
     async fn carry_out(
         &self,
         command: &Command,
-        beside: &Beside,
+        result_rows: &ResultRows,
         state: &mut State,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Failure> {
@@ -294,11 +221,11 @@ impl PaymentActor {
                 Box::pin(self.take_in_unapplied(state, effects)).await?;
             }
             let command = self.as_it_is_now(command, &state.payment).await?;
-            if self.attempt(&command, beside, state, effects).await? {
+            if self.attempt(&command, result_rows, state, effects).await? {
                 return Ok(());
             }
         }
-        Err(Failure::Contended)
+        Err(Failed::contended())
     }
 
     /// Replaces the transfers of a `TakeIn` command with those that are set aside now. The caller saw older rows;
@@ -307,7 +234,7 @@ impl PaymentActor {
         let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
         let Services { database, chains, .. } = &**self.services;
         let rows = payments::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
-        let observed = chains.facts(database, &rows).await.map_err(Failure::Facts)?;
+        let observed = chains.facts(database, &rows).await?;
         Ok(Cow::Owned(Command::TakeIn { observed }))
     }
 
@@ -315,33 +242,33 @@ impl PaymentActor {
     async fn attempt(
         &self,
         command: &Command,
-        beside: &Beside,
+        result_rows: &ResultRows,
         state: &mut State,
         effects: &mut Vec<Effect>,
     ) -> Result<bool, Failure> {
         let now = self.services.clock.now();
-        let Some(transition) = payment::transition(&state.payment, command, now)? else {
+        let Some(transition) = payment::transition(&state.payment, command, now).map_err(rejected)? else {
             // Already known. The row of the fact must be marked, or it would be notified again for ever.
-            if let Some(unit) = payments::applied_unit(&state.payment, command, self.services.clock.real_now()) {
-                self.submit(state, unit).await.map_err(Failure::Journal)?;
+            if let Some(write) = payments::applied_write(&state.payment, command, self.services.clock.real_now()) {
+                self.submit(state, write).await?;
             }
             effects.extend(still_in_review(command, &state.payment));
             return Ok(true);
         };
-        let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
+        let psp = self.services.psps.get(state.payment.terms.psp_id).await?;
         let send_max = psp.ceilings.send_max;
         if asked_of(&transition).is_some_and(|amount| amount > send_max) {
-            return Err(Failure::AboveSendLimit(send_max));
+            return Err(Failed::refused(CommandError::AboveSendLimit { send_max }));
         }
-        let rows = payments::RowsBeside {
-            idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
-            audit: beside.audit.clone(),
+        let rows = payments::RequestRows {
+            idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),
+            audit: result_rows.audit.clone(),
         };
         let real_now = self.services.clock.real_now();
         let ceiling = psp.ceilings.send_daily_max;
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let unit = payments::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
-        match self.submit(state, unit).await {
+        let write = payments::transition_write(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
+        match self.submit(state, write).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);
                 *state.payment = transition.payment;
@@ -352,24 +279,21 @@ impl PaymentActor {
                 state.stale = true;
                 Ok(false)
             }
-            Err(JournalError::IdempotencyKeyTaken) => Err(Failure::IdempotencyKeyTaken),
-            Err(error @ (JournalError::InsufficientBalance | JournalError::AboveDailyLimit)) => {
-                Err(Failure::Ceiling(error))
-            }
             Err(error) => {
-                state.stale = true;
-                Err(Failure::Journal(error))
+                let failed = Failure::from(error);
+                state.stale |= failed.recovery != Recovery::Nothing;
+                Err(failed)
             }
         }
     }
 
     /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
     /// early, and is told to read it again.
-    async fn submit(&self, state: &State, unit: Unit) -> Result<(), JournalError> {
+    async fn submit(&self, state: &State, write: JournalWrite) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (services, id) = (self.services.clone(), state.payment.id());
         tokio::spawn(async move {
-            let outcome = services.journal.submit(unit).await.map(|_| ());
+            let outcome = services.journal.submit(write).await.map(|_| ());
             if answer.send(outcome).is_err() {
                 services.router.send(id, Message::Reload);
             }
@@ -379,13 +303,13 @@ impl PaymentActor {
 
     async fn take_in_unapplied(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
         let rows = self.services.unapplied.of(state.payment.id()).await?;
-        for fact in self.services.chains.facts(&self.services.database, &rows).await.map_err(Failure::Facts)? {
+        for fact in self.services.chains.facts(&self.services.database, &rows).await? {
             let observe = Command::ObserveTransfer(fact);
             let mut conflicts = 0;
-            while !self.attempt(&observe, &Beside::default(), state, effects).await? {
+            while !self.attempt(&observe, &ResultRows::default(), state, effects).await? {
                 conflicts += 1;
                 if conflicts == CONFLICTS_MAX {
-                    return Err(Failure::Contended);
+                    return Err(Failed::contended());
                 }
                 self.refresh(state, effects).await?;
             }
@@ -399,7 +323,7 @@ impl PaymentActor {
         if state.stale {
             let id = state.payment.id();
             let version = state.payment.version;
-            *state.payment = payments::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
+            *state.payment = payments::load(&self.services.database, id).await?.ok_or_else(Failed::gone)?;
             state.stale = false;
             if state.payment.version != version {
                 effects.extend(resume(&state.payment));
@@ -430,6 +354,10 @@ impl PaymentActor {
             let _ = myself.drain();
         }
     }
+}
+
+fn rejected(rejection: Rejection) -> Failure {
+    Failed::refused(CommandError::Rejected(rejection))
 }
 
 /// True if the command may only be decided after all recorded transfers have been applied: a notification may have been
@@ -478,20 +406,4 @@ fn asked_of(transition: &payment::Transition) -> Option<Amount> {
         }
         _ => None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_writes_that_certainly_failed_may_be_retried() {
-        let unknown = Failure::Journal(JournalError::Unknown("cut off".to_owned())).answer();
-        assert!(matches!(&unknown, CommandFailure::Unknown(reason) if reason.contains("cut off")), "{unknown:?}");
-        let away = Failure::Journal(JournalError::Unavailable("away".to_owned()));
-        for failure in [away, Failure::Journal(JournalError::Busy), Failure::Gone, Failure::Contended] {
-            let answer = failure.answer();
-            assert!(matches!(answer, CommandFailure::Unavailable(_)), "{failure:?}: {answer:?}");
-        }
-    }
 }

@@ -86,13 +86,15 @@ impl PaymentServices {
                 let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
                 self.screen_address(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
             }
-            Effect::AwaitReview { key, revision, alarm_at } => self.screen_later(payment, *key, *revision, *alarm_at),
+            Effect::AwaitReview { key, revision, alarm_at } => {
+                self.screen_again_later(payment, *key, *revision, *alarm_at)
+            }
             Effect::AwaitDeadline { chain, at } => {
                 // An outage must be applied before the deadline that it extends. The second call catches an outage that
                 // arrived in between.
-                self.tell_outages(payment);
+                self.notify_outages(payment);
                 self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at));
-                self.tell_outages(payment);
+                self.notify_outages(payment);
             }
             Effect::AwaitRetry { at, .. } => {
                 self.to_shard(payment, ShardMessage::Remind(id, Reminder::RetrySettlement, *at));
@@ -116,13 +118,13 @@ impl PaymentServices {
         self.screen_address(of_transfer(payment, key, revision, from, amount), None);
     }
 
-    fn screen_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
+    fn screen_again_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
         let Some(transfer) = payment.transfer(key) else { return };
         self.screen_address(of_transfer(payment, key, revision, transfer.from, transfer.amount), Some(alarm_at));
     }
 
     /// Tells a payment the outages that may have moved its deadline and that it does not know.
-    fn tell_outages(&self, payment: &Payment) {
+    fn notify_outages(&self, payment: &Payment) {
         for Outage { id, from, to } in self.outages.unknown_to(payment) {
             let command = Command::MoveDeadline { outage: id, from, to };
             self.router.send(payment.id(), Message::Take(Box::new(command)));

@@ -11,8 +11,8 @@ mod shard;
 
 pub use payferry_journal::payments as store;
 
-pub use actor::{AnswerRow, Beside, PaymentMemory};
-pub(crate) use actor::{Ask, CommandFailure, Message};
+pub use actor::{AnswerRow, PaymentMemory, ResultRows};
+pub(crate) use actor::{Ask, Message};
 pub(crate) use effects::PaymentServices;
 pub(crate) use outages::Outages;
 pub(crate) use router::Router;

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dashmap::DashMap;
 use parking_lot::RwLock;
 use payferry_domain::payment::{Outage, Payment};
-use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_domain::{Chain, CommandError, PaymentId, Timestamp};
 use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
 use super::PaymentServices;
-use super::actor::{CommandFailure, Message, PaymentActor};
+use super::actor::{Message, PaymentActor};
 use super::shard::ShardMessage;
 use crate::chain::Watchlist;
 use crate::observe::{PaymentLine, read_line_note};
@@ -95,7 +95,7 @@ impl Router {
     }
 
     /// Tells every shard of an outage.
-    pub(crate) fn chain_stood_still(&self, chain: Chain, outage: Outage) {
+    pub(crate) fn chain_stalled(&self, chain: Chain, outage: Outage) {
         self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage });
     }
 
@@ -130,9 +130,9 @@ impl Router {
         let live = live.read();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let line = |(id, actor): (&PaymentId, &Mailbox<Message>)| {
-            let books = actor.books();
-            let (status, chain, version) = read_line_note(books.note());
-            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since().into() }
+            let registry = actor.actor_metrics();
+            let (status, chain, version) = read_line_note(registry.note());
+            PaymentLine { id: *id, status, chain, version, mailbox: registry.depth(), since: registry.since().into() }
         };
         live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }
@@ -166,7 +166,7 @@ impl Router {
                 Ok(()) | Err(_) => return,
             },
         };
-        untaken.refuse(CommandFailure::Unavailable("the payment's shard is not running; retry later".to_owned()));
+        untaken.refuse(CommandError::Unavailable("the payment's shard is not running; retry later".to_owned()));
     }
 
     /// Starts the actor of a payment with this state. If another actor is already live, returns that one.
@@ -179,7 +179,7 @@ impl Router {
         let (id, wallet) = (payment.id(), payment.terms.wallet);
         let shard = supervisor.get_id();
         let behaviour = PaymentActor::new(services.clone());
-        let actor = services.books.spawn_unlisted(behaviour, payment, supervisor).await?;
+        let actor = services.registry.spawn_unlisted(behaviour, payment, supervisor).await?;
         // Inserted before the actor can be reached: its supervisor must be able to identify it on a failure.
         self.owners.insert(actor.get_id(), id);
         let first = {

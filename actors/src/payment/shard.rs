@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, Outage, Payment, Requester};
-use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_domain::{Chain, CommandError, PaymentId, Timestamp};
 use payferry_journal::payments;
 use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
 use super::PaymentServices;
-use super::actor::{CommandFailure, Message};
+use super::actor::Message;
 use super::router::LOGICAL_SHARDS;
 use crate::services::Services;
 
@@ -53,7 +53,7 @@ pub(crate) enum ShardMessage {
     Remind(PaymentId, Reminder, Timestamp),
     /// See [`crate::inbox::PaymentInbox::chain_progressed`].
     ChainProgressed(Chain, Timestamp),
-    /// See [`crate::inbox::PaymentInbox::chain_stood_still`].
+    /// See [`crate::inbox::PaymentInbox::chain_stalled`].
     ChainStoodStill { chain: Chain, outage: Outage },
     /// Ask every live payment to resume its pending effects.
     ResumeAll,
@@ -139,7 +139,7 @@ impl Behaviour for Shard {
             ShardMessage::ChainProgressed(chain, block_time) => self.pass_deadlines(chain, block_time, state),
             ShardMessage::ChainStoodStill { chain, outage: Outage { id, from, to } } => {
                 for (_, payment_id) in state.deadlines.get(&chain).into_iter().flatten() {
-                    self.tell_live(*payment_id, Command::MoveDeadline { outage: id, from, to });
+                    self.notify_live(*payment_id, Command::MoveDeadline { outage: id, from, to });
                 }
             }
             ShardMessage::ResumeAll => {
@@ -181,7 +181,7 @@ impl Shard {
             after = Some(last.id());
             for payment in page {
                 let id = payment.id();
-                if self.services.books.is_quarantined(id) || self.services.router.live(id).is_some() {
+                if self.services.registry.is_quarantined(id) || self.services.router.live(id).is_some() {
                     continue;
                 }
                 let actor = self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await?;
@@ -198,9 +198,9 @@ impl Shard {
 
     /// Starts a payment without a live actor and forwards the message to it.
     async fn wake(&self, myself: &Mailbox<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
-        if self.services.books.is_quarantined(id) {
+        if self.services.registry.is_quarantined(id) {
             if let Some(message) = message {
-                message.refuse(CommandFailure::Quarantined);
+                message.refuse(CommandError::Quarantined);
             }
             return;
         }
@@ -210,7 +210,7 @@ impl Shard {
                 Ok(Some(actor)) => actor,
                 Ok(None) => {
                     if let Some(message) = message {
-                        message.refuse(CommandFailure::NotFound);
+                        message.refuse(CommandError::NotFound);
                     }
                     return;
                 }
@@ -241,7 +241,7 @@ impl Shard {
     /// after their initiator had given up, or could not be started then.
     async fn sweep(&self, myself: &Mailbox<ShardMessage>, after: Option<PaymentId>, state: &mut State) {
         let PaymentServices { router, metrics, .. } = &*self.services;
-        let Services { database, books, clock, .. } = &**self.services;
+        let Services { database, registry, clock, .. } = &**self.services;
         let page = match payments::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {
@@ -252,7 +252,8 @@ impl Shard {
         let Some(last) = page.last().copied() else { return };
         let before = clock.real_now::<Timestamp>().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
         for id in page {
-            let is_attended = router.live(id).is_some() || state.resumes.contains_key(&id) || books.is_quarantined(id);
+            let is_attended =
+                router.live(id).is_some() || state.resumes.contains_key(&id) || registry.is_quarantined(id);
             if is_attended || id.made_at().as_millis() > before {
                 continue;
             }
@@ -277,7 +278,7 @@ impl Shard {
     fn put_off(&self, id: PaymentId, message: Option<Message>, error: &str, state: &mut State) {
         tracing::warn!(payment.id = %id, %error, "payment {id} could not be started; retrying");
         if let Some(message) = message {
-            message.refuse(CommandFailure::Unavailable(error.to_owned()));
+            message.refuse(CommandError::Unavailable(error.to_owned()));
         }
         let at = self.services.clock.real_now::<Timestamp>().plus_secs(RELOAD_PAUSE_SECS);
         state.remind_at(id, Reminder::Resume, at);
@@ -293,10 +294,10 @@ impl Shard {
         state: &mut State,
     ) {
         if state.budget.spend(id, Instant::now()).is_none() {
-            self.services.books.give_up(id, cause, reason);
+            self.services.registry.give_up(id, cause, reason);
             return;
         }
-        self.services.books.restarted(ActorKind::Payment, &id.to_string(), cause, reason);
+        self.services.registry.restarted(ActorKind::Payment, &id.to_string(), cause, reason);
         self.wake(myself, id, None, state).await;
     }
 
@@ -305,13 +306,13 @@ impl Shard {
         let Some(waiting) = state.deadlines.get_mut(&chain) else { return };
         while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
             waiting.remove(&first);
-            self.tell_live(first.1, Command::PassDeadline { chain_time: block_time });
+            self.notify_live(first.1, Command::PassDeadline { chain_time: block_time });
         }
     }
 
     /// Sends a command about the deadline to a payment, unless it has left since: an ended payment need not be started
     /// for it, and a restarting one registers again.
-    fn tell_live(&self, id: PaymentId, command: Command) {
+    fn notify_live(&self, id: PaymentId, command: Command) {
         if let Some(actor) = self.services.router.live(id) {
             let _ = actor.cast(Message::Take(Box::new(command)));
         }

@@ -19,7 +19,7 @@ pub(crate) fn describe() {
 
 /// Exports the findings and their age.
 #[allow(clippy::cast_precision_loss, reason = "counts and ages are far below 2^52")]
-pub(super) fn looked(differences: usize, unread: usize, age_ms: Option<i64>) {
+pub(super) fn record_findings(differences: usize, unread: usize, age_ms: Option<i64>) {
     // Before the first run there are no values.
     let Some(age_ms) = age_ms else { return };
     gauge!(DIFFERENCES).set(differences as f64);

@@ -27,7 +27,7 @@ use sea_orm::{DbErr, EntityTrait, QuerySelect};
 use crate::chain::client::BATCH_CALLS_MAX;
 
 pub(crate) use metrics::describe;
-pub use report::{DIFFERENCES_MAX, Difference, Options, Owner, Part, Place, Report, Sums, Unbalanced};
+pub use report::{DIFFERENCES_MAX, Difference, FundsPosition, Options, Owner, Part, Report, Sums, Unbalanced};
 
 /// Maximum number of checks before a difference is reported.
 const LOOKS_MAX: u32 = 4;
@@ -52,36 +52,36 @@ pub async fn reconcile_part(
     part: Part,
     mut watch: impl FnMut(u64),
 ) -> Result<Report, DbErr> {
-    let mut look = Look::new(database, chains, clock.now(), options);
+    let mut reconciliation = Reconciliation::new(database, chains, clock.now(), options);
     let mut after = part.after;
     loop {
         let payments = ledger::payments(database, &after).await?;
         let is_last = payments.len() < ledger::PAYMENTS_STEP;
         if let Some(last) = payments.last() {
             after.clone_from(&last.id);
-            look.at_payments(payments).await?;
-            watch(look.report.payments);
+            reconciliation.at_payments(payments).await?;
+            watch(reconciliation.report.payments);
         }
         if is_last {
             after.clear();
             break;
         }
-        if part.payments_max.is_some_and(|max| look.report.payments >= max) {
+        if part.payments_max.is_some_and(|max| reconciliation.report.payments >= max) {
             break;
         }
     }
-    look.report.after = after;
-    look.at_psps().await?;
+    reconciliation.report.after = after;
+    reconciliation.at_psps().await?;
     if options.whole_ledger || options.treasury_kept {
-        look.at_treasury().await?;
+        reconciliation.at_treasury().await?;
     }
-    look.and(part.known);
-    look.again().await?;
+    reconciliation.and(part.known);
+    reconciliation.again().await?;
     if !options.whole_ledger {
-        return Ok(look.report);
+        return Ok(reconciliation.report);
     }
     let unequal = ledger::unequal(database).await?;
-    look.report.unbalanced = unequal
+    reconciliation.report.unbalanced = unequal
         .into_iter()
         .map(|one| Unbalanced {
             psp_id: one.psp_id,
@@ -91,10 +91,10 @@ pub async fn reconcile_part(
             balance: one.balance,
         })
         .collect();
-    Ok(look.report)
+    Ok(reconciliation.report)
 }
 
-struct Look<'a> {
+struct Reconciliation<'a> {
     database: &'a Database,
     options: Options,
     chains: BTreeMap<Chain, &'a (ChainSpec, ChainClient)>,
@@ -103,7 +103,7 @@ struct Look<'a> {
     doubtful: Vec<Difference>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Reconciliation<'a> {
     fn new(database: &'a Database, chains: &'a [(ChainSpec, ChainClient)], at: Timestamp, options: Options) -> Self {
         let report = Report {
             at,
@@ -125,15 +125,15 @@ impl<'a> Look<'a> {
 
     /// Adds differences found by earlier runs, unless their position was just checked.
     fn and(&mut self, known: Vec<Difference>) {
-        let looked_at: BTreeSet<Place> = self.doubtful.iter().map(|one| one.place.clone()).collect();
-        self.doubtful.extend(known.into_iter().filter(|one| !looked_at.contains(&one.place)));
+        let checked_len: BTreeSet<FundsPosition> = self.doubtful.iter().map(|one| one.place.clone()).collect();
+        self.doubtful.extend(known.into_iter().filter(|one| !checked_len.contains(&one.place)));
     }
 
     async fn at_payments(&mut self, payments: Vec<ledger::PaymentVault>) -> Result<(), DbErr> {
         let subjects: Vec<&str> = payments.iter().map(|payment| payment.subject.as_str()).collect();
         let mut held = ledger::of_payments(self.database, &subjects).await?;
         self.report.payments += payments.len() as u64;
-        let mut expected: BTreeMap<Place, i64> = BTreeMap::new();
+        let mut expected: BTreeMap<FundsPosition, i64> = BTreeMap::new();
         for payment in payments {
             let holdings = held.remove(&payment.subject).unwrap_or_default();
             let own = self.own_asset(&payment);
@@ -141,7 +141,7 @@ impl<'a> Look<'a> {
             let owner = Owner::Payment { payment_id: payment.id, subject: payment.subject, psp_id: payment.psp_id };
             for (chain, token_address, units) in everywhere.into_iter().chain(own).chain(holdings) {
                 let Ok(chain) = chain.parse() else { continue };
-                let place = Place { owner: owner.clone(), chain, token_address, address: payment.wallet };
+                let place = FundsPosition { owner: owner.clone(), chain, token_address, address: payment.wallet };
                 *expected.entry(place).or_default() += units;
             }
         }
@@ -156,7 +156,7 @@ impl<'a> Look<'a> {
             .into_tuple()
             .all(self.database.reader())
             .await?;
-        let mut expected: BTreeMap<Place, i64> = BTreeMap::new();
+        let mut expected: BTreeMap<FundsPosition, i64> = BTreeMap::new();
         for id in ids {
             let Ok(psp_id) = id.parse::<PspId>() else { continue };
             let holdings = held.remove(&id).unwrap_or_default();
@@ -167,7 +167,7 @@ impl<'a> Look<'a> {
                     continue;
                 };
                 let address = Vaults::new(spec.contract).of_psp(psp_id);
-                let place = Place { owner: Owner::Psp { psp_id: id.clone() }, chain, token_address, address };
+                let place = FundsPosition { owner: Owner::Psp { psp_id: id.clone() }, chain, token_address, address };
                 *expected.entry(place).or_default() += units;
             }
         }
@@ -184,7 +184,7 @@ impl<'a> Look<'a> {
 
     /// The treasury is only reported, not compared, unless `treasury_kept` is set: its owner may move funds.
     async fn at_treasury(&mut self) -> Result<(), DbErr> {
-        let mut expected: BTreeMap<Place, i64> = BTreeMap::new();
+        let mut expected: BTreeMap<FundsPosition, i64> = BTreeMap::new();
         let everywhere = if self.options.treasury_kept { self.every_asset() } else { Vec::new() };
         let posted = ledger::of_treasury(self.database).await?;
         for (chain, token_address, units) in everywhere.into_iter().chain(posted) {
@@ -193,7 +193,7 @@ impl<'a> Look<'a> {
                 self.leave_out(chain, units);
                 continue;
             };
-            let place = Place { owner: Owner::Treasury, chain, token_address, address: spec.treasury };
+            let place = FundsPosition { owner: Owner::Treasury, chain, token_address, address: spec.treasury };
             expected.insert(place, units);
         }
         self.compare(expected).await
@@ -220,8 +220,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    async fn compare(&mut self, expected: BTreeMap<Place, i64>) -> Result<(), DbErr> {
-        let mut by_chain: BTreeMap<Chain, Vec<(Place, i64)>> = BTreeMap::new();
+    async fn compare(&mut self, expected: BTreeMap<FundsPosition, i64>) -> Result<(), DbErr> {
+        let mut by_chain: BTreeMap<Chain, Vec<(FundsPosition, i64)>> = BTreeMap::new();
         for (place, units) in expected {
             by_chain.entry(place.chain).or_default().push((place, units));
         }
@@ -256,7 +256,7 @@ impl<'a> Look<'a> {
 
     /// Checks differences again, until they match, are explained by movements in progress, or the checks are used up.
     async fn again(&mut self) -> Result<(), DbErr> {
-        for look in 1..=LOOKS_MAX {
+        for reconciliation in 1..=LOOKS_MAX {
             let mut left = Vec::new();
             for difference in std::mem::take(&mut self.doubtful) {
                 let under_way = open::under_way(self.database, &difference.place).await?;
@@ -268,7 +268,7 @@ impl<'a> Look<'a> {
                     left.push(difference);
                 }
             }
-            if look == LOOKS_MAX || left.is_empty() {
+            if reconciliation == LOOKS_MAX || left.is_empty() {
                 self.report.differences_total = left.len() as u64;
                 left.truncate(DIFFERENCES_MAX);
                 self.report.differences = left;
@@ -310,7 +310,7 @@ impl<'a> Look<'a> {
     async fn balances<'p>(
         &mut self,
         client: &ChainClient,
-        places: impl Iterator<Item = &'p Place>,
+        places: impl Iterator<Item = &'p FundsPosition>,
     ) -> Result<Vec<i64>, ClientError> {
         let since = Instant::now();
         let found = balances(client, places, self.options).await;
@@ -322,7 +322,7 @@ impl<'a> Look<'a> {
 /// Balances at these positions, in their order.
 async fn balances<'p>(
     client: &ChainClient,
-    places: impl Iterator<Item = &'p Place>,
+    places: impl Iterator<Item = &'p FundsPosition>,
     options: Options,
 ) -> Result<Vec<i64>, ClientError> {
     let calls: Vec<(Address, Vec<u8>)> = places

@@ -10,18 +10,18 @@ use payferry_journal::payments;
 use sea_orm::DbErr;
 
 use super::ledger::query;
-use super::{Owner, Place};
+use super::{FundsPosition, Owner};
 
 /// Permitted deviation of a vault from the ledger, because of movements in progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct UnderWay {
+pub(super) struct PendingMovements {
     pub coming: i64,
     pub going: i64,
     /// Balance of transfers that were set aside and are never posted.
     pub aside: i64,
 }
 
-impl UnderWay {
+impl PendingMovements {
     /// True if these movements can explain the whole difference.
     pub fn explains(self, difference: i64) -> bool {
         difference != 0 && (-self.going..=self.coming).contains(&difference.saturating_sub(self.aside))
@@ -29,7 +29,7 @@ impl UnderWay {
 }
 
 /// Movements in progress for this vault and token.
-pub(super) async fn under_way(database: &Database, place: &Place) -> Result<UnderWay, DbErr> {
+pub(super) async fn under_way(database: &Database, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
     match &place.owner {
         Owner::Payment { payment_id, .. } => of_payment(database, payment_id, place).await,
         Owner::Psp { psp_id } => of_psp(database, psp_id, place).await,
@@ -37,7 +37,7 @@ pub(super) async fn under_way(database: &Database, place: &Place) -> Result<Unde
     }
 }
 
-async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Result<UnderWay, DbErr> {
+async fn of_payment(database: &Database, payment_id: &str, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
     let going = moved(database, "payment_id", payment_id, "'settle', 'deliver', 'send'", place).await?;
     let id: PaymentId = payment_id.parse().map_err(|_| DbErr::Custom(format!("{payment_id} is not a payment id")))?;
     let payment = payments::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
@@ -50,11 +50,11 @@ async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Res
         Some(payment) => set_aside(database, payment, place).await?,
         None => 0,
     };
-    Ok(UnderWay { coming: seen.saturating_add(untold), going: going.saturating_add(untold), aside })
+    Ok(PendingMovements { coming: seen.saturating_add(untold), going: going.saturating_add(untold), aside })
 }
 
 /// Transfers that the payment has set aside.
-async fn set_aside(database: &Database, payment: &Payment, place: &Place) -> Result<i64, DbErr> {
+async fn set_aside(database: &Database, payment: &Payment, place: &FundsPosition) -> Result<i64, DbErr> {
     if payment.transfers.len() < DUST_LISTED_MAX {
         return Ok(0);
     }
@@ -76,7 +76,7 @@ async fn set_aside(database: &Database, payment: &Payment, place: &Place) -> Res
 }
 
 /// Amount seen that is not final, and therefore not in the ledger.
-fn not_final(payment: &Payment, place: &Place) -> i64 {
+fn not_final(payment: &Payment, place: &FundsPosition) -> i64 {
     let here = |token: Address| token == place.token_address;
     let seen = payment.transfers.iter().filter(|transfer| {
         let asset = payment.asset_of(transfer);
@@ -85,24 +85,24 @@ fn not_final(payment: &Payment, place: &Place) -> i64 {
     seen.map(|transfer| transfer.amount.units()).sum()
 }
 
-async fn of_psp(database: &Database, psp_id: &str, place: &Place) -> Result<UnderWay, DbErr> {
+async fn of_psp(database: &Database, psp_id: &str, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
     let sql = "SELECT CAST(COALESCE(SUM(psp_amount), 0) AS BIGINT) FROM operations WHERE psp_id = $1 AND chain = $2 \
                AND token_address = $3 AND kind = 'settle' AND status IN ('submitted', 'mined')";
     let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
     let coming = first(database, sql, values).await?;
     let going = moved(database, "psp_id", psp_id, "'send_psp', 'payout', 'withdrawal'", place).await?;
-    Ok(UnderWay { coming, going, aside: 0 })
+    Ok(PendingMovements { coming, going, aside: 0 })
 }
 
-async fn of_treasury(database: &Database, place: &Place) -> Result<UnderWay, DbErr> {
+async fn of_treasury(database: &Database, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
     let sql = "SELECT CAST(COALESCE(SUM(treasury_fee), 0) AS BIGINT) FROM operations WHERE chain = $1 \
                AND token_address = $2 AND kind = 'settle' AND status IN ('submitted', 'mined')";
     let values = [place.chain.as_str().into(), place.token_address.to_string().into()];
-    Ok(UnderWay { coming: first(database, sql, values).await?, ..UnderWay::default() })
+    Ok(PendingMovements { coming: first(database, sql, values).await?, ..PendingMovements::default() })
 }
 
 /// Amount of outgoing operations that are signed or mined but not applied.
-async fn moved(database: &Database, column: &str, of: &str, kinds: &str, place: &Place) -> Result<i64, DbErr> {
+async fn moved(database: &Database, column: &str, of: &str, kinds: &str, place: &FundsPosition) -> Result<i64, DbErr> {
     let sql = format!(
         "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM operations WHERE {column} = $1 AND chain = $2 \
          AND token_address = $3 AND kind IN ({kinds}) AND status IN ('submitted', 'mined')"
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn movements_in_progress_explain_at_most_their_amount() {
-        let under_way = UnderWay { coming: 5, going: 3, aside: 0 };
+        let under_way = PendingMovements { coming: 5, going: 3, aside: 0 };
         let explained: Vec<i64> = (-5..=7).filter(|difference| under_way.explains(*difference)).collect();
         assert_eq!(explained, [-3, -2, -1, 1, 2, 3, 4, 5]);
-        assert!(!UnderWay::default().explains(1));
-        let beside = UnderWay { coming: 1, going: 0, aside: 7 };
+        assert!(!PendingMovements::default().explains(1));
+        let beside = PendingMovements { coming: 1, going: 0, aside: 7 };
         let explained: Vec<i64> = (-1..=9).filter(|difference| beside.explains(*difference)).collect();
         assert_eq!(explained, [7, 8], "the amount set aside is always present in full");
     }

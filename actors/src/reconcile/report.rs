@@ -89,7 +89,7 @@ impl fmt::Display for Owner {
 
 /// Position of funds: owner, chain, token and address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct FundsPosition {
     /// Owner.
     #[serde(flatten)]
     pub owner: Owner,
@@ -106,7 +106,7 @@ pub struct Place {
 pub struct Difference {
     /// Position of the funds.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: FundsPosition,
     /// Balance according to the ledger, base units.
     pub ledger: i64,
     /// Balance on the chain, base units.

@@ -13,7 +13,7 @@ use payferry_domain::Timestamp;
 use payferry_entities::Database;
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, words_of};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, panic_text};
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 use serde::Serialize;
@@ -36,7 +36,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 /// Difference that persists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Standing {
+pub struct PersistentDifference {
     /// The difference.
     #[serde(flatten)]
     pub difference: Difference,
@@ -54,7 +54,7 @@ pub struct VaultsView {
     /// Reasons why chains could not be read in that run.
     pub unread: Vec<String>,
     /// Current differences.
-    pub differences: Vec<Standing>,
+    pub differences: Vec<PersistentDifference>,
 }
 
 /// Findings, written by the auditor and read by others. They outlive the auditor.
@@ -70,7 +70,11 @@ impl VaultFindings {
     /// Exports gauges of the findings and their age.
     pub(crate) fn refresh_metrics(&self, now: Timestamp) {
         let view = self.0.read();
-        metrics::looked(view.differences.len(), view.unread.len(), view.checked_at.map(|at| now.millis_since(at)));
+        metrics::record_findings(
+            view.differences.len(),
+            view.unread.len(),
+            view.checked_at.map(|at| now.millis_since(at)),
+        );
     }
 
     fn known(&self) -> Vec<Difference> {
@@ -84,11 +88,11 @@ impl VaultFindings {
         for difference in report.differences {
             let known = before.iter().find(|standing| standing.difference.place == difference.place);
             if known.is_none() {
-                tell(&difference);
+                log_new(&difference);
             }
             if view.differences.len() < DIFFERENCES_KEPT_MAX {
                 let since = known.map_or(now, |standing| standing.since);
-                view.differences.push(Standing { difference, since });
+                view.differences.push(PersistentDifference { difference, since });
             }
         }
         view.checked_at = Some(now);
@@ -99,7 +103,7 @@ impl VaultFindings {
 }
 
 /// Logs a new difference.
-fn tell(difference: &Difference) {
+fn log_new(difference: &Difference) {
     let place = &difference.place;
     tracing::error!(
         vault.owner = %place.owner,
@@ -203,7 +207,7 @@ impl VaultAuditor {
             let run = reconcile_part(&database, &chains, &clock, options, part, |_| {});
             let outcome = AssertUnwindSafe(run).catch_unwind().await;
             let outcome =
-                outcome.unwrap_or_else(|panic| Err(DbErr::Custom(format!("it panicked: {}", words_of(panic)))));
+                outcome.unwrap_or_else(|panic| Err(DbErr::Custom(format!("it panicked: {}", panic_text(panic)))));
             let _ = myself.cast(Message::Ran(Box::new(outcome)));
         }))
     }

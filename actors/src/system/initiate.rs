@@ -7,9 +7,9 @@ use payferry_domain::{
     Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token,
 };
 use payferry_entities::postgres::LATE_COMMIT_MAX;
-use payferry_journal::payments::initiation_unit;
+use payferry_journal::payments::initiation_write;
 use payferry_journal::psps::PspError;
-use payferry_journal::{JournalError, Unit};
+use payferry_journal::{JournalError, JournalWrite};
 use tracing::Instrument;
 
 use super::System;
@@ -43,7 +43,7 @@ pub struct InitiatePayment {
     /// Token.
     pub token: Token,
     /// Chain.
-    pub chain: ChainAsked,
+    pub chain: ChainChoiceRequest,
     /// Seconds until it expires.
     pub expires_in_secs: i64,
     /// Creates the idempotency row of the response.
@@ -52,7 +52,7 @@ pub struct InitiatePayment {
 
 /// Requested chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChainAsked {
+pub enum ChainChoiceRequest {
     /// This chain.
     Named(Chain),
     /// Selected by the service.
@@ -110,15 +110,15 @@ impl System {
         };
         let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
         let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
-        let unit = initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
-        let unit = Unit::Initiation(Box::new(unit));
+        let write = initiation_write(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
+        let write = JournalWrite::Initiation(Box::new(write));
         // A queued write is executed even if the caller stops waiting, and then the payment needs an actor. The
         // response maker holds its idempotency key that long: a second request learns that the first is still running.
         let (services, kept) = (services.clone(), request.answer);
         let made = async move {
             let watchlist = services.chains.watchlist();
             watchlist.watch(transition.payment.terms.wallet, id);
-            let made = match services.journal.submit(unit).await {
+            let made = match services.journal.submit(write).await {
                 Ok(_) => Ok(bring_to_life(&services, transition).await),
                 Err(error) => {
                     if matches!(error, JournalError::Unknown(_)) {
@@ -165,11 +165,11 @@ impl System {
         }
     }
 
-    fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {
+    fn choose(&self, token: Token, asked: ChainChoiceRequest) -> Result<(Chain, ChainChoice), InitiateError> {
         let chains = &self.services().chains;
         let now = self.services().clock.now();
         match asked {
-            ChainAsked::Named(chain) => {
+            ChainChoiceRequest::Named(chain) => {
                 // A chain that is not configured supports no token; waiting would not help.
                 if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
@@ -182,7 +182,7 @@ impl System {
                     _ => Err(InitiateError::ChainAway { chain: Some(chain), candidates: Vec::new() }),
                 }
             }
-            ChainAsked::Best => match chains.selector().best(token, now) {
+            ChainChoiceRequest::Best => match chains.selector().best(token, now) {
                 Ok(choice) => Ok((choice.chain, ChainChoice::Best { candidates: choice.candidates })),
                 Err(none) => {
                     let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());

@@ -1,22 +1,23 @@
 //! Orders of payouts and withdrawals: one commit with the reservation, then one actor each.
 
-use payferry_domain::sending::{self, Command, Order, Sending, SendingId};
-use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, SendingCommandError, Token};
+use payferry_domain::outbound::{self, Command, Order, OutboundId, OutboundTransfer};
+use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
-use payferry_journal::payments::RowsBeside;
+use payferry_journal::JournalError;
+use payferry_journal::outbound as store;
+use payferry_journal::payments::RequestRows;
 use payferry_journal::psps::Ceilings;
-use payferry_journal::{JournalError, outbound};
 
-use super::{COMMAND_TIMEOUT, System};
-use crate::sending::{CommandFailure, DeskMessage, Message, Told};
+use super::{COMMAND_TIMEOUT, OutboundCommandError, System};
+use crate::outbound::{Message, OutboundMessage, QueuedCommand};
 
 /// Creates the idempotency row of the response to an order.
-pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
+pub type OrderAnswer = Box<dyn Fn(&OutboundTransfer) -> idempotency_keys::Model + Send + Sync>;
 
 /// Order of a payout or withdrawal. All values are validated, and the customer may be paid.
-pub struct OrderSending {
+pub struct OutboundOrder {
     /// New id, which determines the kind.
-    pub id: SendingId,
+    pub id: OutboundId,
     /// Ordering PSP.
     pub psp_id: PspId,
     /// Paid customer; only for a payout.
@@ -39,14 +40,14 @@ pub struct OrderSending {
 
 impl System {
     /// Accepts a payout or withdrawal: its amount is reserved and it is durable when this returns.
-    pub async fn order_sending(&self, request: OrderSending) -> Result<Sending, OrderError> {
+    pub async fn order_outbound(&self, request: OutboundOrder) -> Result<OutboundTransfer, OrderError> {
         let services = self.services();
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
         let Ceilings { send_max, send_daily_max } = psp.ceilings;
         if request.amount > send_max {
             return Err(OrderError::AboveSendLimit { send_max });
         }
-        let OrderSending { token, chain, .. } = request;
+        let OutboundOrder { token, chain, .. } = request;
         let unavailable = OrderError::TokenUnavailable { token, chain };
         let spec = services.chains.spec(chain).ok_or_else(|| unavailable.clone())?;
         let address = spec.token_address(token).ok_or(unavailable)?;
@@ -63,23 +64,23 @@ impl System {
             finality: spec.finality,
             created_at: services.clock.now(),
         };
-        let accepted = sending::accept(order);
-        let rows = RowsBeside { idempotency: request.answer.map(|answer| answer(&accepted.sending)), audit: None };
+        let accepted = outbound::accept(order);
+        let rows = RequestRows { idempotency: request.answer.map(|answer| answer(&accepted.outbound)), audit: None };
         let real_now = services.clock.real_now();
-        let unit = outbound::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
+        let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
         let (services, live) = (services.clone(), self.sendings().live.clone());
         let made = tokio::spawn(async move {
             let written = services.journal.submit(unit).await;
-            let id = accepted.sending.id();
+            let id = accepted.outbound.id();
             match &written {
-                Ok(_) => live.to_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
+                Ok(_) => live.to_supervisor(OutboundMessage::Begin(Box::new(accepted.outbound.clone()))),
                 // If it exists after all, it is started.
-                Err(JournalError::Unknown(_)) => live.to_desk(DeskMessage::Wake(id, Message::Resume)),
+                Err(JournalError::Unknown(_)) => live.to_supervisor(OutboundMessage::Wake(id, Message::Resume)),
                 Err(_) => {}
             }
-            written.map(|_| accepted.sending)
+            written.map(|_| accepted.outbound)
         });
         let made = made.await.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
         made.map_err(|error| match error {
@@ -93,24 +94,19 @@ impl System {
     }
 
     /// Runs a request on a payout or withdrawal, with the audit row in the same commit; returns its new state.
-    pub async fn command_sending(
+    pub async fn command_outbound(
         &self,
-        id: SendingId,
+        id: OutboundId,
         command: Command,
         audit: Option<audit_log::Model>,
-    ) -> Result<Sending, SendingCommandError> {
+    ) -> Result<OutboundTransfer, OutboundCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
-        let told = Told { command, audit, reply: Some(reply.into()) };
-        self.sendings().live.to_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
+        let queued_command = QueuedCommand { command, audit, reply: Some(reply.into()) };
+        self.sendings().live.to_supervisor(OutboundMessage::Wake(id, Message::Take(Box::new(queued_command))));
         // The command may have been received, and may still be written.
-        let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
+        let unknown = |what: &str| OutboundCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(Ok(sending))) => Ok(sending),
-            Ok(Ok(Err(CommandFailure::Rejected(rejection)))) => Err(SendingCommandError::Rejected(rejection)),
-            Ok(Ok(Err(CommandFailure::NotFound))) => Err(SendingCommandError::NotFound),
-            Ok(Ok(Err(CommandFailure::Quarantined))) => Err(SendingCommandError::Quarantined),
-            Ok(Ok(Err(CommandFailure::Unavailable(reason)))) => Err(SendingCommandError::Unavailable(reason)),
-            Ok(Ok(Err(CommandFailure::Unknown(reason)))) => Err(SendingCommandError::Unknown(reason)),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unknown("was interrupted")),
             Err(_) => Err(unknown("did not respond in time")),
         }

@@ -26,7 +26,7 @@ async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        services.books.refresh_metrics();
+        services.registry.refresh_metrics();
         services.journal.refresh_metrics();
         vaults.refresh_metrics(services.clock.real_now());
         ledger.refresh_metrics(services.clock.real_now(), &services.chains);
@@ -40,7 +40,7 @@ async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
     }
 }
 
-async fn refresh_from_database(Parts { services, desk, .. }: &Parts) {
+async fn refresh_from_database(Parts { services, compliance, .. }: &Parts) {
     let mut ticks = tokio::time::interval(DATABASE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -51,11 +51,11 @@ async fn refresh_from_database(Parts { services, desk, .. }: &Parts) {
             ticks.reset_after(REFRESH_EVERY);
             continue;
         };
-        let desk = desk.read().clone();
-        if let Some(desk) = desk
-            && let Err(error) = desk.refresh_backlog().await
+        let compliance = compliance.read().clone();
+        if let Some(compliance) = compliance
+            && let Err(error) = compliance.refresh_backlog().await
         {
-            tracing::warn!(%error, "the backlog of the compliance desk could not be counted");
+            tracing::warn!(%error, "the backlog of the compliance service could not be counted");
         }
         if let Err(error) = webhooks.refresh_backlog().await {
             tracing::warn!(%error, "the backlog of webhooks could not be counted");

@@ -12,7 +12,7 @@ use ractor::RpcReplyPort;
 use serde::Serialize;
 
 use super::System;
-use crate::observe::{Ferried, GivenUp, PaymentLine, Quarantine, Tallied, TreeView};
+use crate::observe::{ActorSubject, PaymentLine, Quarantine, QuarantinedSubject, Tallied, TreeView};
 use crate::payment::{Message, PaymentMemory};
 
 /// Maximum time for a payment to reply.
@@ -64,14 +64,14 @@ pub struct PaymentView {
 impl System {
     /// Counts of the tree.
     pub fn observe(&self) -> SystemView {
-        let (router, books) = (&self.payments().router, self.books());
-        let (payments_quarantined, sendings_quarantined) = books.quarantined_lens();
+        let (router, registry) = (&self.payments().router, self.registry());
+        let (payments_quarantined, sendings_quarantined) = registry.quarantined_lens();
         SystemView {
             ready: self.is_ready(),
             payments_live: router.live_len(),
             payments_spawned: router.spawned(),
             sendings_live: self.sendings().live.live_len(),
-            restarts: books.restarts(),
+            restarts: registry.restarts(),
             payments_quarantined,
             sendings_quarantined,
         }
@@ -79,16 +79,16 @@ impl System {
 
     /// View of a payment's actor; `None` if it has none and is not quarantined.
     pub async fn observe_payment(&self, payment_id: PaymentId) -> Option<PaymentView> {
-        let (router, books) = (&self.payments().router, self.books());
-        let (actor, quarantined) = (router.live(payment_id), books.quarantine_of(payment_id));
+        let (router, registry) = (&self.payments().router, self.registry());
+        let (actor, quarantined) = (router.live(payment_id), registry.quarantine_of(payment_id));
         if actor.is_none() && quarantined.is_none() {
             return None;
         }
-        let (restarts, last_failure) = books.failures_of(payment_id);
+        let (restarts, last_failure) = registry.failures_of(payment_id);
         let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
         // Read before the request, so that the request is not counted as waiting.
         let (since, figures) = match &actor {
-            Some(actor) => (Some(actor.books().since().into()), actor.books().figures()),
+            Some(actor) => (Some(actor.actor_metrics().since().into()), actor.actor_metrics().figures()),
             None => (None, Figures::default()),
         };
         let memory = match &actor {
@@ -100,13 +100,13 @@ impl System {
 
     /// The tree: every permanent actor by name; payments, payouts and withdrawals only as counts.
     pub fn tree(&self) -> TreeView {
-        let (router, books) = (&self.payments().router, self.books());
-        books.tree(|shard| router.live_len_in(shard), self.sendings().live.live_len())
+        let (router, registry) = (&self.payments().router, self.registry());
+        registry.tree(|shard| router.live_len_in(shard), self.sendings().live.live_len())
     }
 
     /// Measurements of every kind of actor.
     pub fn kinds(&self) -> Vec<KindView> {
-        self.books().kinds()
+        self.registry().kinds()
     }
 
     /// Page of the live payments of a shard after `after`, by id. The cost depends only on the page.
@@ -117,47 +117,47 @@ impl System {
     /// Payments by status and chain, including zeros: counted at the start and updated by each commit.
     /// [`System::tally_is_counted`] tells if the count has finished.
     pub fn tally(&self) -> Vec<Tallied> {
-        self.books().tally().read()
+        self.registry().tally().read()
     }
 
     /// True if all payments have been counted since the start; until then, the counts only contain later changes.
     pub fn tally_is_counted(&self) -> bool {
-        self.books().tally().is_counted()
+        self.registry().tally().is_counted()
     }
 
     /// True if a payment, payout or withdrawal is quarantined.
-    pub fn is_quarantined(&self, of: impl Into<Ferried>) -> bool {
-        self.books().is_quarantined(of)
+    pub fn is_quarantined(&self, of: impl Into<ActorSubject>) -> bool {
+        self.registry().is_quarantined(of)
     }
 
     /// Page of the quarantined subjects, oldest quarantine first, after `after`. The cost depends only on the page.
-    pub fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
-        self.books().given_up(after, limit)
+    pub fn given_up(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
+        self.registry().given_up(after, limit)
     }
 
     /// Stored incidents with a number above `after` (all of them for `None`), oldest first.
     pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
-        self.books().incidents(after.unwrap_or_default())
+        self.registry().incidents(after.unwrap_or_default())
     }
 
     /// Up to `limit` stored incidents, newest first.
     pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
-        self.books().latest_incidents(limit)
+        self.registry().latest_incidents(limit)
     }
 
     /// Up to `limit` stored incidents of one actor, newest first.
     pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
-        self.books().latest_incidents_of(kind, name, limit)
+        self.registry().latest_incidents_of(kind, name, limit)
     }
 
     /// Number of stored incidents.
     pub fn incidents_len(&self) -> usize {
-        self.books().incidents_len()
+        self.registry().incidents_len()
     }
 
     /// Receiver of the newest incident's number; 0 before the first.
     pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.books().watch_incidents()
+        self.registry().watch_incidents()
     }
 }
 
@@ -168,7 +168,7 @@ pub(super) async fn ask<M: Send + 'static, T: Send + 'static>(
     question: impl FnOnce(RpcReplyPort<T>) -> M,
 ) -> Option<T> {
     let asking = async {
-        while actor.books().depth() > 0 {
+        while actor.actor_metrics().depth() > 0 {
             tokio::time::sleep(QUIET_POLL).await;
         }
         let (reply, replied) = ractor::concurrency::oneshot();

@@ -12,7 +12,7 @@ use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::psps::{Ceilings, PspDirectory};
 use payferry_journal::{Journal, JournalTask, opening};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::{Child, Root, RootMessage};
 use payferry_webhook::{WebhookConfig, WebhookSender};
@@ -23,17 +23,17 @@ use super::inbox::Inbox;
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
 use crate::auditors::AuditorsConfig;
-use crate::chain::{Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
+use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
-use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
+use crate::compliance::identity::{ComplianceConfig, ComplianceService, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
+use crate::outbound::{OutboundSupervisor, SendingServices};
 use crate::pauses::Pauses;
 use crate::payment::{PaymentServices, Shard};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
-use crate::sending::{SendingDesk, SendingServices};
 use crate::services::Services;
 
 /// Configuration of a tree.
@@ -53,7 +53,7 @@ pub struct SystemConfig {
     /// Provider of identity verification; without one, customers are not verified, and their checks wait.
     pub identity: Option<Arc<dyn IdentityProvider>>,
     /// Limits of the compliance service.
-    pub desk: DeskConfig,
+    pub compliance: ComplianceConfig,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
     /// Send limits of PSPs, unless the operator has set others for a PSP.
@@ -73,7 +73,7 @@ pub struct ChainSetup {
     /// The account that pays for gas.
     pub signer: OperatorSigner,
     /// Signals of new heads, where the endpoint supports them. Polling continues regardless.
-    pub wake_ups: Option<WakeUps>,
+    pub wake_ups: Option<HeadSignals>,
     /// Checkpoint between the steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) except in tests.
     pub checkpoint: Arc<dyn Checkpoint>,
 }
@@ -98,7 +98,7 @@ impl System {
             screener,
             screening,
             identity,
-            desk,
+            compliance,
             webhooks,
             ceilings,
             auditors,
@@ -114,12 +114,15 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let books = TreeBooks::new(clock.clone());
-        books.tally().doubt();
-        let root =
-            books.spawn(ROOT_NAME, Root { books: Books::clone(&books) }, (), None).await.map_err(failed("root"))?;
-        let (journal, task) = Journal::start_with(database.clone(), Books::clone(&books), books.tally().clone());
-        let writing = write(task, Books::clone(&books));
+        let registry = TreeBooks::new(clock.clone());
+        registry.tally().doubt();
+        let root = registry
+            .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)
+            .await
+            .map_err(failed("root"))?;
+        let (journal, task) =
+            Journal::start_with(database.clone(), ActorRegistry::clone(&registry), registry.tally().clone());
+        let writing = write(task, ActorRegistry::clone(&registry));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
             psps: PspDirectory::new(database.clone(), ceilings),
@@ -129,7 +132,7 @@ impl System {
             database,
             journal,
             clock,
-            books,
+            registry,
         });
         let payments = Arc::new(PaymentServices::new(services.clone(), shards));
         let sendings = Arc::new(SendingServices::new(services.clone()));
@@ -147,7 +150,7 @@ impl System {
             services,
             payments,
             sendings,
-            desk: RwLock::default(),
+            compliance: RwLock::default(),
             ledger: Findings::default(),
             vaults: VaultFindings::default(),
         });
@@ -166,8 +169,8 @@ impl System {
         let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
         let screener = Arc::new(SenderKind::new(screener, clients));
         system.start_screening(screening, screener).await?;
-        system.start_desk(desk, identity).await?;
-        system.start_sending_desk().await?;
+        system.start_compliance(compliance, identity).await?;
+        system.start_outbound_supervisor().await?;
         for setup in &setups {
             system.start_settler(setup).await?;
         }
@@ -194,8 +197,8 @@ impl System {
             async move {
                 let (database, journal, clock) =
                     (services.database.clone(), services.journal.clone(), services.clock.clone());
-                let books = Books::clone(&services.books);
-                let sender = WebhookSender::start(root, database, journal, sealer, clock, books, config).await?;
+                let registry = ActorRegistry::clone(&services.registry);
+                let sender = WebhookSender::start(root, database, journal, sealer, clock, registry, config).await?;
                 let cell = sender.cell();
                 *services.webhooks.write() = Some(sender);
                 Ok(cell)
@@ -212,7 +215,7 @@ impl System {
             async move {
                 let Parts { services, payments, sendings, .. } = &*parts;
                 let clock = services.clock.clone();
-                let screening = Screening::start(root, config, screener, inbox, clock, &services.books).await?;
+                let screening = Screening::start(root, config, screener, inbox, clock, &services.registry).await?;
                 let cell = screening.cell();
                 let restarted = services.screening.write().replace(screening).is_some();
                 if restarted {
@@ -226,9 +229,9 @@ impl System {
         .await
     }
 
-    async fn start_desk(
+    async fn start_compliance(
         &self,
-        config: DeskConfig,
+        config: ComplianceConfig,
         provider: Option<Arc<dyn IdentityProvider>>,
     ) -> Result<(), StartError> {
         let (parts, sealer) = (self.inner.parts.clone(), self.inner.sealer.clone());
@@ -238,10 +241,11 @@ impl System {
             async move {
                 let services = &parts.services;
                 let (database, clock) = (services.database.clone(), services.clock.clone());
-                let books = &services.books;
-                let desk = ComplianceDesk::start(root, config, provider, database, sealer, clock, books).await?;
-                let cell = desk.cell();
-                *parts.desk.write() = Some(desk);
+                let registry = &services.registry;
+                let compliance =
+                    ComplianceService::start(root, config, provider, database, sealer, clock, registry).await?;
+                let cell = compliance.cell();
+                *parts.compliance.write() = Some(compliance);
                 Ok(cell)
             }
             .boxed()
@@ -249,16 +253,17 @@ impl System {
         .await
     }
 
-    async fn start_sending_desk(&self) -> Result<(), StartError> {
+    async fn start_outbound_supervisor(&self) -> Result<(), StartError> {
         let services = self.sendings().clone();
         let died = services.clone();
-        let forget = move || died.live.forget_desk();
+        let forget = move || died.live.forget_supervisor();
         let start = move |root| {
             let services = services.clone();
             async move {
-                let books = services.books.clone();
-                let desk = books.spawn("sending desk", SendingDesk::new(services), (), Some(root)).await?;
-                Ok(desk.get_cell())
+                let registry = services.registry.clone();
+                let supervisor =
+                    registry.spawn("sending desk", OutboundSupervisor::new(services), (), Some(root)).await?;
+                Ok(supervisor.get_cell())
             }
             .boxed()
         };
@@ -273,7 +278,7 @@ impl System {
                 let Parts { services, ledger, .. } = &*parts;
                 let (database, clock) = (services.database.clone(), services.clock.clone());
                 let auditor = LedgerAuditor::new(database, clock, ledger.clone(), config.ledger_interval);
-                Ok(services.books.spawn(check::NAME, auditor, (), Some(root)).await?.get_cell())
+                Ok(services.registry.spawn(check::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
         })
@@ -293,7 +298,7 @@ impl System {
                 let Parts { services, vaults, .. } = &*parts;
                 let (database, clock) = (services.database.clone(), services.clock.clone());
                 let auditor = VaultAuditor::new(database, clock, vaults.clone(), chains, interval, treasury_kept);
-                Ok(services.books.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
+                Ok(services.registry.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
         })
@@ -317,10 +322,10 @@ impl System {
             handle,
             checkpoint: setup.checkpoint.clone(),
         };
-        let books = Books::clone(&services.books);
+        let registry = ActorRegistry::clone(&services.registry);
         self.adopt(ActorKind::Settler, chain.as_str(), move |root| {
-            let (args, books) = (args.clone(), books.clone());
-            async move { Ok(Settler::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
+            let (args, registry) = (args.clone(), registry.clone());
+            async move { Ok(Settler::start(&registry, args, Some(root)).await?.get_cell()) }.boxed()
         })
         .await
     }
@@ -338,10 +343,10 @@ impl System {
             wake_ups: setup.wake_ups,
         };
         let chain = args.spec.chain;
-        let books = Books::clone(&services.books);
+        let registry = ActorRegistry::clone(&services.registry);
         self.adopt(ActorKind::Watcher, chain.as_str(), move |root| {
-            let (args, books) = (args.clone(), books.clone());
-            async move { Ok(Watcher::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
+            let (args, registry) = (args.clone(), registry.clone());
+            async move { Ok(Watcher::start(&registry, args, Some(root)).await?.get_cell()) }.boxed()
         })
         .await
     }
@@ -353,8 +358,8 @@ impl System {
         let start = move |root| {
             let services = services.clone();
             async move {
-                let books = services.books.clone();
-                let shard = books.spawn(&index.to_string(), Shard::new(services, index), (), Some(root)).await?;
+                let registry = services.registry.clone();
+                let shard = registry.spawn(&index.to_string(), Shard::new(services, index), (), Some(root)).await?;
                 Ok(shard.get_cell())
             }
             .boxed()
@@ -386,9 +391,9 @@ impl System {
 }
 
 /// Runs the journal's task, and restarts it after a panic; its queues outlive it.
-fn write(task: JournalTask, books: Books) -> AbortOnDropHandle<()> {
+fn write(task: JournalTask, registry: ActorRegistry) -> AbortOnDropHandle<()> {
     let panicked =
-        move |reason: &str| books.restarted(ActorKind::Journal, payferry_journal::NAME, Cause::Panic, reason);
+        move |reason: &str| registry.restarted(ActorKind::Journal, payferry_journal::NAME, Cause::Panic, reason);
     AbortOnDropHandle::new(tokio::spawn(task.supervise(panicked)))
 }
 

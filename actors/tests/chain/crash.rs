@@ -9,9 +9,9 @@ use payferry_domain::payment::Command;
 use payferry_evm::wallet::alloy_address;
 use payferry_runtime::observe::Mailbox;
 
+use crate::env::{CHAIN_ID, Env, GWEI, stop};
 use crate::fees;
-use crate::send::{self, GivenUp};
-use crate::world::{CHAIN_ID, GWEI, World, stop};
+use crate::send::{self, AbandonedWithdrawal};
 
 const UNITS: u64 = 10_000_000;
 
@@ -51,32 +51,31 @@ impl Checkpoint for KillMined {
 }
 
 /// Mines until the settler is dead.
-pub(crate) async fn until_dead(world: &World, settler: &Mailbox<SettlerMessage>, step: Step) {
-    world
-        .until(&format!("the settler died after {step:?}"), async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            settler.get_status() == ractor::ActorStatus::Stopped
-        })
-        .await;
+pub(crate) async fn until_dead(env: &Env, settler: &Mailbox<SettlerMessage>, step: Step) {
+    env.until(&format!("the settler died after {step:?}"), async || {
+        env.chain.mine(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        settler.get_status() == ractor::ActorStatus::Stopped
+    })
+    .await;
 }
 
 async fn killed_at(step: Step, nth: u32) {
-    let mut world = World::new().await;
-    world.spec.batch_items_max = 4;
-    let payments = world.payments(10).await;
-    world.pay_all(&payments, UNITS).await;
-    let watcher = world.watch().await;
-    let settler = world.settle_until(Arc::new(KillAt::nth(step, nth))).await;
-    world.queue_settlements(&payments, 10_000_000).await;
-    until_dead(&world, &settler, step).await;
-    let settler = world.settle().await;
-    world.mine_until_all("mined").await;
-    world.chain.mine(1).await.unwrap();
+    let mut env = Env::new().await;
+    env.spec.batch_items_max = 4;
+    let payments = env.payments(10).await;
+    env.pay_all(&payments, UNITS).await;
+    let watcher = env.watch().await;
+    let settler = env.settle_until(Arc::new(KillAt::nth(step, nth))).await;
+    env.queue_settlements(&payments, 10_000_000).await;
+    until_dead(&env, &settler, step).await;
+    let settler = env.settle().await;
+    env.mine_until_all("mined").await;
+    env.chain.mine(1).await.unwrap();
     let completed = |command: &Command| matches!(command, Command::CompleteSettlement { .. });
-    world.until("all results are reported", async || world.inbox.count(completed) >= 10).await;
-    world.assert_settled_once(10, UNITS).await;
-    let nonces: Vec<i64> = world.txs().await.iter().map(|tx| tx.nonce).collect();
+    env.until("all results are reported", async || env.inbox.count(completed) >= 10).await;
+    env.assert_settled_once(10, UNITS).await;
+    let nonces: Vec<i64> = env.txs().await.iter().map(|tx| tx.nonce).collect();
     assert_eq!(nonces, (0..i64::try_from(nonces.len()).unwrap()).collect::<Vec<_>>(), "no nonce is skipped");
     stop(settler).await;
     stop(watcher).await;
@@ -97,36 +96,36 @@ async fn killed_after_each_step_of_a_later_batch() {
 }
 
 /// Steps after a transaction is in a block.
-const MINED_STEPS: [Step; 3] = [Step::Mined, Step::Recorded, Step::Told];
+const MINED_STEPS: [Step; 3] = [Step::Mined, Step::Recorded, Step::Notified];
 
 #[tokio::test]
 async fn killed_while_recording_an_older_transaction() {
     for step in MINED_STEPS {
-        let world = World::new().await;
-        let payments = world.payments(1).await;
-        world.pay_all(&payments, UNITS).await;
-        let watcher = world.watch().await;
-        let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
-        world.queue_settlements(&payments, 10_000_000).await;
-        world.until("it is signed", async || !world.txs().await.is_empty()).await;
-        world.confirmed_anew(4_000_000, 1_000_000).await;
-        until_dead(&world, &settler, step).await;
-        let settler = world.settle().await;
+        let env = Env::new().await;
+        let payments = env.payments(1).await;
+        env.pay_all(&payments, UNITS).await;
+        let watcher = env.watch().await;
+        let settler = env.settle_until(Arc::new(KillAt::first(step))).await;
+        env.queue_settlements(&payments, 10_000_000).await;
+        env.until("it is signed", async || !env.txs().await.is_empty()).await;
+        env.confirmed_anew(4_000_000, 1_000_000).await;
+        until_dead(&env, &settler, step).await;
+        let settler = env.settle().await;
         let moved = |command: &Command| match command {
             Command::CompleteSettlement { amount, .. } => Some(amount.units()),
             _ => None,
         };
-        let told = || world.inbox.told.lock().iter().filter_map(|(_, command)| moved(command)).collect::<Vec<_>>();
-        world
-            .until("the result is reported", async || {
-                world.chain.mine(1).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                !told().is_empty()
-            })
-            .await;
-        assert!(told().iter().all(|amount| *amount == 10_000_000), "{step:?}: {:?}", told());
-        assert_eq!(world.operations().await[0].amount, 10_000_000);
-        world.assert_settled_once(1, UNITS).await;
+        let notified =
+            || env.inbox.notified.lock().iter().filter_map(|(_, command)| moved(command)).collect::<Vec<_>>();
+        env.until("the result is reported", async || {
+            env.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            !notified().is_empty()
+        })
+        .await;
+        assert!(notified().iter().all(|amount| *amount == 10_000_000), "{step:?}: {:?}", notified());
+        assert_eq!(env.operations().await[0].amount, 10_000_000);
+        env.assert_settled_once(1, UNITS).await;
         stop(settler).await;
         stop(watcher).await;
     }
@@ -135,15 +134,15 @@ async fn killed_while_recording_an_older_transaction() {
 #[tokio::test]
 async fn killed_while_recording_a_given_up_operation_mined_after_a_reorg() {
     for step in MINED_STEPS {
-        let world = send::world().await;
-        let (watcher, settler) = (world.watch().await, world.settle().await);
-        let given_up = GivenUp::of(&world, true).await;
+        let env = send::env().await;
+        let (watcher, settler) = (env.watch().await, env.settle().await);
+        let given_up = AbandonedWithdrawal::of(&env, true).await;
         stop(settler).await;
-        given_up.reorganise(&world).await;
-        let settler = world.settle_until(Arc::new(KillMined { step, is_mined: AtomicBool::new(false) })).await;
-        until_dead(&world, &settler, step).await;
-        let settler = world.settle().await;
-        given_up.until_told(&world).await;
+        given_up.reorganise(&env).await;
+        let settler = env.settle_until(Arc::new(KillMined { step, is_mined: AtomicBool::new(false) })).await;
+        until_dead(&env, &settler, step).await;
+        let settler = env.settle().await;
+        given_up.until_notified(&env).await;
         stop(settler).await;
         stop(watcher).await;
     }
@@ -152,24 +151,23 @@ async fn killed_while_recording_a_given_up_operation_mined_after_a_reorg() {
 #[tokio::test]
 async fn killed_while_signing_again_with_a_higher_fee() {
     for step in [Step::Signed, Step::Stored, Step::Broadcast] {
-        let world = fees::world().await;
-        let watcher = world.watch().await;
-        fees::under_way(&world).await;
-        let signed = world.attempts().await.len();
-        world.mine_at(fees::RAISED_WEI).await;
-        let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
-        world
-            .until(&format!("the settler died after {step:?}"), async || {
-                world.mine_at(fees::RAISED_WEI).await;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                settler.get_status() == ractor::ActorStatus::Stopped
-            })
-            .await;
-        assert_eq!(world.attempts().await.len() > signed, step != Step::Signed, "{step:?}");
-        let settler = world.settle().await;
-        fees::until_mined_at(&world, fees::RAISED_WEI).await;
-        fees::assert_done_once(&world, 2).await;
-        assert_eq!(world.txs().await.len(), 2, "{step:?}");
+        let env = fees::env().await;
+        let watcher = env.watch().await;
+        fees::under_way(&env).await;
+        let signed = env.attempts().await.len();
+        env.mine_at(fees::RAISED_WEI).await;
+        let settler = env.settle_until(Arc::new(KillAt::first(step))).await;
+        env.until(&format!("the settler died after {step:?}"), async || {
+            env.mine_at(fees::RAISED_WEI).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            settler.get_status() == ractor::ActorStatus::Stopped
+        })
+        .await;
+        assert_eq!(env.attempts().await.len() > signed, step != Step::Signed, "{step:?}");
+        let settler = env.settle().await;
+        fees::until_mined_at(&env, fees::RAISED_WEI).await;
+        fees::assert_done_once(&env, 2).await;
+        assert_eq!(env.txs().await.len(), 2, "{step:?}");
         stop(settler).await;
         stop(watcher).await;
     }
@@ -177,26 +175,26 @@ async fn killed_while_signing_again_with_a_higher_fee() {
 
 #[tokio::test]
 async fn killed_while_giving_up_nonces_that_were_taken() {
-    let world = fees::world().await;
-    let watcher = world.watch().await;
-    fees::under_way(&world).await;
+    let env = fees::env().await;
+    let watcher = env.watch().await;
+    fees::under_way(&env).await;
     // The operator's key signs elsewhere with the nonces of the settlements and of the withdrawals.
-    let to = alloy_address(world.treasury);
+    let to = alloy_address(env.treasury);
     for nonce in [0, 1] {
-        let (raw, _) = world.operator.sign_call(CHAIN_ID, nonce, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
-        world.chain.send_raw(raw).await.unwrap();
+        let (raw, _) = env.operator.sign_call(CHAIN_ID, nonce, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
+        env.chain.send_raw(raw).await.unwrap();
     }
-    world.chain.mine(1).await.unwrap();
+    env.chain.mine(1).await.unwrap();
     // The settler gives up one nonce at a time.
-    let settler = world.settle_until(Arc::new(KillAt::first(Step::Recorded))).await;
-    until_dead(&world, &settler, Step::Recorded).await;
-    let statuses = async || world.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();
+    let settler = env.settle_until(Arc::new(KillAt::first(Step::Recorded))).await;
+    until_dead(&env, &settler, Step::Recorded).await;
+    let statuses = async || env.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();
     assert_eq!(statuses().await, ["cancelled", "submitted"]);
-    let settler = world.settle().await;
-    world.mine_until_all("mined").await;
-    fees::assert_moved_once(&world, 2).await;
+    let settler = env.settle().await;
+    env.mine_until_all("mined").await;
+    fees::assert_moved_once(&env, 2).await;
     assert_eq!(statuses().await, ["cancelled", "cancelled"]);
-    let rows = world.operations().await;
+    let rows = env.operations().await;
     assert!(rows.iter().all(|row| row.attempts == 2), "{rows:?}");
     stop(settler).await;
     stop(watcher).await;

@@ -4,34 +4,34 @@ use payferry_devchain::{Devchain, Faults};
 use payferry_domain::payment::Presence;
 use payferry_evm::ChainClient;
 
-use crate::world::{World, chain_config, report, stop};
+use crate::env::{Env, chain_config, report, stop};
 
 /// Pays during the faults, checks the effect (`reads_on`), ends the faults, and waits for the money.
 async fn survives(faults: Faults, reads_on: bool) {
-    let world = World::new().await;
-    let watcher = world.watch().await;
-    world.chain.mine(6).await.unwrap();
-    world.read_all().await;
-    let payment = world.payment().await;
-    world.chain.set_faults(faults);
+    let env = Env::new().await;
+    let watcher = env.watch().await;
+    env.chain.mine(6).await.unwrap();
+    env.read_all().await;
+    let payment = env.payment().await;
+    env.chain.set_faults(faults);
     let before = report(&watcher).await.read_number;
-    world.pay(payment, 5).await;
+    env.pay(payment, 5).await;
     if reads_on {
-        world.read_all().await;
-        assert_eq!(world.inbox.observed(payment).len(), 1);
+        env.read_all().await;
+        assert_eq!(env.inbox.observed(payment).len(), 1);
         assert_eq!(report(&watcher).await.trouble, None);
     } else {
-        world.until("the watcher reports the error", async || report(&watcher).await.trouble.is_some()).await;
+        env.until("the watcher reports the error", async || report(&watcher).await.trouble.is_some()).await;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         let report = report(&watcher).await;
         assert_eq!((report.read_number, report.blocks_orphaned), (before, 0));
-        assert!(world.inbox.observed(payment).is_empty());
+        assert!(env.inbox.observed(payment).is_empty());
     }
-    world.chain.set_faults(Faults::default());
-    world.read_all().await;
-    let facts = world.inbox.observed(payment);
+    env.chain.set_faults(Faults::default());
+    env.read_all().await;
+    let facts = env.inbox.observed(payment);
     assert_eq!(facts.iter().map(|fact| (fact.presence, fact.revision)).collect::<Vec<_>>(), [(Presence::Present, 1)]);
-    assert_eq!(world.transfers().await.len(), 1);
+    assert_eq!(env.transfers().await.len(), 1);
     stop(watcher).await;
 }
 
@@ -69,20 +69,20 @@ async fn watcher_waits_out_errors_and_lost_answers() {
 #[tokio::test]
 async fn range_limit_halves_the_step_and_skips_nothing() {
     for code in [-32_005, -32_602, -32_614] {
-        let mut world = World::new().await;
+        let mut env = Env::new().await;
         // With one recent block, almost everything is requested by range.
-        world.spec.recent_blocks = 1;
-        let payments = world.payments(4).await;
+        env.spec.recent_blocks = 1;
+        let payments = env.payments(4).await;
         for payment in &payments {
-            world.chain.mine(30).await.unwrap();
-            world.pay(*payment, 5).await;
+            env.chain.mine(30).await.unwrap();
+            env.pay(*payment, 5).await;
         }
-        world.chain.set_faults(Faults { logs_range_blocks_max: 7, logs_range_error_code: code, ..Faults::default() });
-        let watcher = world.watch().await;
-        world.read_all().await;
-        assert!(payments.iter().all(|payment| world.inbox.observed(*payment).len() == 1));
+        env.chain.set_faults(Faults { logs_range_blocks_max: 7, logs_range_error_code: code, ..Faults::default() });
+        let watcher = env.watch().await;
+        env.read_all().await;
+        assert!(payments.iter().all(|payment| env.inbox.observed(*payment).len() == 1));
         let report = report(&watcher).await;
-        assert_eq!(report.read_number, Some(world.chain.head().number));
+        assert_eq!(report.read_number, Some(env.chain.head().number));
         assert!(report.step_blocks < 20, "{report:?}");
         stop(watcher).await;
     }
@@ -90,7 +90,7 @@ async fn range_limit_halves_the_step_and_skips_nothing() {
 
 #[tokio::test]
 async fn another_endpoint_takes_over_and_the_highest_head_counts() {
-    let world = World::new().await;
+    let env = Env::new().await;
     // One absent endpoint, one broken endpoint, and one that works.
     let [away, broken] =
         [Faults { unavailable_rate: 1.0, ..Faults::default() }, Faults { error_rate: 1.0, ..Faults::default() }].map(
@@ -101,18 +101,18 @@ async fn another_endpoint_takes_over_and_the_highest_head_counts() {
             },
         );
     let (away, broken) = (away.await, broken.await);
-    let client = ChainClient::new(away.transport()).or(ChainClient::new(broken.transport())).or(world.client());
-    let watcher = world.watch_with(client.clone()).await;
-    let payment = world.payment().await;
-    world.pay(payment, 5).await;
-    world.read_all().await;
-    assert_eq!(world.inbox.observed(payment).len(), 1);
+    let client = ChainClient::new(away.transport()).or(ChainClient::new(broken.transport())).or(env.client());
+    let watcher = env.watch_with(client.clone()).await;
+    let payment = env.payment().await;
+    env.pay(payment, 5).await;
+    env.read_all().await;
+    assert_eq!(env.inbox.observed(payment).len(), 1);
     stop(watcher).await;
 
     // An endpoint that answers but has stayed at its genesis.
     let behind = Devchain::open(chain_config()).await.unwrap();
-    let client = ChainClient::new(behind.transport()).or(world.client());
-    let head = world.chain.head().number;
+    let client = ChainClient::new(behind.transport()).or(env.client());
+    let head = env.chain.head().number;
     for floor in [head, head + 1] {
         assert_eq!(client.heads(true, true, None, floor).await.unwrap().latest.number, head);
     }

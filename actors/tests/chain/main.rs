@@ -1,15 +1,15 @@
 //! Watchers and settlers on a real EVM in the process, with a real journal on SQLite.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod blocking_error;
 mod crash;
+mod env;
 mod faults;
 mod fees;
 mod given_up;
-mod held_up;
 mod numbers;
 mod reorg;
 mod send;
 mod settle;
 mod waiting;
 mod watch;
-mod world;

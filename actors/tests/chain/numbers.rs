@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use payferry_actors::chain::Step;
 use payferry_devchain::Faults;
+use payferry_domain::outbound;
 use payferry_domain::payment::Command;
-use payferry_domain::sending;
 use payferry_domain::{Address, PaymentId};
 use payferry_entities::{chain_counters, chain_tx_attempts, chain_txs, operations};
 use sea_orm::EntityTrait;
 use sea_orm::sea_query::Expr;
 
+use crate::blocking_error::reset_results;
 use crate::crash::{KillAt, until_dead};
-use crate::held_up::unhear;
+use crate::env::{Env, stop};
 use crate::send;
-use crate::world::{World, stop};
 
 const UNITS: u64 = 1_000_000;
 /// Long after every block of a test, in 2096.
@@ -25,43 +25,42 @@ const LATER_MS: i64 = 4_000_000_000_000;
 
 /// Resets the database to a state before any operation, so that numbers are assigned again. Returns the transactions
 /// that it had recorded.
-async fn restore(world: &World) -> BTreeSet<String> {
-    let forgotten = world.operations().await.into_iter().filter_map(|row| row.tx_hash).collect();
-    operations::Entity::delete_many().exec(world.database.writer()).await.unwrap();
-    chain_txs::Entity::delete_many().exec(world.database.writer()).await.unwrap();
-    chain_tx_attempts::Entity::delete_many().exec(world.database.writer()).await.unwrap();
+async fn restore(env: &Env) -> BTreeSet<String> {
+    let forgotten = env.operations().await.into_iter().filter_map(|row| row.tx_hash).collect();
+    operations::Entity::delete_many().exec(env.database.writer()).await.unwrap();
+    chain_txs::Entity::delete_many().exec(env.database.writer()).await.unwrap();
+    chain_tx_attempts::Entity::delete_many().exec(env.database.writer()).await.unwrap();
     forgotten
 }
 
-async fn made_later(world: &World) {
+async fn made_later(env: &Env) {
     let later = operations::Entity::update_many().col_expr(operations::Column::CreatedAt, Expr::value(LATER_MS));
-    later.exec(world.database.writer()).await.unwrap();
+    later.exec(env.database.writer()).await.unwrap();
 }
 
 /// Mines until the only operation is mined, in none of these transactions and under a new number.
-async fn until_done_anew(world: &World, foreign: &BTreeSet<String>) -> operations::Model {
+async fn until_done_anew(env: &Env, foreign: &BTreeSet<String>) -> operations::Model {
     let used = i64::try_from(foreign.len()).unwrap();
-    world
-        .until("it is mined", async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            let row = world.operations().await.remove(0);
-            assert!(row.tx_hash.as_ref().is_none_or(|hash| !foreign.contains(hash)), "another's: {row:?}");
-            assert_ne!(row.status, "failed", "{row:?}");
-            row.status == "mined"
-        })
-        .await;
-    let row = world.operations().await.remove(0);
+    env.until("it is mined", async || {
+        env.chain.mine(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let row = env.operations().await.remove(0);
+        assert!(row.tx_hash.as_ref().is_none_or(|hash| !foreign.contains(hash)), "another's: {row:?}");
+        assert_ne!(row.status, "failed", "{row:?}");
+        row.status == "mined"
+    })
+    .await;
+    let row = env.operations().await.remove(0);
     assert!(row.number > used, "{row:?}");
-    let counter = chain_counters::Entity::find_by_id("operation:base").one(world.database.reader()).await.unwrap();
+    let counter = chain_counters::Entity::find_by_id("operation:base").one(env.database.reader()).await.unwrap();
     assert_eq!(counter.unwrap().next, row.number + 1, "later operations do not get used numbers");
     row
 }
 
 /// Transactions that settled the payment according to the notifications.
-fn told_settled(world: &World, payment: PaymentId) -> BTreeSet<String> {
-    let told = world.inbox.told.lock();
-    let of = told.iter().filter(|(id, _)| *id == payment);
+fn notified_settled(env: &Env, payment: PaymentId) -> BTreeSet<String> {
+    let notified = env.inbox.notified.lock();
+    let of = notified.iter().filter(|(id, _)| *id == payment);
     of.filter_map(|(_, command)| match command {
         Command::CompleteSettlement { tx_hash, .. } => Some(tx_hash.to_string()),
         _ => None,
@@ -71,54 +70,53 @@ fn told_settled(world: &World, payment: PaymentId) -> BTreeSet<String> {
 
 /// Creates three settlements that the database then loses, and a payment whose settlement gets the number of one of
 /// them.
-async fn restored(world: &World) -> (BTreeSet<String>, PaymentId) {
-    let settler = world.settle().await;
-    let payments = world.payments(4).await;
+async fn restored(env: &Env) -> (BTreeSet<String>, PaymentId) {
+    let settler = env.settle().await;
+    let payments = env.payments(4).await;
     // One transaction each, so that there are as many as numbers.
     for before in payments[..3].chunks(1) {
-        world.pay_all(before, 10_000_000).await;
-        world.queue_settlements(before, 10_000_000).await;
-        world.mine_until_all("mined").await;
+        env.pay_all(before, 10_000_000).await;
+        env.queue_settlements(before, 10_000_000).await;
+        env.mine_until_all("mined").await;
     }
     stop(settler).await;
-    let foreign = restore(world).await;
+    let foreign = restore(env).await;
     assert_eq!(foreign.len(), 3);
     let payment = payments[3];
-    world.pay(payment, 7_000_000).await;
-    world.queue_settlements(&[payment], 7_000_000).await;
+    env.pay(payment, 7_000_000).await;
+    env.queue_settlements(&[payment], 7_000_000).await;
     (foreign, payment)
 }
 
 /// Asserts that the payment is settled once by its own transaction and notified, and that the others' money did not
 /// move.
-async fn assert_settled_anew(world: &World, foreign: &BTreeSet<String>, payment: PaymentId) {
-    let row = until_done_anew(world, foreign).await;
+async fn assert_settled_anew(env: &Env, foreign: &BTreeSet<String>, payment: PaymentId) {
+    let row = until_done_anew(env, foreign).await;
     assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (7_000_000, 6_930_000, 70_000));
     assert_eq!(row.attempts, 2, "refused once");
-    world
-        .until("the result is reported", async || {
-            world.chain.mine(1).await.unwrap();
-            !told_settled(world, payment).is_empty()
-        })
-        .await;
-    assert_eq!(told_settled(world, payment), row.tx_hash.into_iter().collect(), "its own transaction");
-    assert_eq!(world.balance(world.vaults.of_payment(payment)).await, 0);
-    assert_eq!(world.balance(world.treasury).await, 3 * 100_000 + 70_000);
-    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 3 * 9_900_000 + 6_930_000);
+    env.until("the result is reported", async || {
+        env.chain.mine(1).await.unwrap();
+        !notified_settled(env, payment).is_empty()
+    })
+    .await;
+    assert_eq!(notified_settled(env, payment), row.tx_hash.into_iter().collect(), "its own transaction");
+    assert_eq!(env.balance(env.vaults.of_payment(payment)).await, 0);
+    assert_eq!(env.balance(env.treasury).await, 3 * 100_000 + 70_000);
+    assert_eq!(env.balance(env.vaults.of_psp(env.psp)).await, 3 * 9_900_000 + 6_930_000);
 }
 
 /// A settlement gets the number of another one, whose event is found or lies too far back to be searched.
 async fn settled_under_a_used_number(is_far_back: bool) {
-    let world = World::new().await;
-    let watcher = world.watch().await;
-    let (foreign, payment) = restored(&world).await;
+    let env = Env::new().await;
+    let watcher = env.watch().await;
+    let (foreign, payment) = restored(&env).await;
     if is_far_back {
-        made_later(&world).await;
-        world.chain.mine(40).await.unwrap();
-        world.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
+        made_later(&env).await;
+        env.chain.mine(40).await.unwrap();
+        env.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
     }
-    let settler = world.settle().await;
-    assert_settled_anew(&world, &foreign, payment).await;
+    let settler = env.settle().await;
+    assert_settled_anew(&env, &foreign, payment).await;
     stop(settler).await;
     stop(watcher).await;
 }
@@ -127,15 +125,15 @@ async fn settled_under_a_used_number(is_far_back: bool) {
 async fn killed_before_and_after_the_commit_of_a_new_number() {
     // Before the new number, only the mined transaction is recorded.
     for (nth, has_fresh) in [(1, false), (2, true)] {
-        let world = World::new().await;
-        let watcher = world.watch().await;
-        let (foreign, payment) = restored(&world).await;
-        let settler = world.settle_until(Arc::new(KillAt::nth(Step::Recorded, nth))).await;
-        until_dead(&world, &settler, Step::Recorded).await;
-        let row = world.operations().await.remove(0);
+        let env = Env::new().await;
+        let watcher = env.watch().await;
+        let (foreign, payment) = restored(&env).await;
+        let settler = env.settle_until(Arc::new(KillAt::nth(Step::Recorded, nth))).await;
+        until_dead(&env, &settler, Step::Recorded).await;
+        let row = env.operations().await.remove(0);
         assert_eq!(row.number > 3, has_fresh, "number {}", row.number);
-        let settler = world.settle().await;
-        assert_settled_anew(&world, &foreign, payment).await;
+        let settler = env.settle().await;
+        assert_settled_anew(&env, &foreign, payment).await;
         stop(settler).await;
         stop(watcher).await;
     }
@@ -160,25 +158,25 @@ struct Withdrawal {
 
 /// A withdrawal gets the number of an older one, which was created `is_long_before` or just before.
 async fn sent_under_a_used_number(before: Withdrawal, now: Withdrawal, is_long_before: bool) {
-    let world = send::world().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    world.send_money(world.vaults.of_psp(world.psp), u128::from(UNITS) * 10).await;
-    world.chain.mine(1).await.unwrap();
-    world.queue_withdrawals(&[before.to], before.amount).await;
-    world.mine_until_all("mined").await;
+    let env = send::env().await;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    env.send_money(env.vaults.of_psp(env.psp), u128::from(UNITS) * 10).await;
+    env.chain.mine(1).await.unwrap();
+    env.queue_withdrawals(&[before.to], before.amount).await;
+    env.mine_until_all("mined").await;
     stop(settler).await;
-    let foreign = restore(&world).await;
-    world.queue_withdrawals(&[now.to], now.amount).await;
+    let foreign = restore(&env).await;
+    env.queue_withdrawals(&[now.to], now.amount).await;
     if is_long_before {
-        made_later(&world).await;
+        made_later(&env).await;
     }
-    let settler = world.settle().await;
-    until_done_anew(&world, &foreign).await;
+    let settler = env.settle().await;
+    until_done_anew(&env, &foreign).await;
     let of_before = if before.to == now.to { before.amount } else { 0 };
-    assert_eq!(world.balance(now.to).await, of_before + now.amount);
-    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 10 * UNITS - before.amount - now.amount);
-    let is_failed = |command: &sending::Command| matches!(command, sending::Command::Fail { .. });
-    assert!(!world.inbox.sendings.lock().iter().any(|(_, command)| is_failed(command)));
+    assert_eq!(env.balance(now.to).await, of_before + now.amount);
+    assert_eq!(env.balance(env.vaults.of_psp(env.psp)).await, 10 * UNITS - before.amount - now.amount);
+    let is_failed = |command: &outbound::Command| matches!(command, outbound::Command::Fail { .. });
+    assert!(!env.inbox.sendings.lock().iter().any(|(_, command)| is_failed(command)));
     stop(settler).await;
     stop(watcher).await;
 }
@@ -202,37 +200,36 @@ async fn withdrawal_of_another_amount_is_not_mistaken_for_it() {
 
 #[tokio::test]
 async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
-    let world = World::new().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    let payments = world.payments(1).await;
-    world.pay_all(&payments, 10_000_000).await;
+    let env = Env::new().await;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    let payments = env.payments(1).await;
+    env.pay_all(&payments, 10_000_000).await;
     // State of the answers to calls: the money is there, and not settled.
-    let shown = world.chain.head().number;
-    world.chain.mine(4).await.unwrap();
-    world.queue_settlements(&payments, 10_000_000).await;
-    world.mine_until_all("mined").await;
-    let done = world.operations().await.remove(0).tx_hash;
+    let shown = env.chain.head().number;
+    env.chain.mine(4).await.unwrap();
+    env.queue_settlements(&payments, 10_000_000).await;
+    env.mine_until_all("mined").await;
+    let done = env.operations().await.remove(0).tx_hash;
     assert!(done.is_some());
     stop(settler).await;
-    unhear(&world).await;
+    reset_results(&env).await;
     let fall_behind = || {
-        let head_lag_blocks = world.chain.head().number - shown;
-        world.chain.set_faults(Faults { methods: vec!["eth_call".to_owned()], head_lag_blocks, ..Faults::default() });
+        let head_lag_blocks = env.chain.head().number - shown;
+        env.chain.set_faults(Faults { methods: vec!["eth_call".to_owned()], head_lag_blocks, ..Faults::default() });
     };
     fall_behind();
-    let settler = world.settle().await;
-    world
-        .until("it is found where it was done", async || {
-            world.chain.mine(1).await.unwrap();
-            fall_behind();
-            let row = world.operations().await.remove(0);
-            assert_ne!(row.status, "failed", "{row:?}");
-            row.status == "mined" && row.tx_hash == done
-        })
-        .await;
-    assert_eq!(world.inbox.count(|command| matches!(command, Command::FailSettlement { .. })), 0);
-    assert_eq!(world.operations().await[0].attempts, 2, "it was refused");
-    world.assert_settled_once(1, 10_000_000).await;
+    let settler = env.settle().await;
+    env.until("it is found where it was done", async || {
+        env.chain.mine(1).await.unwrap();
+        fall_behind();
+        let row = env.operations().await.remove(0);
+        assert_ne!(row.status, "failed", "{row:?}");
+        row.status == "mined" && row.tx_hash == done
+    })
+    .await;
+    assert_eq!(env.inbox.count(|command| matches!(command, Command::FailSettlement { .. })), 0);
+    assert_eq!(env.operations().await[0].attempts, 2, "it was refused");
+    env.assert_settled_once(1, 10_000_000).await;
     stop(settler).await;
     stop(watcher).await;
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use alloy::primitives::U256;
 use payferry_devchain::Dropped;
-use payferry_domain::sending::{Command, FailureReason};
+use payferry_domain::outbound::{Command, FailureReason};
 use payferry_domain::{Address, Finality, FinalityPolicy};
 use payferry_entities::operations;
 use payferry_evm::wallet::alloy_address;
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
+use crate::env::{CHAIN_ID, Env, GWEI, settler_report, stop};
 
 const UNITS: u64 = 1_000_000;
 /// Time without being mined after which a transaction counts as stuck.
@@ -24,145 +24,142 @@ fn recipient(n: u8) -> Address {
 }
 
 /// Funds the PSP and queues a withdrawal to each recipient.
-async fn queued(world: &World, recipients: &[Address]) {
-    let vault = world.vaults.of_psp(world.psp);
-    world.send_money(vault, u128::from(UNITS) * 100).await;
-    world.chain.mine(1).await.unwrap();
-    world.queue_withdrawals(recipients, UNITS).await;
+async fn queued(env: &Env, recipients: &[Address]) {
+    let vault = env.vaults.of_psp(env.psp);
+    env.send_money(vault, u128::from(UNITS) * 100).await;
+    env.chain.mine(1).await.unwrap();
+    env.queue_withdrawals(recipients, UNITS).await;
 }
 
-fn completed(world: &World) -> usize {
-    let told = world.inbox.sendings.lock();
+fn completed(env: &Env) -> usize {
+    let notified = env.inbox.sendings.lock();
     let ids: std::collections::HashSet<_> =
-        told.iter().filter(|(_, command)| matches!(command, Command::Complete { .. })).map(|(id, _)| *id).collect();
+        notified.iter().filter(|(_, command)| matches!(command, Command::Complete { .. })).map(|(id, _)| *id).collect();
     ids.len()
 }
 
 /// Mines until this many transfers are reported as final.
-async fn until_completed(world: &World, count: usize) {
-    world
-        .until("the results are reported", async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            completed(world) >= count
-        })
-        .await;
+async fn until_completed(env: &Env, count: usize) {
+    env.until("the results are reported", async || {
+        env.chain.mine(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        completed(env) >= count
+    })
+    .await;
 }
 
-async fn assert_sent_once(world: &World, recipients: &[Address]) {
+async fn assert_sent_once(env: &Env, recipients: &[Address]) {
     for to in recipients {
-        assert_eq!(world.balance(*to).await, UNITS, "{to}");
+        assert_eq!(env.balance(*to).await, UNITS, "{to}");
     }
     let sent = u64::try_from(recipients.len()).unwrap() * UNITS;
-    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, UNITS * 100 - sent);
+    assert_eq!(env.balance(env.vaults.of_psp(env.psp)).await, UNITS * 100 - sent);
 }
 
-pub(crate) async fn world() -> World {
-    let mut world = World::new().await;
-    world.spec.finality = FinalityPolicy::flat(Finality::Blocks(2));
-    world
+pub(crate) async fn env() -> Env {
+    let mut env = Env::new().await;
+    env.spec.finality = FinalityPolicy::flat(Finality::Blocks(2));
+    env
 }
 
 #[tokio::test]
 async fn rejected_recipient_fails_alone() {
-    let world = world().await;
-    world.blacklist(recipient(2)).await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    queued(&world, &[recipient(1), recipient(2), recipient(3)]).await;
-    until_completed(&world, 2).await;
+    let env = env().await;
+    env.blacklist(recipient(2)).await;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    queued(&env, &[recipient(1), recipient(2), recipient(3)]).await;
+    until_completed(&env, 2).await;
     let failed = || {
-        let told = world.inbox.sendings.lock();
+        let notified = env.inbox.sendings.lock();
         let of = |command: &Command| match command {
             Command::Fail { reason, detail, .. } => Some((*reason, detail.clone())),
             _ => None,
         };
-        told.iter().find_map(|(id, command)| Some((*id, of(command)?)))
+        notified.iter().find_map(|(id, command)| Some((*id, of(command)?)))
     };
-    world.until("the failure is reported", async || failed().is_some()).await;
+    env.until("the failure is reported", async || failed().is_some()).await;
     let (id, (reason, detail)) = failed().unwrap();
     assert_eq!(reason, FailureReason::SendFailed);
     assert!(detail.contains("token refused"), "{detail}");
-    let row = world.operations().await.into_iter().find(|row| row.payment_id == id.to_string()).unwrap();
+    let row = env.operations().await.into_iter().find(|row| row.payment_id == id.to_string()).unwrap();
     assert_eq!(row.recipient.as_deref(), Some(recipient(2).to_string().as_str()));
-    assert_sent_once(&world, &[recipient(1), recipient(3)]).await;
+    assert_sent_once(&env, &[recipient(1), recipient(3)]).await;
     stop(settler).await;
     stop(watcher).await;
 }
 
 /// A withdrawal that the token rejected and that its owner has given up.
-pub(crate) struct GivenUp {
+pub(crate) struct AbandonedWithdrawal {
     row: operations::Model,
     /// Last block before the recipient was rejected.
     before: u64,
 }
 
-impl GivenUp {
+impl AbandonedWithdrawal {
     /// Creates it; needs a watcher and a settler. Its row either references the transaction, or was queued again since
     /// (and then cancelled).
-    pub(crate) async fn of(world: &World, knows_its_tx: bool) -> Self {
-        let vault = world.vaults.of_psp(world.psp);
-        world.send_money(vault, u128::from(UNITS) * 100).await;
-        world.chain.mine(3).await.unwrap();
-        let before = world.chain.head().number;
-        world.blacklist(recipient(2)).await;
-        world.queue_withdrawals(&[recipient(1), recipient(2)], UNITS).await;
-        world
-            .until("one failed", async || {
-                world.chain.mine(1).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                world.operations().await.iter().any(|row| row.status == "failed")
-            })
-            .await;
+    pub(crate) async fn of(env: &Env, knows_its_tx: bool) -> Self {
+        let vault = env.vaults.of_psp(env.psp);
+        env.send_money(vault, u128::from(UNITS) * 100).await;
+        env.chain.mine(3).await.unwrap();
+        let before = env.chain.head().number;
+        env.blacklist(recipient(2)).await;
+        env.queue_withdrawals(&[recipient(1), recipient(2)], UNITS).await;
+        env.until("one failed", async || {
+            env.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            env.operations().await.iter().any(|row| row.status == "failed")
+        })
+        .await;
         // As the outbound transfer leaves it.
         operations::Entity::update_many()
             .col_expr(operations::Column::Status, Expr::value("cancelled"))
             .col_expr(operations::Column::Revision, Expr::col(operations::Column::Revision).add(1))
             .filter(operations::Column::Status.eq("failed"))
-            .exec(world.database.writer())
+            .exec(env.database.writer())
             .await
             .unwrap();
         if !knows_its_tx {
             operations::Entity::update_many()
                 .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
                 .filter(operations::Column::Status.eq("cancelled"))
-                .exec(world.database.writer())
+                .exec(env.database.writer())
                 .await
                 .unwrap();
         }
-        let row = world.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap();
+        let row = env.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap();
         Self { row, before }
     }
 
     /// Reorgs the block that rejects the recipient; the same transaction enters another block.
-    pub(crate) async fn reorganise(&self, world: &World) {
-        world.chain.reorg(world.chain.head().number - self.before, Dropped::Discard).await.unwrap();
+    pub(crate) async fn reorganise(&self, env: &Env) {
+        env.chain.reorg(env.chain.head().number - self.before, Dropped::Discard).await.unwrap();
     }
 
     /// Mines until the completion is reported; asserts that each transfer was sent once.
-    pub(crate) async fn until_told(&self, world: &World) {
+    pub(crate) async fn until_notified(&self, env: &Env) {
         let revision = u32::try_from(self.row.revision).unwrap();
         let is_news = |command: &Command| matches!(command, Command::Complete { revision: now, .. } if *now > revision);
-        world
-            .until("the completion is reported", async || {
-                world.chain.mine(1).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                let told = world.inbox.sendings.lock();
-                told.iter().any(|(id, command)| id.to_string() == self.row.payment_id && is_news(command))
-            })
-            .await;
-        assert_sent_once(world, &[recipient(1), recipient(2)]).await;
-        assert_eq!(world.txs().await.len(), 1, "the same transaction");
+        env.until("the completion is reported", async || {
+            env.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let notified = env.inbox.sendings.lock();
+            notified.iter().any(|(id, command)| id.to_string() == self.row.payment_id && is_news(command))
+        })
+        .await;
+        assert_sent_once(env, &[recipient(1), recipient(2)]).await;
+        assert_eq!(env.txs().await.len(), 1, "the same transaction");
     }
 }
 
 #[tokio::test]
 async fn given_up_transfer_mined_after_a_reorg_is_reported() {
     for knows_its_tx in [true, false] {
-        let world = world().await;
-        let (watcher, settler) = (world.watch().await, world.settle().await);
-        let given_up = GivenUp::of(&world, knows_its_tx).await;
-        given_up.reorganise(&world).await;
-        given_up.until_told(&world).await;
+        let env = env().await;
+        let (watcher, settler) = (env.watch().await, env.settle().await);
+        let given_up = AbandonedWithdrawal::of(&env, knows_its_tx).await;
+        given_up.reorganise(&env).await;
+        given_up.until_notified(&env).await;
         stop(settler).await;
         stop(watcher).await;
     }
@@ -170,67 +167,66 @@ async fn given_up_transfer_mined_after_a_reorg_is_reported() {
 
 #[tokio::test]
 async fn given_up_transfer_is_never_signed_again() {
-    let world = world().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    let given_up = GivenUp::of(&world, true).await;
+    let env = env().await;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    let given_up = AbandonedWithdrawal::of(&env, true).await;
     let row = &given_up.row;
-    world.withdrawal_failed(row).await;
+    env.withdrawal_failed(row).await;
     // As if it had been carried out and reorged, and its transaction had then failed.
     operations::Entity::update_many()
         .col_expr(operations::Column::Status, Expr::value("queued"))
         .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
         .filter(operations::Column::Id.eq(&row.id))
-        .exec(world.database.writer())
+        .exec(env.database.writer())
         .await
         .unwrap();
-    world.handle.nudge();
+    env.handle.nudge();
     let failed = async || {
-        let rows = world.operations().await;
+        let rows = env.operations().await;
         rows.into_iter().find(|now| now.id == row.id && now.status == "failed")
     };
-    world.until("it is refused", async || failed().await.is_some()).await;
+    env.until("it is refused", async || failed().await.is_some()).await;
     assert!(failed().await.unwrap().failure.unwrap().contains("given up"));
-    assert_eq!(world.txs().await.len(), 1, "nothing was signed");
+    assert_eq!(env.txs().await.len(), 1, "nothing was signed");
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
 async fn stuck_transfer_is_resent_with_higher_fees_and_sent_once() {
-    let mut world = world().await;
-    world.spec.stuck_after = STUCK_AFTER;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    queued(&world, &[recipient(1), recipient(2)]).await;
-    world
-        .until("its fee was raised twice", async || {
-            world.pass_by(1).await;
-            world.attempts().await.len() >= 3
-        })
-        .await;
-    let mut attempts = world.attempts().await;
+    let mut env = env().await;
+    env.spec.stuck_after = STUCK_AFTER;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    queued(&env, &[recipient(1), recipient(2)]).await;
+    env.until("its fee was raised twice", async || {
+        env.pass_by(1).await;
+        env.attempts().await.len() >= 3
+    })
+    .await;
+    let mut attempts = env.attempts().await;
     attempts.sort_by_key(|attempt| attempt.created_at);
     let fees: Vec<u128> = attempts.iter().map(|attempt| attempt.max_fee_per_gas.parse().unwrap()).collect();
     assert!(fees.windows(2).all(|pair| pair[1] * 8 >= pair[0] * 9), "{fees:?}");
-    until_completed(&world, 2).await;
-    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
-    assert_eq!(world.txs().await.len(), 1, "one transaction, signed repeatedly");
+    until_completed(&env, 2).await;
+    assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
+    assert_eq!(env.txs().await.len(), 1, "one transaction, signed repeatedly");
     stop(settler).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
 async fn transfer_with_a_replaced_transaction_is_sent_once() {
-    let world = world().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    queued(&world, &[recipient(1), recipient(2)]).await;
-    world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
+    let env = env().await;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    queued(&env, &[recipient(1), recipient(2)]).await;
+    env.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
     // The operator's key signs elsewhere with the same nonce and far higher fees.
-    let to = alloy_address(world.treasury);
-    let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
-    world.chain.send_raw(raw).await.unwrap();
-    until_completed(&world, 2).await;
-    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
-    let replaced = world.txs().await.into_iter().find(|tx| tx.nonce == 0).unwrap();
+    let to = alloy_address(env.treasury);
+    let (raw, _) = env.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
+    env.chain.send_raw(raw).await.unwrap();
+    until_completed(&env, 2).await;
+    assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
+    let replaced = env.txs().await.into_iter().find(|tx| tx.nonce == 0).unwrap();
     assert_eq!(replaced.status, "cancelled");
     stop(settler).await;
     stop(watcher).await;
@@ -238,23 +234,22 @@ async fn transfer_with_a_replaced_transaction_is_sent_once() {
 
 #[tokio::test]
 async fn transfer_waits_for_gas_and_reports_it() {
-    let world = world().await;
-    let operator = world.operator.address();
-    world.chain.set_balance(operator, U256::ZERO).await.unwrap();
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    queued(&world, &[recipient(1), recipient(2)]).await;
-    world
-        .until("the settler reports the error", async || {
-            world.chain.mine(1).await.unwrap();
-            settler_report(&settler).await.trouble.is_some()
-        })
-        .await;
+    let env = env().await;
+    let operator = env.operator.address();
+    env.chain.set_balance(operator, U256::ZERO).await.unwrap();
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    queued(&env, &[recipient(1), recipient(2)]).await;
+    env.until("the settler reports the error", async || {
+        env.chain.mine(1).await.unwrap();
+        settler_report(&settler).await.trouble.is_some()
+    })
+    .await;
     let trouble = settler_report(&settler).await.trouble.unwrap();
     assert!(trouble.contains("cannot pay for the transaction"), "{trouble}");
-    assert_eq!(completed(&world), 0);
-    world.chain.set_balance(operator, U256::from(10).pow(U256::from(18))).await.unwrap();
-    until_completed(&world, 2).await;
-    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
+    assert_eq!(completed(&env), 0);
+    env.chain.set_balance(operator, U256::from(10).pow(U256::from(18))).await.unwrap();
+    until_completed(&env, 2).await;
+    assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
     assert!(settler_report(&settler).await.trouble.is_none());
     stop(settler).await;
     stop(watcher).await;
@@ -262,17 +257,17 @@ async fn transfer_waits_for_gas_and_reports_it() {
 
 #[tokio::test]
 async fn reorged_transfer_is_sent_again_once() {
-    let world = world().await;
-    world.chain.mine(3).await.unwrap();
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    queued(&world, &[recipient(1)]).await;
-    world.until("it is signed", async || settler_report(&settler).await.operations == 1).await;
-    world.chain.mine(1).await.unwrap();
-    world.until("it is mined", async || world.operations().await.iter().all(|row| row.status == "mined")).await;
-    world.chain.reorg(1, payferry_devchain::Dropped::Discard).await.unwrap();
-    assert_eq!(world.balance(recipient(1)).await, 0);
-    until_completed(&world, 1).await;
-    assert_sent_once(&world, &[recipient(1)]).await;
+    let env = env().await;
+    env.chain.mine(3).await.unwrap();
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    queued(&env, &[recipient(1)]).await;
+    env.until("it is signed", async || settler_report(&settler).await.operations == 1).await;
+    env.chain.mine(1).await.unwrap();
+    env.until("it is mined", async || env.operations().await.iter().all(|row| row.status == "mined")).await;
+    env.chain.reorg(1, payferry_devchain::Dropped::Discard).await.unwrap();
+    assert_eq!(env.balance(recipient(1)).await, 0);
+    until_completed(&env, 1).await;
+    assert_sent_once(&env, &[recipient(1)]).await;
     stop(settler).await;
     stop(watcher).await;
 }

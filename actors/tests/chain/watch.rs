@@ -9,83 +9,83 @@ use payferry_entities::transfers;
 use payferry_evm::wallet::alloy_address;
 use sea_orm::{EntityTrait, IntoActiveModel};
 
-use crate::world::{Progress, World, report, stop};
+use crate::env::{Env, Progress, report, stop};
 
 #[tokio::test]
 async fn transfer_is_final_at_exactly_the_required_confirmations() {
-    let world = World::new().await;
-    let watcher = world.watch().await;
-    let payment = world.payment().await;
-    world.watchlist.watch(world.vaults.of_payment(payment), payment);
-    world.pay(payment, 10_000_000).await;
-    world.read_all().await;
-    let seen = world.inbox.observed(payment);
+    let env = Env::new().await;
+    let watcher = env.watch().await;
+    let payment = env.payment().await;
+    env.watchlist.watch(env.vaults.of_payment(payment), payment);
+    env.pay(payment, 10_000_000).await;
+    env.read_all().await;
+    let seen = env.inbox.observed(payment);
     assert_eq!(seen.len(), 1);
     assert_eq!(
         (seen[0].amount, seen[0].token, seen[0].presence),
         (Amount::from_tokens(10), Some(Token::Usdc), Presence::Present)
     );
     let (key, number) = (seen[0].key, seen[0].block.number);
-    world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
+    env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
     for _ in 0..2 {
-        world.chain.mine(1).await.unwrap();
-        world.read_all().await;
+        env.chain.mine(1).await.unwrap();
+        env.read_all().await;
     }
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert_eq!(world.inbox.finalised(payment), 0, "three confirmations");
-    world.chain.mine(1).await.unwrap();
-    world.until("it is final", async || world.inbox.finalised(payment) == 1).await;
+    assert_eq!(env.inbox.finalised(payment), 0, "three confirmations");
+    env.chain.mine(1).await.unwrap();
+    env.until("it is final", async || env.inbox.finalised(payment) == 1).await;
     // Requested again when it is already reached.
-    world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
-    world.until("it is final again", async || world.inbox.finalised(payment) == 2).await;
+    env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
+    env.until("it is final again", async || env.inbox.finalised(payment) == 2).await;
 
-    world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Finalized);
-    world.chain.mine(6).await.unwrap();
-    world.read_all().await;
+    env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Finalized);
+    env.chain.mine(6).await.unwrap();
+    env.read_all().await;
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert_eq!(world.inbox.finalised(payment), 2, "nine blocks above it, and ten are required");
-    world.chain.mine(1).await.unwrap();
-    world.until("it is finalized", async || world.inbox.finalised(payment) == 3).await;
+    assert_eq!(env.inbox.finalised(payment), 2, "nine blocks above it, and ten are required");
+    env.chain.mine(1).await.unwrap();
+    env.until("it is finalized", async || env.inbox.finalised(payment) == 3).await;
     stop(watcher).await;
 }
 
 #[tokio::test]
 async fn records_only_possible_payments() {
-    let world = World::new().await;
-    let watcher = world.watch().await;
+    let env = Env::new().await;
+    let watcher = env.watch().await;
     // Never added to the watchlist: found in the database.
-    let payment = world.payment().await;
-    let wallet = world.vaults.of_payment(payment);
-    world.send_money(wallet, 0).await;
-    world.send_money(wallet, u128::from(u64::MAX)).await;
-    world.send_money(wallet, 7).await;
+    let payment = env.payment().await;
+    let wallet = env.vaults.of_payment(payment);
+    env.send_money(wallet, 0).await;
+    env.send_money(wallet, u128::from(u64::MAX)).await;
+    env.send_money(wallet, 7).await;
     let mint = TokenContract::mintCall { to: alloy_address(wallet), value: U256::from(9) }.abi_encode();
-    world.call_as_owner(world.lookalike, mint).await;
-    world.send_money(world.treasury, 1_000).await;
-    world.chain.mine(1).await.unwrap();
-    world.read_all().await;
-    let seen: Vec<_> = world.inbox.observed(payment).iter().map(|fact| (fact.amount.units(), fact.token)).collect();
+    env.call_as_owner(env.lookalike, mint).await;
+    env.send_money(env.treasury, 1_000).await;
+    env.chain.mine(1).await.unwrap();
+    env.read_all().await;
+    let seen: Vec<_> = env.inbox.observed(payment).iter().map(|fact| (fact.amount.units(), fact.token)).collect();
     assert_eq!(seen, [(7, Some(Token::Usdc)), (9, None)]);
-    assert_eq!(world.transfers().await.len(), 2);
+    assert_eq!(env.transfers().await.len(), 2);
     stop(watcher).await;
 }
 
 #[tokio::test]
 async fn new_watcher_resumes_at_the_cursor_and_reports_unapplied_transfers() {
-    let world = World::new().await;
-    let watcher = world.watch().await;
-    let payment = world.payment().await;
-    world.pay(payment, 5).await;
-    world.chain.mine(20).await.unwrap();
-    world.read_all().await;
+    let env = Env::new().await;
+    let watcher = env.watch().await;
+    let payment = env.payment().await;
+    env.pay(payment, 5).await;
+    env.chain.mine(20).await.unwrap();
+    env.read_all().await;
     stop(watcher).await;
 
-    world.inbox.told.lock().clear();
-    world.pay(payment, 6).await;
-    world.chain.mine(2).await.unwrap();
-    let watcher = world.watch().await;
-    world.read_all().await;
-    let amounts: Vec<i64> = world.inbox.observed(payment).iter().map(|fact| fact.amount.units()).collect();
+    env.inbox.notified.lock().clear();
+    env.pay(payment, 6).await;
+    env.chain.mine(2).await.unwrap();
+    let watcher = env.watch().await;
+    env.read_all().await;
+    let amounts: Vec<i64> = env.inbox.observed(payment).iter().map(|fact| fact.amount.units()).collect();
     assert_eq!(amounts, [5, 6], "the first one again, because it was not applied");
     let report = report(&watcher).await;
     assert_eq!((report.blocks_read, report.transfers_recorded), (3, 1));
@@ -94,80 +94,80 @@ async fn new_watcher_resumes_at_the_cursor_and_reports_unapplied_transfers() {
 
 #[tokio::test]
 async fn outage_is_reported_before_later_progress() {
-    let world = World::new().await;
-    let watcher = world.watch().await;
-    world.chain.mine(1).await.unwrap();
-    world.read_all().await;
-    world.inbox.progress.lock().clear();
-    let before = world.chain.head();
-    world.chain.jump_time(100).await.unwrap();
-    world.read_all().await;
-    let after = world.chain.head();
+    let env = Env::new().await;
+    let watcher = env.watch().await;
+    env.chain.mine(1).await.unwrap();
+    env.read_all().await;
+    env.inbox.progress.lock().clear();
+    let before = env.chain.head();
+    env.chain.jump_time(100).await.unwrap();
+    env.read_all().await;
+    let after = env.chain.head();
     let time = |secs: u64| payferry_domain::Timestamp::from_secs(i64::try_from(secs).unwrap());
     let gap = Progress::StoodStill { outage: after.number, from: time(before.timestamp), to: time(after.timestamp) };
-    world.until("progress is reported", async || world.inbox.progress.lock().len() >= 2).await;
-    assert_eq!(*world.inbox.progress.lock(), [gap, Progress::To(time(after.timestamp))]);
+    env.until("progress is reported", async || env.inbox.progress.lock().len() >= 2).await;
+    assert_eq!(*env.inbox.progress.lock(), [gap, Progress::To(time(after.timestamp))]);
     stop(watcher).await;
 
     // The next watcher reports the outage again, in case the first one died in between.
-    world.inbox.progress.lock().clear();
-    let watcher = world.watch().await;
-    assert_eq!(world.inbox.progress.lock().first(), Some(&gap));
+    env.inbox.progress.lock().clear();
+    let watcher = env.watch().await;
+    assert_eq!(env.inbox.progress.lock().first(), Some(&gap));
     stop(watcher).await;
 }
 
 #[tokio::test]
 async fn thousand_transfers_of_one_block_are_recorded_and_reported_once() {
-    let world = World::new().await;
-    let payments = world.payments(1_000).await;
+    let env = Env::new().await;
+    let payments = env.payments(1_000).await;
     for payment in &payments {
-        world.watchlist.watch(world.vaults.of_payment(*payment), *payment);
+        env.watchlist.watch(env.vaults.of_payment(*payment), *payment);
     }
-    let watcher = world.watch().await;
-    world.read_all().await;
+    let watcher = env.watch().await;
+    env.read_all().await;
     let started = std::time::Instant::now();
-    world.pay_all(&payments, 10_000_000).await;
+    env.pay_all(&payments, 10_000_000).await;
     println!("1,000 transfers: mined in {:?}", started.elapsed());
     let started = std::time::Instant::now();
-    world.read_all().await;
-    let told = |world: &World| world.inbox.told.lock().len();
-    world.until("all are reported", async || told(&world) >= 1_000).await;
+    env.read_all().await;
+    let notified = |env: &Env| env.inbox.notified.lock().len();
+    env.until("all are reported", async || notified(&env) >= 1_000).await;
     println!("recorded and reported after {:?} more", started.elapsed());
-    assert_eq!((told(&world), world.transfers().await.len()), (1_000, 1_000));
-    assert!(payments.iter().all(|payment| world.inbox.observed(*payment).len() == 1));
+    assert_eq!((notified(&env), env.transfers().await.len()), (1_000, 1_000));
+    assert!(payments.iter().all(|payment| env.inbox.observed(*payment).len() == 1));
     stop(watcher).await;
 }
 
 #[tokio::test]
 async fn wrong_chain_is_not_read() {
-    let mut world = World::new().await;
-    world.spec.tokens = vec![(Token::Usdc, world.treasury)];
-    let error = world.spec.check(&world.client()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", world.treasury));
-    let watcher = world.watch().await;
-    world.until("the watcher reports it", async || report(&watcher).await.trouble.is_some()).await;
+    let mut env = Env::new().await;
+    env.spec.tokens = vec![(Token::Usdc, env.treasury)];
+    let error = env.spec.check(&env.client()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", env.treasury));
+    let watcher = env.watch().await;
+    env.until("the watcher reports it", async || report(&watcher).await.trouble.is_some()).await;
     assert_eq!(report(&watcher).await.trouble, Some(error.to_string()));
-    assert!(world.watchlist.view(Chain::Base).is_none());
+    assert!(env.watchlist.view(Chain::Base).is_none());
     stop(watcher).await;
 
-    world.spec.tokens = vec![(Token::Usdc, world.vaults.factory())];
-    let error = world.spec.check(&world.client()).await.unwrap_err();
+    env.spec.tokens = vec![(Token::Usdc, env.vaults.factory())];
+    let error = env.spec.check(&env.client()).await.unwrap_err();
     assert!(error.to_string().contains("must have 6 decimals, found none") || error.is_transient(), "{error}");
-    world.spec.chain_id = 1;
-    let error = world.spec.check(&world.client()).await.unwrap_err();
+    env.spec.chain_id = 1;
+    let error = env.spec.check(&env.client()).await.unwrap_err();
     assert_eq!(error.to_string(), "base: the endpoint serves chain 8453, expected chain id 1");
 }
 
 /// Rows for this many transfers of a payment in transaction `n`, recorded in block 1.
-fn recorded(world: &World, n: usize, payment: PaymentId, count: i64) -> Vec<transfers::Model> {
+fn recorded(env: &Env, n: usize, payment: PaymentId, count: i64) -> Vec<transfers::Model> {
     let row = |log_index: i64| transfers::Model {
         chain: "base".to_owned(),
         tx_hash: format!("0x{n:064x}"),
         log_index,
         payment_id: payment.to_string(),
-        token_address: world.token.to_string(),
-        from_address: world.treasury.to_string(),
-        to_address: world.vaults.of_payment(payment).to_string(),
+        token_address: env.token.to_string(),
+        from_address: env.treasury.to_string(),
+        to_address: env.vaults.of_payment(payment).to_string(),
         amount: 1,
         block_number: 1,
         block_hash: format!("0x{:064x}", 1),
@@ -183,20 +183,20 @@ fn recorded(world: &World, n: usize, payment: PaymentId, count: i64) -> Vec<tran
 
 #[tokio::test]
 async fn unresponsive_payments_do_not_block_newer_reports() {
-    let world = World::new().await;
+    let env = Env::new().await;
     // No payment applies anything here: more payments than one sweep reads, and very many transfers of one of them.
-    let stuck = world.payments(22).await;
+    let stuck = env.payments(22).await;
     let count = |n: usize| if n == 0 { 2_500 } else { 100 };
-    let rows = stuck.iter().enumerate().flat_map(|(n, payment)| recorded(&world, n, *payment, count(n)));
+    let rows = stuck.iter().enumerate().flat_map(|(n, payment)| recorded(&env, n, *payment, count(n)));
     let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
     for rows in rows.chunks(500) {
-        transfers::Entity::insert_many(rows.to_vec()).exec(world.database.writer()).await.unwrap();
+        transfers::Entity::insert_many(rows.to_vec()).exec(env.database.writer()).await.unwrap();
     }
-    let payment = world.payment().await;
-    let newest = transfers::Model { block_number: 2, ..recorded(&world, 99, payment, 1).remove(0) };
-    transfers::Entity::insert(newest.into_active_model()).exec(world.database.writer()).await.unwrap();
-    let watcher = world.watch().await;
-    world.until("it is reported again", async || world.inbox.observed(payment).len() == 1).await;
-    assert_eq!(world.inbox.observed(stuck[0]).len(), 100, "only some at a time per payment");
+    let payment = env.payment().await;
+    let newest = transfers::Model { block_number: 2, ..recorded(&env, 99, payment, 1).remove(0) };
+    transfers::Entity::insert(newest.into_active_model()).exec(env.database.writer()).await.unwrap();
+    let watcher = env.watch().await;
+    env.until("it is reported again", async || env.inbox.observed(payment).len() == 1).await;
+    assert_eq!(env.inbox.observed(stuck[0]).len(), 100, "only some at a time per payment");
     stop(watcher).await;
 }

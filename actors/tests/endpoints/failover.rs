@@ -5,58 +5,57 @@ use std::time::Duration;
 use payferry_domain::payment::{Payment, Status};
 use payferry_harness::endpoint::{Fault, HeadShown, What};
 
+use crate::env::{Env, Options};
 use crate::senses::{logged, metric};
-use crate::world::{Options, World};
 
 fn several(endpoints: usize) -> Options {
     Options { endpoints, ..Options::default() }
 }
 
-async fn settle_another(world: &World, payments: &mut Vec<Payment>) {
-    let payment = world.initiate().await;
-    world.pay(&payment).await;
-    world.until_status(&payment, Status::Settled).await;
+async fn settle_another(env: &Env, payments: &mut Vec<Payment>) {
+    let payment = env.initiate().await;
+    env.pay(&payment).await;
+    env.until_status(&payment, Status::Settled).await;
     payments.push(payment);
 }
 
-async fn usable(world: &World, endpoint: &str, wanted: i64) {
+async fn usable(env: &Env, endpoint: &str, wanted: i64) {
     let labels = ["chain=base", endpoint];
     let shown = async || metric("payferry_chain_endpoint_usable", &labels) == wanted;
-    world.until(&format!("{endpoint} is shown as {wanted}"), shown).await;
+    env.until(&format!("{endpoint} is shown as {wanted}"), shown).await;
 }
 
-async fn finish(world: &World, payments: &[Payment]) {
-    world.until_settled(payments).await;
-    world.assert_true_to_chain(payments).await;
-    world.assert_books(payments, payments.len()).await;
+async fn finish(env: &Env, payments: &[Payment]) {
+    env.until_settled(payments).await;
+    env.assert_true_to_chain(payments).await;
+    env.assert_balances(payments, payments.len()).await;
     assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
 }
 
 /// The first endpoint shows these faults: the chain continues with the second endpoint, and with the first again
 /// afterwards.
 async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
-    let world = World::with(options).await;
+    let env = Env::with(options).await;
     let mut payments = Vec::new();
-    settle_another(&world, &mut payments).await;
-    usable(&world, "endpoint=0", 1).await;
-    world.endpoint().show(faults);
-    usable(&world, "endpoint=0", 0).await;
+    settle_another(&env, &mut payments).await;
+    usable(&env, "endpoint=0", 1).await;
+    env.endpoint().show(faults);
+    usable(&env, "endpoint=0", 0).await;
     // The gauge is set just before the line is written.
-    world.until("the log says why", async || logged(words)).await;
-    settle_another(&world, &mut payments).await;
-    world.endpoint().behave();
-    usable(&world, "endpoint=0", 1).await;
-    let (first, second) = (&world.site().endpoints[0], &world.site().endpoints[1]);
+    env.until("the log says why", async || logged(words)).await;
+    settle_another(&env, &mut payments).await;
+    env.endpoint().behave();
+    usable(&env, "endpoint=0", 1).await;
+    let (first, second) = (&env.chain_env().endpoints[0], &env.chain_env().endpoints[1]);
     let polls = |endpoint: &payferry_harness::endpoint::Endpoint| endpoint.calls("eth_getBlockByNumber");
-    world
-        .until("the preferred endpoint is used again", async || {
-            let before = (polls(first), polls(second));
-            world.site().blocks(10).await;
-            polls(first) > before.0 && polls(second) == before.1
-        })
-        .await;
-    settle_another(&world, &mut payments).await;
-    finish(&world, &payments).await;
+    env.until("the preferred endpoint is used again", async || {
+        let before = (polls(first), polls(second));
+        env.chain_env().blocks(10).await;
+        polls(first) > before.0 && polls(second) == before.1
+    })
+    .await;
+    settle_another(&env, &mut payments).await;
+    finish(&env, &payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,18 +65,18 @@ async fn skips_a_dead_endpoint() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn skips_an_endpoint_that_limits_the_rate() {
-    let world = World::with(several(2)).await;
+    let env = Env::with(several(2)).await;
     let mut payments = Vec::new();
-    world.endpoint().show([Fault::of(What::Status(429, Some(3)))]);
-    world.until("the skip is logged", async || logged(&["endpoint 0 of base is skipped", "limits the rate"])).await;
-    settle_another(&world, &mut payments).await;
-    assert_eq!(world.trouble(), None);
-    world.endpoint().behave();
-    let polls = || world.endpoint().calls("eth_getBlockByNumber");
+    env.endpoint().show([Fault::of(What::Status(429, Some(3)))]);
+    env.until("the skip is logged", async || logged(&["endpoint 0 of base is skipped", "limits the rate"])).await;
+    settle_another(&env, &mut payments).await;
+    assert_eq!(env.trouble(), None);
+    env.endpoint().behave();
+    let polls = || env.endpoint().calls("eth_getBlockByNumber");
     let before = polls();
-    world.until("it is used again", async || polls() > before + 5).await;
-    settle_another(&world, &mut payments).await;
-    finish(&world, &payments).await;
+    env.until("it is used again", async || polls() > before + 5).await;
+    settle_another(&env, &mut payments).await;
+    finish(&env, &payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,25 +94,25 @@ async fn skips_an_endpoint_of_another_chain() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoint_of_another_chain_is_neither_used_nor_trusted() {
-    let world = World::with(several(2)).await;
-    let (wrong, right) = (&world.site().endpoints[0], &world.site().endpoints[1]);
+    let env = Env::with(several(2)).await;
+    let (wrong, right) = (&env.chain_env().endpoints[0], &env.chain_env().endpoints[1]);
     let mut payments = Vec::new();
-    settle_another(&world, &mut payments).await;
+    settle_another(&env, &mut payments).await;
     wrong.show([Fault::of(What::ChainId(1))]);
-    usable(&world, "endpoint=0", 0).await;
+    usable(&env, "endpoint=0", 0).await;
     let before = ["eth_sendRawTransaction", "eth_getTransactionCount", "eth_getLogs"].map(|method| wrong.calls(method));
     let sent = right.calls("eth_sendRawTransaction");
-    settle_another(&world, &mut payments).await;
-    settle_another(&world, &mut payments).await;
+    settle_another(&env, &mut payments).await;
+    settle_another(&env, &mut payments).await;
     let after = ["eth_sendRawTransaction", "eth_getTransactionCount", "eth_getLogs"].map(|method| wrong.calls(method));
     assert_eq!(before, after);
     assert!(right.calls("eth_sendRawTransaction") > sent);
     wrong.behave();
-    usable(&world, "endpoint=0", 1).await;
+    usable(&env, "endpoint=0", 1).await;
     let sent = wrong.calls("eth_sendRawTransaction");
-    settle_another(&world, &mut payments).await;
+    settle_another(&env, &mut payments).await;
     assert!(wrong.calls("eth_sendRawTransaction") > sent, "it is used again once its chain is right");
-    finish(&world, &payments).await;
+    finish(&env, &payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,33 +123,33 @@ async fn skips_an_endpoint_whose_head_goes_backwards() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn skips_an_endpoint_that_halts_at_the_read_position() {
-    let world = World::with(several(2)).await;
+    let env = Env::with(several(2)).await;
     let mut payments = Vec::new();
-    settle_another(&world, &mut payments).await;
-    let read = world.view().read_number;
-    world.endpoint().show([Fault::of(What::Head(HeadShown::At(read)))]);
-    settle_another(&world, &mut payments).await;
-    assert_eq!(world.trouble(), None);
-    finish(&world, &payments).await;
+    settle_another(&env, &mut payments).await;
+    let read = env.view().read_number;
+    env.endpoint().show([Fault::of(What::Head(HeadShown::At(read)))]);
+    settle_another(&env, &mut payments).await;
+    assert_eq!(env.trouble(), None);
+    finish(&env, &payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn survives_failure_of_all_endpoints_and_continues_with_the_last() {
-    let world = World::with(several(3)).await;
-    let mut payments = vec![world.initiate().await];
-    for endpoint in &world.site().endpoints {
-        endpoint.go_away().await;
+    let env = Env::with(several(3)).await;
+    let mut payments = vec![env.initiate().await];
+    for endpoint in &env.chain_env().endpoints {
+        endpoint.close_connections().await;
     }
-    world.pay(&payments[0]).await;
-    world.until_noticed("away", &["chain base cannot be read", "no connection"]).await;
-    assert_eq!(world.load(payments[0].id()).await.status, Status::Pending);
-    world.site().endpoints[2].come_back().await;
-    settle_another_when_read(&world, &mut payments).await;
-    finish(&world, &payments).await;
+    env.pay(&payments[0]).await;
+    env.until_noticed("away", &["chain base cannot be read", "no connection"]).await;
+    assert_eq!(env.load(payments[0].id()).await.status, Status::Pending);
+    env.chain_env().endpoints[2].listen_again().await;
+    settle_another_when_read(&env, &mut payments).await;
+    finish(&env, &payments).await;
 }
 
-async fn settle_another_when_read(world: &World, payments: &mut Vec<Payment>) {
-    world.until("the chain is read again", async || world.trouble().is_none()).await;
-    world.until_read(world.site()).await;
-    settle_another(world, payments).await;
+async fn settle_another_when_read(env: &Env, payments: &mut Vec<Payment>) {
+    env.until("the chain is read again", async || env.trouble().is_none()).await;
+    env.until_read(env.chain_env()).await;
+    settle_another(env, payments).await;
 }

@@ -3,8 +3,8 @@
 use payferry_domain::payment::{Label, Payment, Status};
 use payferry_harness::endpoint::{Fault, What};
 
+use crate::env::{Env, Options};
 use crate::senses::{logged, metric};
-use crate::world::{Options, World};
 
 const LOGS: [&str; 1] = ["eth_getLogs"];
 
@@ -17,36 +17,36 @@ fn looking_soon() -> Options {
     Options { tweak: |spec| spec.second_look_blocks = 20, ..Options::default() }
 }
 
-async fn finish(world: &World, payments: &[Payment]) {
-    world.until_settled(payments).await;
-    world.assert_true_to_chain(payments).await;
-    world.assert_books(payments, payments.len()).await;
+async fn finish(env: &Env, payments: &[Payment]) {
+    env.until_settled(payments).await;
+    env.assert_true_to_chain(payments).await;
+    env.assert_balances(payments, payments.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn omission_of_all_logs_is_found_in_receipts() {
-    let world = World::new().await;
-    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS)]);
-    let payment = world.initiate().await;
-    world.pay(&payment).await;
-    finish(&world, &[payment]).await;
+    let env = Env::new().await;
+    env.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS)]);
+    let payment = env.initiate().await;
+    env.pay(&payment).await;
+    finish(&env, &[payment]).await;
     assert!(logged(&["an endpoint omitted logs of a block"]));
     assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn omission_of_one_log_is_detected_by_the_bloom_filter() {
-    let world = World::new().await;
-    world.endpoint().show([Fault::of(What::MissingLogs(2)).on(LOGS)]);
-    let payments = [world.initiate().await, world.initiate().await, world.initiate().await, world.initiate().await];
+    let env = Env::new().await;
+    env.endpoint().show([Fault::of(What::MissingLogs(2)).on(LOGS)]);
+    let payments = [env.initiate().await, env.initiate().await, env.initiate().await, env.initiate().await];
     // In one block.
-    world.site().devchain.pause_mining();
+    env.chain_env().devchain.pause_mining();
     for payment in &payments {
-        world.pay(payment).await;
+        env.pay(payment).await;
     }
-    world.site().devchain.mine(1).await.unwrap();
-    world.site().devchain.resume_mining();
-    finish(&world, &payments).await;
+    env.chain_env().devchain.mine(1).await.unwrap();
+    env.chain_env().devchain.resume_mining();
+    finish(&env, &payments).await;
     assert!(logged(&["an endpoint omitted logs of a block"]));
     assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0, "nothing was left for the rescan");
@@ -54,21 +54,21 @@ async fn omission_of_one_log_is_detected_by_the_bloom_filter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn omitted_transfers_are_found_by_the_rescan() {
-    let world = World::with(looking_soon()).await;
-    let payments = [world.initiate().await, world.initiate().await, world.initiate().await];
-    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    let env = Env::with(looking_soon()).await;
+    let payments = [env.initiate().await, env.initiate().await, env.initiate().await];
+    env.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
     let mut last = 0;
     for payment in &payments {
-        let hash = world.pay(payment).await;
-        last = world.site().mined(hash).await;
+        let hash = env.pay(payment).await;
+        last = env.chain_env().mined(hash).await;
     }
-    world.until("the blocks are read", async || world.view().read_number > last).await;
+    env.until("the blocks are read", async || env.view().read_number > last).await;
     for payment in &payments {
-        let payment = world.load(payment.id()).await;
+        let payment = env.load(payment.id()).await;
         assert_eq!((payment.status, payment.transfers.len()), (Status::Pending, 0));
     }
-    world.endpoint().show([no_receipts()]);
-    finish(&world, &payments).await;
+    env.endpoint().show([no_receipts()]);
+    finish(&env, &payments).await;
     assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 3);
     assert!(logged(&["an endpoint of base omitted transfers to payments; a rescan found them"]));
     assert!(metric("payferry_chain_second_look_number", &["chain=base"]) > 0);
@@ -76,70 +76,70 @@ async fn omitted_transfers_are_found_by_the_rescan() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rescan_resumes_after_a_restart() {
-    let world = World::with(looking_soon()).await;
-    let payment = world.initiate().await;
-    world.site().blocks(60).await;
-    world.until("blocks are rescanned", async || world.second_look_from().await > 30).await;
-    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
-    let hash = world.pay(&payment).await;
-    let number = world.site().mined(hash).await;
-    world.until("the block is read", async || world.view().read_number > number).await;
-    let from = world.second_look_from().await;
+    let env = Env::with(looking_soon()).await;
+    let payment = env.initiate().await;
+    env.chain_env().blocks(60).await;
+    env.until("blocks are rescanned", async || env.second_look_from().await > 30).await;
+    env.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    let hash = env.pay(&payment).await;
+    let number = env.chain_env().mined(hash).await;
+    env.until("the block is read", async || env.view().read_number > number).await;
+    let from = env.second_look_from().await;
     assert!(from > 30 && from <= number, "{from}, {number}");
     // Range queries of the rescan need not have failed; only the recorded position matters.
-    world.endpoint().go_away().await;
-    let world = world.restart().await;
-    assert!(world.second_look_from().await >= from);
-    world.endpoint().show([no_receipts()]);
-    world.endpoint().come_back().await;
-    finish(&world, &[payment]).await;
+    env.endpoint().close_connections().await;
+    let env = env.restart().await;
+    assert!(env.second_look_from().await >= from);
+    env.endpoint().show([no_receipts()]);
+    env.endpoint().listen_again().await;
+    finish(&env, &[payment]).await;
     assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn second_endpoint_provides_logs_omitted_by_the_first() {
-    let world = World::with(Options { endpoints: 2, ..looking_soon() }).await;
-    let payment = world.initiate().await;
+    let env = Env::with(Options { endpoints: 2, ..looking_soon() }).await;
+    let payment = env.initiate().await;
     // Permanently.
-    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
-    world.site().endpoints[1].show([no_receipts()]);
-    world.pay(&payment).await;
-    finish(&world, &[payment]).await;
+    env.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    env.chain_env().endpoints[1].show([no_receipts()]);
+    env.pay(&payment).await;
+    finish(&env, &[payment]).await;
     assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_omitted_until_after_the_deadline_are_not_lost() {
-    let world = World::with(looking_soon()).await;
-    let payment = world.try_initiate(world.site().chain, 300).await.unwrap();
-    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
-    let hash = world.pay(&payment).await;
-    world.site().mined(hash).await;
-    world.site().devchain.advance_time(400, 30).await.unwrap();
-    world.until_status(&payment, Status::Failed).await;
-    world.endpoint().show([no_receipts()]);
+    let env = Env::with(looking_soon()).await;
+    let payment = env.try_initiate(env.chain_env().chain, 300).await.unwrap();
+    env.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    let hash = env.pay(&payment).await;
+    env.chain_env().mined(hash).await;
+    env.chain_env().devchain.advance_time(400, 30).await.unwrap();
+    env.until_status(&payment, Status::Failed).await;
+    env.endpoint().show([no_receipts()]);
     // In time by its block, but found after the payment ended: it reopens the payment for the PSP to decide.
-    let found = world.until_status(&payment, Status::Mismatched).await;
+    let found = env.until_status(&payment, Status::Mismatched).await;
     assert_eq!(found.transfers.len(), 1);
     assert_eq!(found.transfers[0].first_block_time, found.transfers[0].block.time);
     assert!(found.transfers[0].first_block_time < found.expires_at, "the time of its own block is kept");
     assert!(found.labels.contains(Label::Late), "{found:#?}");
     assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 1);
-    world.assert_books(&[payment], 0).await;
+    env.assert_balances(&[payment], 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn duplicate_logs_count_once() {
-    let world = World::with(looking_soon()).await;
-    world.endpoint().show([Fault::of(What::DuplicateLogs).on(LOGS)]);
-    let payments = [world.initiate().await, world.initiate().await];
+    let env = Env::with(looking_soon()).await;
+    env.endpoint().show([Fault::of(What::DuplicateLogs).on(LOGS)]);
+    let payments = [env.initiate().await, env.initiate().await];
     for payment in &payments {
-        world.pay(payment).await;
+        env.pay(payment).await;
     }
-    finish(&world, &payments).await;
-    world.site().blocks(60).await;
+    finish(&env, &payments).await;
+    env.chain_env().blocks(60).await;
     for payment in &payments {
-        let payment = world.load(payment.id()).await;
+        let payment = env.load(payment.id()).await;
         assert_eq!((payment.transfers.len(), payment.labels.contains(Label::Overpaid)), (1, false));
     }
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0);
@@ -149,31 +149,31 @@ async fn duplicate_logs_count_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invented_transfer_confirms_nothing() {
-    let world = World::with(looking_soon()).await;
-    let (unpaid, paid) = (world.initiate().await, world.initiate().await);
-    let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
-    world.endpoint().show([Fault::of(forged).on(LOGS)]);
-    world.pay(&paid).await;
-    world.until_status(&paid, Status::Settled).await;
-    world.site().blocks(60).await;
-    let state = world.load(unpaid.id()).await;
+    let env = Env::with(looking_soon()).await;
+    let (unpaid, paid) = (env.initiate().await, env.initiate().await);
+    let forged = What::ForgedLog { contract: env.chain_env().token, to: unpaid.terms.wallet, units: 10_000_000 };
+    env.endpoint().show([Fault::of(forged).on(LOGS)]);
+    env.pay(&paid).await;
+    env.until_status(&paid, Status::Settled).await;
+    env.chain_env().blocks(60).await;
+    let state = env.load(unpaid.id()).await;
     assert_eq!((state.status, state.transfers.len()), (Status::Pending, 0));
     assert!(metric("payferry_chain_logs_forged_total", &["chain=base"]) > 0);
     assert!(logged(&["an endpoint of base shows a transfer that its transaction did not make"]));
-    world.endpoint().behave();
-    world.pay(&unpaid).await;
-    finish(&world, &[unpaid, paid]).await;
+    env.endpoint().behave();
+    env.pay(&unpaid).await;
+    finish(&env, &[unpaid, paid]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invented_transfer_is_rejected_without_block_receipts() {
-    let world = World::with(Options { endpoints: 2, ..looking_soon() }).await;
-    let unpaid = world.initiate().await;
-    let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
-    world.endpoint().show([Fault::of(forged).on(LOGS).times(4), no_receipts()]);
-    world.site().endpoints[1].show([no_receipts()]);
-    world.until_noticed("inconsistent", &["cannot be read", "a transfer has no receipt"]).await;
+    let env = Env::with(Options { endpoints: 2, ..looking_soon() }).await;
+    let unpaid = env.initiate().await;
+    let forged = What::ForgedLog { contract: env.chain_env().token, to: unpaid.terms.wallet, units: 10_000_000 };
+    env.endpoint().show([Fault::of(forged).on(LOGS).times(4), no_receipts()]);
+    env.chain_env().endpoints[1].show([no_receipts()]);
+    env.until_noticed("inconsistent", &["cannot be read", "a transfer has no receipt"]).await;
     // The invented log is gone with the next pass, and the chain continues.
-    world.pay(&unpaid).await;
-    finish(&world, &[unpaid]).await;
+    env.pay(&unpaid).await;
+    finish(&env, &[unpaid]).await;
 }

@@ -2,10 +2,10 @@
 //! double settlement, and the operator sees the reason.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod env;
 mod failover;
 mod faults;
 mod logs;
 mod mixture;
 mod reorganised;
 mod senses;
-mod world;

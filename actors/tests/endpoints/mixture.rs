@@ -9,14 +9,14 @@ use payferry_harness::short_or_long;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::env::{Env, Options};
 use crate::senses::metric;
-use crate::world::{Options, World};
 
 const ROUNDS: usize = 25;
 const ROUNDS_SHORT: usize = 10;
 const REORG_DEPTH_MAX: u64 = 6;
 
-fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
+fn fault(dice: &mut StdRng, env: &Env, victim: &Payment) -> Fault {
     let logs = ["eth_getLogs"];
     let fault = match dice.random_range(0..17) {
         0 => Fault::of(What::Closed),
@@ -33,7 +33,7 @@ fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
         11 => Fault::of(What::MissingLogs(2)).on(logs),
         12 => Fault::of(What::DuplicateLogs).on(logs),
         13 => {
-            let what = What::ForgedLog { contract: world.site().token, to: victim.terms.wallet, units: 10_000_000 };
+            let what = What::ForgedLog { contract: env.chain_env().token, to: victim.terms.wallet, units: 10_000_000 };
             Fault::of(what).on(logs)
         }
         14 => Fault::of(What::ChainId(1)),
@@ -45,51 +45,51 @@ fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
 
 async fn mixture(seed: u64, endpoints: usize) {
     let tweak = |spec: &mut payferry_evm::ChainSpec| spec.second_look_blocks = 20;
-    let world =
-        World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), alone: false, ..Options::default() })
+    let env =
+        Env::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), alone: false, ..Options::default() })
             .await;
     let mut dice = StdRng::seed_from_u64(seed);
     // Never paid.
-    let victim = world.initiate().await;
+    let victim = env.initiate().await;
     let mut paid = Vec::new();
     for round in 0..short_or_long(ROUNDS_SHORT, ROUNDS) {
-        for (index, endpoint) in (0_u64..).zip(&world.site().endpoints) {
+        for (index, endpoint) in (0_u64..).zip(&env.chain_env().endpoints) {
             endpoint.seed(seed.wrapping_add(index));
             let faults = dice.random_range(0..3);
-            endpoint.show((0..faults).map(|_| fault(&mut dice, &world, &victim)).collect::<Vec<_>>());
+            endpoint.show((0..faults).map(|_| fault(&mut dice, &env, &victim)).collect::<Vec<_>>());
         }
         for _ in 0..dice.random_range(1..4) {
             // No payments are created while the chain is unreadable.
-            if let Ok(payment) = world.try_initiate(world.site().chain, 1_200).await {
-                world.pay(&payment).await;
+            if let Ok(payment) = env.try_initiate(env.chain_env().chain, 1_200).await {
+                env.pay(&payment).await;
                 paid.push(payment);
             }
         }
-        world.site().blocks(dice.random_range(1..12)).await;
+        env.chain_env().blocks(dice.random_range(1..12)).await;
         if dice.random_range(0..4) == 0 {
             let depth = dice.random_range(1..=REORG_DEPTH_MAX);
-            world.site().devchain.reorg(depth, Dropped::Remine).await.unwrap();
+            env.chain_env().devchain.reorg(depth, Dropped::Remine).await.unwrap();
         }
         if round % 8 == 7 {
-            world.endpoint().go_away().await;
-            world.site().blocks(5).await;
-            world.endpoint().come_back().await;
+            env.endpoint().close_connections().await;
+            env.chain_env().blocks(5).await;
+            env.endpoint().listen_again().await;
         }
     }
     assert!(!paid.is_empty());
-    for endpoint in &world.site().endpoints {
+    for endpoint in &env.chain_env().endpoints {
         endpoint.behave();
     }
-    world.until("the chain is read again", async || world.trouble().is_none()).await;
-    world.until_read(world.site()).await;
-    world.until_settled(&paid).await;
-    let state = world.load(victim.id()).await;
+    env.until("the chain is read again", async || env.trouble().is_none()).await;
+    env.until_read(env.chain_env()).await;
+    env.until_settled(&paid).await;
+    let state = env.load(victim.id()).await;
     assert!(state.transfers.iter().all(|transfer| !transfer.counted), "{state:#?}");
     assert_eq!(state.status, payferry_domain::payment::Status::Pending);
-    world.assert_true_to_chain(&paid).await;
+    env.assert_true_to_chain(&paid).await;
     let settled = paid.len();
     paid.push(victim);
-    world.assert_books(&paid, settled).await;
+    env.assert_balances(&paid, settled).await;
     assert!(metric("payferry_chain_request_errors_total", &["chain=base"]) > 0);
 }
 

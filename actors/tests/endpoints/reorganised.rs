@@ -6,55 +6,55 @@ use alloy::primitives::{B256, Bytes};
 use payferry_devchain::{BlockRef, Dropped};
 use payferry_domain::payment::{Payment, Status};
 
+use crate::env::{BLOCK_TIME, Env, Options};
 use crate::senses::{logged, metric};
-use crate::world::{BLOCK_TIME, Options, World};
 
 const DEPTH_MAX: u64 = 20;
 
 /// A payment, and the signed transaction that paid it with its hash.
 type Paid = (Payment, Bytes, B256);
 
-async fn pay_another(world: &World) -> Paid {
-    let payment = world.initiate().await;
-    let (raw, hash) = world.site().pay(payment.terms.wallet, "10").await;
+async fn pay_another(env: &Env) -> Paid {
+    let payment = env.initiate().await;
+    let (raw, hash) = env.chain_env().pay(payment.terms.wallet, "10").await;
     (payment, raw, hash)
 }
 
 /// Creates three payments whose transfers are at different stages, the oldest furthest; the last one is in the newest
 /// block. Mining is paused, and all blocks are read.
-async fn at_different_stages(world: &World, depth: u64) -> Vec<Paid> {
-    let devchain = &world.site().devchain;
+async fn at_different_stages(env: &Env, depth: u64) -> Vec<Paid> {
+    let devchain = &env.chain_env().devchain;
     let mut paid = Vec::new();
     for wait in [depth, depth / 2] {
-        paid.push(pay_another(world).await);
-        world.site().blocks(wait.max(1)).await;
+        paid.push(pay_another(env).await);
+        env.chain_env().blocks(wait.max(1)).await;
     }
     devchain.pause_mining();
     // Waits for a block in progress.
     tokio::time::sleep(BLOCK_TIME).await;
-    paid.push(pay_another(world).await);
+    paid.push(pay_another(env).await);
     devchain.mine(1).await.unwrap();
-    world.until_read(world.site()).await;
+    env.until_read(env.chain_env()).await;
     paid
 }
 
 /// Reorgs the last blocks, resumes mining, and returns the head of the new branch.
-async fn take_back(world: &World, depth: u64, dropped: Dropped) -> BlockRef {
-    let head = world.site().devchain.reorg(depth, dropped).await.unwrap();
-    world.site().devchain.resume_mining();
+async fn reorg_last_blocks(env: &Env, depth: u64, dropped: Dropped) -> BlockRef {
+    let head = env.chain_env().devchain.reorg(depth, dropped).await.unwrap();
+    env.chain_env().devchain.resume_mining();
     head
 }
 
-async fn until_read(world: &World, branch: BlockRef) {
+async fn until_read(env: &Env, branch: BlockRef) {
     // The dropped branch was one block shorter.
-    let read = async || world.view().read_number >= branch.number;
-    world.until("the new branch is read", read).await;
-    world.site().blocks(2).await;
-    world.until_read(world.site()).await;
+    let read = async || env.view().read_number >= branch.number;
+    env.until("the new branch is read", read).await;
+    env.chain_env().blocks(2).await;
+    env.until_read(env.chain_env()).await;
 }
 
-async fn world() -> World {
-    World::with(Options { alone: false, ..Options::default() }).await
+async fn env() -> Env {
+    Env::with(Options { alone: false, ..Options::default() }).await
 }
 
 fn payments(paid: &[Paid]) -> Vec<Payment> {
@@ -62,16 +62,16 @@ fn payments(paid: &[Paid]) -> Vec<Payment> {
 }
 
 async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
-    let world = world().await;
+    let env = env().await;
     let mut all = Vec::new();
     for depth in depths {
-        let paid = at_different_stages(&world, depth).await;
-        let branch = take_back(&world, depth, Dropped::Remine).await;
-        until_read(&world, branch).await;
-        world.until_settled(&payments(&paid)).await;
+        let paid = at_different_stages(&env, depth).await;
+        let branch = reorg_last_blocks(&env, depth, Dropped::Remine).await;
+        until_read(&env, branch).await;
+        env.until_settled(&payments(&paid)).await;
         all.extend(payments(&paid));
-        world.assert_true_to_chain(&all).await;
-        world.assert_books(&all, all.len()).await;
+        env.assert_true_to_chain(&all).await;
+        env.assert_balances(&all, all.len()).await;
     }
     assert!(metric("payferry_settler_submitted_total", &["chain=base"]) > 0);
     assert!(metric("payferry_chain_reorgs_total", &["chain=base"]) > 0);
@@ -90,21 +90,21 @@ async fn remined_in_the_same_order_up_to_depth_20() {
 
 /// The payers' transactions return one by one, some blocks later; the settler sends the settlements again.
 async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
-    let world = world().await;
+    let env = env().await;
     let mut all = Vec::new();
     for depth in depths {
-        let paid = at_different_stages(&world, depth).await;
-        let branch = take_back(&world, depth, Dropped::Discard).await;
+        let paid = at_different_stages(&env, depth).await;
+        let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
         for (_, raw, _) in &paid {
-            world.site().blocks(2).await;
+            env.chain_env().blocks(2).await;
             // A transaction below the fork is already included.
-            let _ = world.site().devchain.send_raw(raw.clone()).await;
+            let _ = env.chain_env().devchain.send_raw(raw.clone()).await;
         }
-        until_read(&world, branch).await;
-        world.until_settled(&payments(&paid)).await;
+        until_read(&env, branch).await;
+        env.until_settled(&payments(&paid)).await;
         all.extend(payments(&paid));
-        world.assert_true_to_chain(&all).await;
-        world.assert_books(&all, all.len()).await;
+        env.assert_true_to_chain(&all).await;
+        env.assert_balances(&all, all.len()).await;
     }
 }
 
@@ -121,33 +121,33 @@ async fn remined_in_later_blocks_up_to_depth_20() {
 /// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
 /// nothing is settled without money. When the payers pay again, everything is settled once.
 async fn gone(depths: std::ops::RangeInclusive<u64>) {
-    let world = world().await;
+    let env = env().await;
     let mut all = Vec::new();
     for depth in depths {
-        let paid = at_different_stages(&world, depth).await;
-        let branch = take_back(&world, depth, Dropped::Discard).await;
-        world.site().forget_discarded().await;
-        until_read(&world, branch).await;
+        let paid = at_different_stages(&env, depth).await;
+        let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
+        env.chain_env().forget_discarded().await;
+        until_read(&env, branch).await;
         let mut lost = Vec::new();
         for (payment, _, hash) in &paid {
-            if world.site().is_mined(*hash).await {
+            if env.chain_env().is_mined(*hash).await {
                 continue;
             }
-            let state = world.until_status(payment, Status::Pending).await;
+            let state = env.until_status(payment, Status::Pending).await;
             assert_eq!(state.amount_received().units(), 0, "{state:#?}");
             lost.push(payment.clone());
         }
         assert!(!lost.is_empty(), "the last transfer was in the last block");
         all.extend(payments(&paid));
-        world.assert_true_to_chain(&all).await;
+        env.assert_true_to_chain(&all).await;
         tokio::time::sleep(BLOCK_TIME * 10).await;
-        world.assert_true_to_chain(&all).await;
+        env.assert_true_to_chain(&all).await;
         for payment in &lost {
-            world.pay(payment).await;
+            env.pay(payment).await;
         }
-        world.until_settled(&payments(&paid)).await;
-        world.assert_true_to_chain(&all).await;
-        world.assert_books(&all, all.len()).await;
+        env.until_settled(&payments(&paid)).await;
+        env.assert_true_to_chain(&all).await;
+        env.assert_balances(&all, all.len()).await;
     }
 }
 
@@ -163,36 +163,35 @@ async fn dropped_for_good_up_to_depth_20() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reorged_settlement_batch_is_sent_again() {
-    let world = world().await;
+    let env = env().await;
     let mut paid = Vec::new();
     for _ in 0..5 {
-        paid.push(pay_another(&world).await.0);
+        paid.push(pay_another(&env).await.0);
     }
-    world.site().blocks(6).await;
-    world.until_settled(&paid).await;
+    env.chain_env().blocks(6).await;
+    env.until_settled(&paid).await;
     let before = metric("payferry_settler_taken_back_total", &[]);
     // Only our transactions of the last blocks; the payers' money came before.
     let transfers: Vec<Payment> = {
         let mut loaded = Vec::new();
         for payment in &paid {
-            loaded.push(world.load(payment.id()).await);
+            loaded.push(env.load(payment.id()).await);
         }
         loaded
     };
     let newest = transfers.iter().flat_map(|payment| &payment.transfers).map(|t| t.block.number).max().unwrap();
-    world.site().devchain.pause_mining();
+    env.chain_env().devchain.pause_mining();
     tokio::time::sleep(BLOCK_TIME).await;
-    world.until_read(world.site()).await;
-    let depth = world.site().devchain.head().number - newest;
-    let branch = take_back(&world, depth, Dropped::Discard).await;
-    until_read(&world, branch).await;
-    world
-        .until("the settlements are orphaned", async || metric("payferry_settler_taken_back_total", &[]) > before)
-        .await;
-    world
-        .until("the settlements are mined again", async || world.site().balance(world.site().treasury).await == 500_000)
-        .await;
-    world.until_settled(&paid).await;
+    env.until_read(env.chain_env()).await;
+    let depth = env.chain_env().devchain.head().number - newest;
+    let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
+    until_read(&env, branch).await;
+    env.until("the settlements are orphaned", async || metric("payferry_settler_taken_back_total", &[]) > before).await;
+    env.until("the settlements are mined again", async || {
+        env.chain_env().balance(env.chain_env().treasury).await == 500_000
+    })
+    .await;
+    env.until_settled(&paid).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    world.assert_books(&paid, 5).await;
+    env.assert_balances(&paid, 5).await;
 }

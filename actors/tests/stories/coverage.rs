@@ -165,8 +165,8 @@ fn rows_show_the_transitions_that_they_cover() {
 fn rows_emit_exactly_the_events_of_the_interface() {
     let mut emitted = BTreeSet::new();
     for row in rows() {
-        let told = row.expected.iter().filter_map(|line| line.split_once(" events: "));
-        emitted.extend(told.flat_map(|(_, events)| events.split(' ').map(str::to_owned).collect::<Vec<_>>()));
+        let notified = row.expected.iter().filter_map(|line| line.split_once(" events: "));
+        emitted.extend(notified.flat_map(|(_, events)| events.split(' ').map(str::to_owned).collect::<Vec<_>>()));
     }
     let wanted: BTreeSet<String> = EVENTS.iter().chain(&OUR_EVENTS).map(|name| (*name).to_owned()).collect();
     assert_eq!(emitted, wanted);

@@ -11,14 +11,14 @@ use payferry_runtime::clock::Clock;
 use crate::chains::account;
 
 /// Allows everything except the account `outlaw`, unless configured otherwise.
-pub struct Judge {
+pub struct StoryScreener {
     /// Decision per address; `None`: no answer.
     said: RwLock<HashMap<Address, Option<Decision>>>,
     is_away: RwLock<bool>,
     clock: Clock,
 }
 
-impl Judge {
+impl StoryScreener {
     pub fn new(clock: Clock) -> Self {
         let outlaw = (account("outlaw"), Some(Decision::Block));
         Self { said: RwLock::new(HashMap::from([outlaw])), is_away: RwLock::new(false), clock }
@@ -36,7 +36,7 @@ impl Judge {
 }
 
 #[async_trait::async_trait]
-impl KytScreener for Judge {
+impl KytScreener for StoryScreener {
     #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
     fn name(&self) -> &str {
         "judge"

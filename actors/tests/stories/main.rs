@@ -8,8 +8,8 @@
 
 mod chains;
 mod coverage;
+mod env;
 mod given;
-mod happenings;
 mod judge;
 mod outcome;
 mod people;
@@ -18,8 +18,8 @@ mod player;
 mod random;
 mod said;
 mod script;
+mod steps;
 mod table;
 mod truths;
 mod verbs;
 mod waits;
-mod world;

@@ -4,41 +4,41 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{HistoryEntry, Payment, Reason, Refund, Status};
-use payferry_domain::sending::SendingId;
 use payferry_domain::{Address, Amount, Asset, Chain, PaymentId, Token};
 use payferry_entities::{balances, events, ledger_postings, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 
 use crate::chains::{Coin, account};
+use crate::env::Env;
 use crate::people::kind_of;
-use crate::world::World;
 
 /// Subject of a story.
 #[derive(Debug, Clone, Copy)]
 pub enum Subject {
     Payment(PaymentId),
-    Sending(SendingId),
+    OutboundTransfer(OutboundId),
 }
 
 /// Prefix of a row's line about the PSP's balances. Rows without such a line do not check them.
 pub const BALANCE: &str = "balance: ";
 
 /// Returns the lines of all subjects; `others` are further accounts whose balances are included.
-pub async fn lines(world: &World, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> Vec<String> {
+pub async fn lines(env: &Env, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, subject) in subjects {
         match subject {
-            Subject::Payment(id) => of_payment(world, name, *id, others, &mut lines).await,
-            Subject::Sending(id) => of_sending(world, name, *id, &mut lines).await,
+            Subject::Payment(id) => of_payment(env, name, *id, others, &mut lines).await,
+            Subject::OutboundTransfer(id) => of_outbound(env, name, *id, &mut lines).await,
         }
     }
-    lines.push(format!("holds: {}", holdings(world, subjects, others).await));
+    lines.push(format!("holds: {}", holdings(env, subjects, others).await));
     lines
 }
 
-async fn of_payment(world: &World, name: &str, id: PaymentId, others: &BTreeSet<String>, lines: &mut Vec<String>) {
-    let payment = world.payment(id).await;
+async fn of_payment(env: &Env, name: &str, id: PaymentId, others: &BTreeSet<String>, lines: &mut Vec<String>) {
+    let payment = env.payment(id).await;
     let history: Vec<String> = payment.history.iter().map(|entry| state(&payment, entry)).collect();
     lines.push(format!("{name}: {}", history.join(", ")));
     if !payment.terms.purpose.is_pay_in() {
@@ -48,45 +48,45 @@ async fn of_payment(world: &World, name: &str, id: PaymentId, others: &BTreeSet<
     if !labels.is_empty() {
         lines.push(format!("{name} labels: {}", labels.join(" ")));
     }
-    let refunds: Vec<String> = payment.refunds.iter().map(|refund| refunded(world, &payment, refund, others)).collect();
+    let refunds: Vec<String> = payment.refunds.iter().map(|refund| refunded(env, &payment, refund, others)).collect();
     if !refunds.is_empty() {
         lines.push(format!("{name} refunds: {}", refunds.join(", ")));
     }
-    told_and_posted(world, name, &payment.terms.public_id(), payment.asset(), lines).await;
+    notified_and_posted(env, name, &payment.terms.public_id(), payment.asset(), lines).await;
 }
 
-async fn of_sending(world: &World, name: &str, id: SendingId, lines: &mut Vec<String>) {
-    let sending = world.sending(id).await;
+async fn of_outbound(env: &Env, name: &str, id: OutboundId, lines: &mut Vec<String>) {
+    let outbound = env.outbound(id).await;
     let mut line = format!("{name}: {} pending", kind_of(id));
-    if sending.status.as_str() != "pending" {
-        let _ = write!(line, ", {}", sending.status);
+    if outbound.status.as_str() != "pending" {
+        let _ = write!(line, ", {}", outbound.status);
     }
-    if let Some(reason) = sending.failure_reason {
+    if let Some(reason) = outbound.failure_reason {
         let _ = write!(line, " ({reason})");
     }
     lines.push(line);
-    told_and_posted(world, name, &id.to_string(), sending.order.asset, lines).await;
+    notified_and_posted(env, name, &id.to_string(), outbound.order.asset, lines).await;
 }
 
-async fn told_and_posted(world: &World, name: &str, id: &str, own: Asset, lines: &mut Vec<String>) {
-    let reader = world.database().reader();
-    let told = events::Entity::find().filter(events::Column::PaymentId.eq(id));
-    let told = told.order_by_asc(events::Column::Sequence).all(reader).await.unwrap();
-    let told: Vec<String> = told.into_iter().map(|event| event.name).collect();
-    if !told.is_empty() {
-        lines.push(format!("{name} events: {}", told.join(" ")));
+async fn notified_and_posted(env: &Env, name: &str, id: &str, own: Asset, lines: &mut Vec<String>) {
+    let reader = env.database().reader();
+    let notified = events::Entity::find().filter(events::Column::PaymentId.eq(id));
+    let notified = notified.order_by_asc(events::Column::Sequence).all(reader).await.unwrap();
+    let notified: Vec<String> = notified.into_iter().map(|event| event.name).collect();
+    if !notified.is_empty() {
+        lines.push(format!("{name} events: {}", notified.join(" ")));
     }
     let posted = ledger_postings::Entity::find().filter(ledger_postings::Column::Subject.eq(id));
     let posted = posted.order_by_asc(ledger_postings::Column::Position).all(reader).await.unwrap();
-    let posted: Vec<String> = posted.iter().map(|row| posting(world, row, own)).collect();
+    let posted: Vec<String> = posted.iter().map(|row| posting(env, row, own)).collect();
     if !posted.is_empty() {
         lines.push(format!("{name} ledger: {}", posted.join(", ")));
     }
 }
 
 /// Returns the PSP's balances: available, pending from settlements in progress, and reserved.
-pub async fn balances(world: &World) -> String {
-    let reader = world.database().reader();
+pub async fn balances(env: &Env) -> String {
+    let reader = env.database().reader();
     let rows = balances::Entity::find().all(reader).await.unwrap();
     // Failed settlements are retried.
     let coming = operations::Entity::find()
@@ -95,12 +95,12 @@ pub async fn balances(world: &World) -> String {
         .all(reader)
         .await
         .unwrap();
-    let mut told = Vec::new();
-    for (chain, story) in &world.chains {
+    let mut notified = Vec::new();
+    for (chain, story) in &env.chains {
         for coin in Coin::ALL {
             let contract = story.coin(coin);
             let plain = *chain == Chain::Base && coin == Coin::from(Token::Usdc);
-            let named = if plain { String::new() } else { format!(" {}", coin_named(world, *chain, contract)) };
+            let named = if plain { String::new() } else { format!(" {}", coin_named(env, *chain, contract)) };
             let (chain, token) = (chain.as_str(), contract.to_string());
             let row = rows.iter().find(|row| row.chain == chain && row.token_address == token);
             let coming = coming.iter().filter(|row| row.chain == chain && row.token_address == token);
@@ -108,12 +108,12 @@ pub async fn balances(world: &World) -> String {
             let (available, reserved) = row.map_or((0, 0), |row| (row.available, row.reserved));
             for (what, units) in [("available", available), ("pending", pending), ("reserved", reserved)] {
                 if units != 0 {
-                    told.push(format!("{what} {}{named}", Amount(units)));
+                    notified.push(format!("{what} {}{named}", Amount(units)));
                 }
             }
         }
     }
-    if told.is_empty() { "nothing".to_owned() } else { told.join(", ") }
+    if notified.is_empty() { "nothing".to_owned() } else { notified.join(", ") }
 }
 
 /// One entry of the history, with its reason where the state alone does not imply it.
@@ -127,50 +127,50 @@ fn state(payment: &Payment, entry: &HistoryEntry) -> String {
     if plain { status.to_string() } else { format!("{status} ({reason})") }
 }
 
-fn refunded(world: &World, payment: &Payment, refund: &Refund, others: &BTreeSet<String>) -> String {
+fn refunded(env: &Env, payment: &Payment, refund: &Refund, others: &BTreeSet<String>) -> String {
     let to = others.iter().find(|name| account(name) == refund.to).map_or("unlisted", String::as_str);
-    let coin = refund.asset.map_or_else(String::new, |asset| coin_beside(world, asset, payment.asset()));
+    let coin = refund.asset.map_or_else(String::new, |asset| coin_beside(env, asset, payment.asset()));
     format!("{}{coin} to {to} {}", refund.amount, refund.state)
 }
 
-fn posting(world: &World, row: &ledger_postings::Model, own: Asset) -> String {
+fn posting(env: &Env, row: &ledger_postings::Model, own: Asset) -> String {
     let asset = Asset { chain: row.chain.parse().unwrap(), address: row.token_address.parse().unwrap() };
-    let coin = coin_beside(world, asset, own);
+    let coin = coin_beside(env, asset, own);
     // Every other kind debits only one account.
     let from = if row.kind == "sent" { format!(" from {}", row.debit) } else { String::new() };
     format!("{} {}{coin}{from}", row.kind, Amount(row.amount))
 }
 
 /// Name of an asset, if it differs from the default.
-fn coin_beside(world: &World, asset: Asset, own: Asset) -> String {
-    if asset == own { String::new() } else { format!(" {}", coin_named(world, asset.chain, asset.address)) }
+fn coin_beside(env: &Env, asset: Asset, own: Asset) -> String {
+    if asset == own { String::new() } else { format!(" {}", coin_named(env, asset.chain, asset.address)) }
 }
 
-fn coin_named(world: &World, chain: Chain, contract: Address) -> String {
-    let coin = world.chains[&chain].coin_of(contract).map_or("unknown token", Coin::as_str);
+fn coin_named(env: &Env, chain: Chain, contract: Address) -> String {
+    let coin = env.chains[&chain].coin_of(contract).map_or("unknown token", Coin::as_str);
     if chain == Chain::Base { coin.to_owned() } else { format!("{coin}/{chain}") }
 }
 
 /// Balances of all accounts of the story; USDC on Base has no suffix.
-async fn holdings(world: &World, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> String {
-    let treasury = world.chains.values().next().unwrap().spec.treasury;
-    let mut purses: Vec<(&str, Address)> = Vec::new();
+async fn holdings(env: &Env, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> String {
+    let treasury = env.chains.values().next().unwrap().spec.treasury;
+    let mut target_accounts: Vec<(&str, Address)> = Vec::new();
     for (name, subject) in subjects {
         if let Subject::Payment(id) = subject {
-            purses.push((name, world.vault_of(*id)));
+            target_accounts.push((name, env.vault_of(*id)));
         }
     }
-    purses.extend([("psp", world.psp_vault()), ("treasury", treasury)]);
-    purses.extend(others.iter().map(|name| (name.as_str(), account(name))));
+    target_accounts.extend([("psp", env.psp_vault()), ("treasury", treasury)]);
+    target_accounts.extend(others.iter().map(|name| (name.as_str(), account(name))));
     let mut held = Vec::new();
-    for (name, address) in purses {
-        for (chain, story) in &world.chains {
+    for (name, address) in target_accounts {
+        for (chain, story) in &env.chains {
             for coin in Coin::ALL {
                 let units = story.balance(coin, address).await;
                 if units != 0 {
                     let plain = *chain == Chain::Base && coin == Coin::from(Token::Usdc);
                     let coin =
-                        if plain { String::new() } else { format!(" {}", coin_named(world, *chain, story.coin(coin))) };
+                        if plain { String::new() } else { format!(" {}", coin_named(env, *chain, story.coin(coin))) };
                     held.push(format!("{name} {}{coin}", Amount(units)));
                 }
             }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use payferry_actors::pauses;
 use payferry_actors::{
-    ChainAsked, CommandError, InitiateError, InitiatePayment, OrderError, OrderSending, SendingCommandError,
+    ChainChoiceRequest, CommandError, InitiateError, InitiatePayment, OrderError, OutboundCommandError, OutboundOrder,
 };
 use payferry_domain::customer::{self, CustomerKind, Verdict as Clearing};
+use payferry_domain::outbound::{self, OutboundId, OutboundKind, OutboundTransfer};
 use payferry_domain::payment::{Command, Payment, Purpose};
-use payferry_domain::sending::{self, Sending, SendingId, SendingKind};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
 use payferry_entities::payment_details;
 use payferry_journal::audit::Actor;
@@ -19,14 +19,14 @@ use payferry_runtime::seal::Sealer;
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
 
 use crate::chains::account;
-use crate::world::{MASTER, World};
+use crate::env::{Env, MASTER};
 
 /// The interface's error code of a refusal.
 pub type Refused = String;
 
 /// Request for a payment or for a transfer to a customer.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct PaymentOrder {
     pub amount: Amount,
     pub token: Token,
     /// `None`: the service chooses.
@@ -47,19 +47,19 @@ impl Customers {
     }
 
     /// Returns a customer, created on first use.
-    pub async fn get(&mut self, world: &World, name: &str) -> (CustomerId, Address) {
+    pub async fn get(&mut self, env: &Env, name: &str) -> (CustomerId, Address) {
         if let Some(known) = self.0.get(name) {
             return *known;
         }
-        let made = world.customer(name).await;
+        let made = env.customer(name).await;
         self.0.insert(name.to_owned(), made);
         made
     }
 }
 
-impl World {
-    pub async fn initiate(&self, asked: Asked) -> Result<Payment, Refused> {
-        let Asked { amount, token, chain, expires_in_secs, payee } = asked;
+impl Env {
+    pub async fn initiate(&self, asked: PaymentOrder) -> Result<Payment, Refused> {
+        let PaymentOrder { amount, token, chain, expires_in_secs, payee } = asked;
         let request = InitiatePayment {
             psp_id: self.psp,
             purpose: payee.map_or(Purpose::PayIn, |(_, to)| Purpose::Transfer { to }),
@@ -69,7 +69,7 @@ impl World {
             metadata: None,
             amount,
             token,
-            chain: chain.map_or(ChainAsked::Best, ChainAsked::Named),
+            chain: chain.map_or(ChainChoiceRequest::Best, ChainChoiceRequest::Named),
             expires_in_secs,
             answer: None,
         };
@@ -97,9 +97,13 @@ impl World {
         })
     }
 
-    pub async fn decide_sending(&self, id: SendingId, decided: sending::Command) -> Result<Sending, Refused> {
-        self.system().command_sending(id, decided, None).await.map_err(|error| match error {
-            SendingCommandError::Rejected(rejection) => rejection.code().to_owned(),
+    pub async fn decide_outbound(
+        &self,
+        id: OutboundId,
+        decided: outbound::Command,
+    ) -> Result<OutboundTransfer, Refused> {
+        self.system().command_outbound(id, decided, None).await.map_err(|error| match error {
+            OutboundCommandError::Rejected(rejection) => rejection.code().to_owned(),
             other => other.to_string(),
         })
     }
@@ -110,27 +114,27 @@ impl World {
         amount: Amount,
         chain: Chain,
         payee: (CustomerId, Address),
-    ) -> Result<Sending, Refused> {
-        self.order(SendingId::Payout(PayoutId::generate()), amount, chain, Some(payee.0), payee.1).await
+    ) -> Result<OutboundTransfer, Refused> {
+        self.order(OutboundId::Payout(PayoutId::generate()), amount, chain, Some(payee.0), payee.1).await
     }
 
     /// Orders a withdrawal to the PSP's registered wallet.
-    pub async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<Sending, Refused> {
+    pub async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<OutboundTransfer, Refused> {
         let wallet = wallets::withdrawal_wallet(self.database(), self.psp, chain, self.clock.now()).await.unwrap();
         let to = wallet.ok_or("withdrawal_wallet_missing")?;
-        self.order(SendingId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
+        self.order(OutboundId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
     }
 
     async fn order(
         &self,
-        id: SendingId,
+        id: OutboundId,
         amount: Amount,
         chain: Chain,
         customer_id: Option<CustomerId>,
         to: Address,
-    ) -> Result<Sending, Refused> {
+    ) -> Result<OutboundTransfer, Refused> {
         let (psp_id, token) = (self.psp, Token::Usdc);
-        let order = OrderSending {
+        let order = OutboundOrder {
             id,
             psp_id,
             customer_id,
@@ -142,7 +146,7 @@ impl World {
             to,
             answer: None,
         };
-        self.system().order_sending(order).await.map_err(|error| match error {
+        self.system().order_outbound(order).await.map_err(|error| match error {
             OrderError::InsufficientBalance => "insufficient_balance".to_owned(),
             OrderError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
             OrderError::AboveDailyLimit { .. } => "above_daily_limit".to_owned(),
@@ -207,15 +211,15 @@ impl World {
         payferry_journal::payments::load(self.database(), id).await.unwrap().expect("the payment exists")
     }
 
-    pub async fn sending(&self, id: SendingId) -> Sending {
+    pub async fn outbound(&self, id: OutboundId) -> OutboundTransfer {
         payferry_journal::outbound::load(self.database(), id).await.unwrap().expect("the outbound transfer exists")
     }
 }
 
 /// Default name of an outbound transfer in a story.
-pub const fn kind_of(id: SendingId) -> &'static str {
+pub const fn kind_of(id: OutboundId) -> &'static str {
     match id.kind() {
-        SendingKind::Payout => "payout",
-        SendingKind::Withdrawal => "withdrawal",
+        OutboundKind::Payout => "payout",
+        OutboundKind::Withdrawal => "withdrawal",
     }
 }

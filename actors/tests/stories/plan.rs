@@ -208,7 +208,7 @@ fn act(dice: &mut StdRng) -> Act {
             Act::Blacklist { who, is_listed: dice.random_bool(0.6) }
         }
         82..84 => {
-            let scope = one(dice, &[Scope::Settlement(None), Scope::Sending(None), Scope::Chain(chain)]);
+            let scope = one(dice, &[Scope::Settlement(None), Scope::OutboundTransfer(None), Scope::Chain(chain)]);
             Act::Pause { scope, is_held: dice.random() }
         }
         84..87 => Act::Faults { chain, faults: faults(dice) },

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use payferry_domain::Chain;
+use payferry_domain::outbound::OutboundTransfer;
 use payferry_domain::payment::{Payment, Status, TransferStatus};
-use payferry_domain::sending::Sending;
 use payferry_entities::operations;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 
 use crate::chains::account;
+use crate::env::Env;
 use crate::given::{chains_of, policies_of};
 use crate::outcome::{self, Subject};
 use crate::people::{Customers, Refused};
 use crate::script::{Row, Step};
 use crate::truths;
 use crate::verbs;
-use crate::world::World;
 
 /// Prints the outcome of each row for comparison with the interface; rows without an outcome still fail.
 const PRINT: &str = "PAYFERRY_STORIES_PRINT";
@@ -25,7 +25,7 @@ const ANY_ORDER: &str = " in any order: ";
 
 /// Player of one row.
 pub struct Player {
-    pub world: World,
+    pub env: Env,
     /// Subjects of the story, in order.
     pub subjects: Vec<(String, Subject)>,
     /// Accounts whose balances are part of the outcome.
@@ -37,24 +37,24 @@ pub struct Player {
 
 /// Plays a row from start to end.
 pub async fn play(row: &Row) -> Result<(), String> {
-    let world = World::new(&chains_of(row), &policies_of(row)).await;
+    let env = Env::new(&chains_of(row), &policies_of(row)).await;
     let (subjects, others, customers) = (Vec::new(), BTreeSet::new(), Customers::default());
-    let mut player = Player { world, subjects, others, customers, is_held: false };
+    let mut player = Player { env, subjects, others, customers, is_held: false };
     for step in &row.steps {
-        let told = step.words.join(" ");
-        player.step(step).await.map_err(|wrong| format!("line {}: {told}: {wrong}", step.line))?;
+        let notified = step.words.join(" ");
+        player.step(step).await.map_err(|wrong| format!("line {}: {notified}: {wrong}", step.line))?;
     }
-    player.world.rest().await.map_err(|busy| format!("the story never came to rest: {busy}"))?;
-    let mut found = outcome::lines(&player.world, &player.subjects, &player.others).await;
+    player.env.rest().await.map_err(|busy| format!("the story never came to rest: {busy}"))?;
+    let mut found = outcome::lines(&player.env, &player.subjects, &player.others).await;
     if row.expected.iter().any(|line| line.starts_with(outcome::BALANCE)) {
-        found.push(format!("{}{}", outcome::BALANCE, outcome::balances(&player.world).await));
+        found.push(format!("{}{}", outcome::BALANCE, outcome::balances(&player.env).await));
     }
     if std::env::var_os(PRINT).is_some() {
         println!("{} {}\n= {}\n", row.place, row.title, found.join("\n= "));
     }
     let mut wrong = difference(&row.expected, &found);
-    wrong.extend(truths::check(&player.world).await);
-    player.world.stop(true).await;
+    wrong.extend(truths::check(&player.env).await);
+    player.env.stop(true).await;
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
@@ -104,19 +104,19 @@ impl Player {
                     return Err(format!("the operation never became {status}: {row:?}"));
                 }
             }
-            if step.then.iter().any(|word| word == "unmined") && !self.world.chains[&Chain::Base].has_unmined().await {
+            if step.then.iter().any(|word| word == "unmined") && !self.env.chains[&Chain::Base].has_unmined().await {
                 return Err("no transaction of the service is waiting".to_owned());
             }
             let (missing, now) = match subject {
                 Subject::Payment(id) => {
-                    let payment = self.world.payment(id).await;
+                    let payment = self.env.payment(id).await;
                     let missing = conditions().find(|word| !holds(&payment, word)).cloned();
                     (missing, short(&payment))
                 }
-                Subject::Sending(id) => {
-                    let sending = self.world.sending(id).await;
-                    let missing = conditions().find(|word| !holds_of(&sending, word)).cloned();
-                    (missing, format!("{} {:?}", sending.status, sending.failure))
+                Subject::OutboundTransfer(id) => {
+                    let outbound = self.env.outbound(id).await;
+                    let missing = conditions().find(|word| !holds_of(&outbound, word)).cloned();
+                    (missing, format!("{} {:?}", outbound.status, outbound.failure))
                 }
             };
             match missing {
@@ -124,7 +124,7 @@ impl Player {
                 None => Ok(()),
             }
         };
-        self.world.wait(!self.is_held, looked).await
+        self.env.wait(!self.is_held, looked).await
     }
 
     /// Returns the subject of this name, or the first one.
@@ -139,14 +139,14 @@ impl Player {
 
     pub async fn payment(&self, step: &Step) -> Result<Payment, Refused> {
         match self.subject(step.subject.as_deref())? {
-            (_, Subject::Payment(id)) => Ok(self.world.payment(id).await),
-            (name, Subject::Sending(_)) => Err(format!("{name} is not a payment")),
+            (_, Subject::Payment(id)) => Ok(self.env.payment(id).await),
+            (name, Subject::OutboundTransfer(_)) => Err(format!("{name} is not a payment")),
         }
     }
 
-    pub async fn the_sending(&self, step: &Step) -> Result<Sending, Refused> {
+    pub async fn the_outbound(&self, step: &Step) -> Result<OutboundTransfer, Refused> {
         match self.subject(step.subject.as_deref())? {
-            (_, Subject::Sending(id)) => Ok(self.world.sending(id).await),
+            (_, Subject::OutboundTransfer(id)) => Ok(self.env.outbound(id).await),
             (name, Subject::Payment(_)) => Err(format!("{name} is a payment")),
         }
     }
@@ -155,10 +155,10 @@ impl Player {
     pub async fn operation(&self, name: Option<&str>) -> Result<operations::Model, String> {
         let id = match self.subject(name)?.1 {
             Subject::Payment(id) => id.to_string(),
-            Subject::Sending(id) => id.to_string(),
+            Subject::OutboundTransfer(id) => id.to_string(),
         };
         let of_it = operations::Entity::find().filter(operations::Column::PaymentId.eq(id));
-        let last = of_it.order_by_desc(operations::Column::Number).one(self.world.database().reader()).await.unwrap();
+        let last = of_it.order_by_desc(operations::Column::Number).one(self.env.database().reader()).await.unwrap();
         last.ok_or_else(|| "there is no operation".to_owned())
     }
 
@@ -170,9 +170,9 @@ impl Player {
             _ => None,
         });
         match (name, of_payment) {
-            (_, Some(id)) => self.world.vault_of(id),
-            ("psp", _) => self.world.psp_vault(),
-            ("treasury", _) => self.world.chains.values().next().unwrap().spec.treasury,
+            (_, Some(id)) => self.env.vault_of(id),
+            ("psp", _) => self.env.psp_vault(),
+            ("treasury", _) => self.env.chains.values().next().unwrap().spec.treasury,
             _ => {
                 self.others.insert(name.to_owned());
                 account(name)
@@ -219,8 +219,8 @@ fn holds(payment: &Payment, word: &str) -> bool {
     }
 }
 
-fn holds_of(sending: &Sending, word: &str) -> bool {
-    if word == "review" { sending.is_in_review() } else { sending.status.as_str() == word }
+fn holds_of(outbound: &OutboundTransfer, word: &str) -> bool {
+    if word == "review" { outbound.is_in_review() } else { outbound.status.as_str() == word }
 }
 
 /// The part of a payment that explains an unexpected state.

@@ -12,17 +12,17 @@ use payferry_devchain::{Dropped, Faults};
 use payferry_domain::payment::{Command, Decision, Funds, Label, Payment, Reason, Requester, Status};
 use payferry_domain::{Amount, Chain, PaymentId, RefundId, customer};
 use payferry_entities::{balances, sendings};
-use payferry_harness::receiver::Manner;
+use payferry_harness::receiver::ReceiverBehaviour;
 use payferry_harness::short_or_long;
 use sea_orm::EntityTrait;
 
 use crate::chains::{Coin, PAYERS, account};
+use crate::env::Env;
 use crate::judge::verdict;
-use crate::people::{Asked, Customers, Refused};
+use crate::people::{Customers, PaymentOrder, Refused};
 use crate::plan::{Act, CHAINS, PEOPLE, Plan};
 use crate::table::within;
 use crate::truths;
-use crate::world::World;
 
 /// Seed of the only story to play.
 const SEED: &str = "PAYFERRY_STORIES_SEED";
@@ -96,44 +96,44 @@ async fn random_stories_satisfy_all_invariants() {
 
 #[test]
 fn seeds_reproduce_their_plans() {
-    let told = |seed| format!("{:?}", Plan::of(seed));
-    assert_eq!(told(7), told(7));
-    assert_ne!(told(7), told(8));
+    let notified = |seed| format!("{:?}", Plan::of(seed));
+    assert_eq!(notified(7), notified(7));
+    assert_ne!(notified(7), notified(8));
 }
 
 /// Plays the story of a seed and returns violated invariants and outcomes.
 async fn play(seed: u64) -> Ended {
     let plan = Plan::of(seed);
-    let world = World::new(&CHAINS, &plan.policies).await;
-    world.register_wallet(account(PURSE)).await;
+    let env = Env::new(&CHAINS, &plan.policies).await;
+    env.register_wallet(account(PURSE)).await;
     let mut customers = Customers::default();
     for name in PEOPLE {
-        customers.get(&world, name).await;
+        customers.get(&env, name).await;
     }
-    let mut story = Story { world, customers, payments: Vec::new() };
+    let mut story = Story { env, customers, payments: Vec::new() };
     for act in &plan.acts {
         // Requests are often refused, correctly.
-        let _: Result<(), Refused> = story.happen(act).await;
+        let _: Result<(), Refused> = story.run_step(act).await;
     }
     story.calm_down(plan.ends_well).await;
     let mut wrong = Vec::new();
-    if let Err(busy) = story.world.rest().await {
+    if let Err(busy) = story.env.rest().await {
         wrong.push(format!("it never came to rest: {busy}"));
     }
-    story.world.advance(LONG_SECS).await;
-    if let Err(busy) = story.world.rest().await {
+    story.env.advance(LONG_SECS).await;
+    if let Err(busy) = story.env.rest().await {
         wrong.push(format!("it never came to rest after a long time: {busy}"));
     }
-    wrong.extend(truths::check(&story.world).await);
+    wrong.extend(truths::check(&story.env).await);
     let counts = story.what_came_of_it().await;
-    let told: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    println!("        seed {seed}: {}", told.join(", "));
-    story.world.stop(true).await;
+    let notified: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    println!("        seed {seed}: {}", notified.join(", "));
+    story.env.stop(true).await;
     Ended { wrong, counts }
 }
 
 struct Story {
-    world: World,
+    env: Env,
     customers: Customers,
     payments: Vec<PaymentId>,
 }
@@ -141,11 +141,11 @@ struct Story {
 impl Story {
     /// Counts outcomes, to show that the stories exercise the service.
     async fn what_came_of_it(&self) -> Counts {
-        let reader = self.world.database().reader();
+        let reader = self.env.database().reader();
         let mut counts = Counts::new();
         let mut count = |what: String| *counts.entry(what).or_default() += 1;
         for id in &self.payments {
-            let payment = self.world.payment(*id).await;
+            let payment = self.env.payment(*id).await;
             count(format!("payments {}", payment.status));
             payment.refunds.iter().for_each(|refund| count(format!("refunds {}", refund.state)));
             payment
@@ -173,7 +173,7 @@ impl Story {
     async fn fitting(&self, payment: usize, fits: impl Fn(&Payment) -> bool) -> Result<Payment, Refused> {
         let mut all = Vec::with_capacity(self.payments.len());
         for id in &self.payments {
-            all.push(self.world.payment(*id).await);
+            all.push(self.env.payment(*id).await);
         }
         if all.iter().any(&fits) {
             all.retain(&fits);
@@ -184,59 +184,59 @@ impl Story {
 
     /// Available USDC balance of the PSP on a chain.
     async fn balance(&self, chain: Chain) -> Amount {
-        let rows = balances::Entity::find().all(self.world.database().reader()).await.unwrap();
-        let usdc = self.world.chains[&chain].coin(Coin::Usdc).to_string();
+        let rows = balances::Entity::find().all(self.env.database().reader()).await.unwrap();
+        let usdc = self.env.chains[&chain].coin(Coin::Usdc).to_string();
         let row = rows.into_iter().find(|row| row.chain == chain.as_str() && row.token_address == usdc);
         Amount(row.map_or(0, |row| row.available))
     }
 
-    async fn happen(&mut self, act: &Act) -> Result<(), Refused> {
+    async fn run_step(&mut self, act: &Act) -> Result<(), Refused> {
         match act {
             Act::Initiate { amount, token, chain, expires_in_secs, payee } => {
                 let payee = payee.map(|name| self.customers.known(name));
                 let (amount, token, chain) = (*amount, *token, Some(*chain));
-                let asked = Asked { amount, token, chain, expires_in_secs: *expires_in_secs, payee };
-                self.payments.push(self.world.initiate(asked).await?.id());
+                let asked = PaymentOrder { amount, token, chain, expires_in_secs: *expires_in_secs, payee };
+                self.payments.push(self.env.initiate(asked).await?.id());
             }
             Act::Pay { .. } => self.pay(act).await?,
-            Act::Mine { chain, blocks } => self.world.chains[chain].mine(*blocks).await,
+            Act::Mine { chain, blocks } => self.env.chains[chain].mine(*blocks).await,
             Act::Reorg { chain, depth, is_gone } => {
                 let dropped = if *is_gone { Dropped::Discard } else { Dropped::Remine };
-                self.world.chains[chain].reorg(*depth, dropped).await;
+                self.env.chains[chain].reorg(*depth, dropped).await;
             }
             Act::Blacklist { who, is_listed } => {
                 let address = match *who {
-                    "treasury" => self.world.chains[&Chain::Base].spec.treasury,
-                    "psp" => self.world.psp_vault(),
+                    "treasury" => self.env.chains[&Chain::Base].spec.treasury,
+                    "psp" => self.env.psp_vault(),
                     name => account(name),
                 };
-                for chain in self.world.chains.values() {
+                for chain in self.env.chains.values() {
                     chain.blacklist(address, *is_listed).await;
                 }
             }
-            Act::Advance(secs) => self.world.advance(*secs).await,
+            Act::Advance(secs) => self.env.advance(*secs).await,
             Act::Flow { blocks } => {
                 for _ in 0..*blocks {
-                    self.world.mine(1).await;
+                    self.env.mine(1).await;
                     tokio::time::sleep(BLOCK_TIME).await;
                 }
             }
             Act::Breathe { millis } => tokio::time::sleep(Duration::from_millis(*millis)).await,
-            Act::Faults { chain, faults } => self.world.chains[chain].devchain.set_faults(faults.clone()),
-            Act::Say { who, decision } => self.world.judge.say(account(who), Some(*decision)),
-            Act::Away(is_away) => self.world.judge.set_away(*is_away),
-            Act::Hesitate(times) => self.world.receiver.behave(Manner::Hesitant(500, *times)),
-            Act::Kill(kind) => self.world.system().inject_crash(*kind),
-            Act::Panic(payment) => self.world.system().inject_panic(self.numbered(*payment)?),
-            Act::DieAfter(step) => self.world.deaths.after(*step),
+            Act::Faults { chain, faults } => self.env.chains[chain].devchain.set_faults(faults.clone()),
+            Act::Say { who, decision } => self.env.judge.say(account(who), Some(*decision)),
+            Act::Away(is_away) => self.env.judge.set_away(*is_away),
+            Act::Hesitate(times) => self.env.receiver.behave(ReceiverBehaviour::ReviewThenAllow(500, *times)),
+            Act::Kill(kind) => self.env.system().inject_crash(*kind),
+            Act::Panic(payment) => self.env.system().inject_panic(self.numbered(*payment)?),
+            Act::DieAfter(step) => self.env.settler_kill.after(*step),
             Act::Restart { gently } => {
-                self.world.stop(*gently).await;
-                self.world.start().await;
+                self.env.stop(*gently).await;
+                self.env.start().await;
             }
-            Act::Pause { scope, is_held } => self.world.pause(*scope, *is_held).await,
+            Act::Pause { scope, is_held } => self.env.pause(*scope, *is_held).await,
             Act::Deactivate(who) => {
                 let (id, _) = self.customers.known(who);
-                self.world.change_customer(id, customer::Command::Deactivate).await;
+                self.env.change_customer(id, customer::Command::Deactivate).await;
             }
             Act::AtOnce(wishes) => {
                 futures::future::join_all(wishes.iter().map(|wish| self.decide(wish))).await;
@@ -248,8 +248,8 @@ impl Story {
 
     async fn pay(&self, act: &Act) -> Result<(), Refused> {
         let Act::Pay { payment, percent, coin, chain, from, is_mined } = act else { return Ok(()) };
-        let terms = self.world.payment(self.numbered(*payment)?).await.terms;
-        let chain = &self.world.chains[&chain.unwrap_or(terms.chain)];
+        let terms = self.env.payment(self.numbered(*payment)?).await.terms;
+        let chain = &self.env.chains[&chain.unwrap_or(terms.chain)];
         let coin = coin.unwrap_or_else(|| terms.token.into());
         chain.transfer(from, coin, terms.wallet, part(terms.amount, *percent)).await;
         if *is_mined {
@@ -295,46 +295,46 @@ impl Story {
             Act::Decide { payment, decision } => {
                 let payment = self.fitting(*payment, |payment| payment.attention().is_some()).await?;
                 let last = payment.transfers.last().ok_or("no transfer to decide about")?;
-                let verdict = verdict(*decision, true, self.world.clock.now());
+                let verdict = verdict(*decision, true, self.env.clock.now());
                 let command = Command::ScreenTransfer { key: last.key, revision: last.revision, verdict };
                 (payment, command)
             }
             Act::Payout { percent, chain, to } => {
                 let amount = part(self.balance(*chain).await, *percent);
-                return self.world.pay_out(amount, *chain, self.customers.known(to)).await.map(|_| ());
+                return self.env.pay_out(amount, *chain, self.customers.known(to)).await.map(|_| ());
             }
             Act::Withdraw { percent, chain } => {
                 let amount = part(self.balance(*chain).await, *percent);
-                return self.world.withdraw(amount, *chain).await.map(|_| ());
+                return self.env.withdraw(amount, *chain).await.map(|_| ());
             }
             other => unreachable!("{other:?} is not a request"),
         };
-        self.world.command(payment.id(), command).await.map(|_| ())
+        self.env.command(payment.id(), command).await.map(|_| ())
     }
 
     /// Ends all pauses and faults; with `ends_well`, screening and the token also stop blocking accounts.
     async fn calm_down(&mut self, ends_well: bool) {
-        for chain in self.world.chains.values() {
+        for chain in self.env.chains.values() {
             chain.devchain.set_faults(Faults::default());
         }
-        self.world.judge.set_away(false);
-        self.world.receiver.behave(Manner::Well);
-        let held = self.world.system().pauses().held();
+        self.env.judge.set_away(false);
+        self.env.receiver.behave(ReceiverBehaviour::Well);
+        let held = self.env.system().pauses().held();
         for scope in held.keys() {
-            self.world.pause(*scope, false).await;
+            self.env.pause(*scope, false).await;
         }
-        for given_up in self.world.system().given_up(None, usize::MAX) {
-            self.world.system().release(given_up.id);
+        for given_up in self.env.system().given_up(None, usize::MAX) {
+            self.env.system().release(given_up.id);
         }
         if ends_well {
-            let (treasury, psp) = (self.world.chains[&Chain::Base].spec.treasury, self.world.psp_vault());
-            for chain in self.world.chains.values() {
+            let (treasury, psp) = (self.env.chains[&Chain::Base].spec.treasury, self.env.psp_vault());
+            for chain in self.env.chains.values() {
                 for address in [treasury, psp, account("ada"), account("crook")] {
                     chain.blacklist(address, false).await;
                 }
             }
             for name in [PAYERS[0], PAYERS[1], "ada", "eve", "crook"] {
-                self.world.judge.say(account(name), Some(Decision::Allow));
+                self.env.judge.say(account(name), Some(Decision::Allow));
             }
         }
     }

@@ -7,9 +7,9 @@ use crate::chains::Coin;
 use crate::people::Refused;
 
 /// Words of a step after its verb.
-pub struct Said<'a>(pub &'a [String]);
+pub struct StepWords<'a>(pub &'a [String]);
 
-impl Said<'_> {
+impl StepWords<'_> {
     pub fn has(&self, word: &str) -> bool {
         self.0.iter().any(|said| said == word)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Row {
     /// Location.
-    pub place: Place,
+    pub place: ScriptLine,
     pub title: String,
     /// Transitions of the interface and problems of other providers that it covers.
     pub covers: Vec<String>,
@@ -28,12 +28,12 @@ pub struct Step {
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ScriptLine {
     pub file: String,
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ScriptLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -56,7 +56,7 @@ pub fn parse(file: &str, text: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (index, raw) in text.lines().enumerate() {
         let line = index + 1;
-        let place = Place { file: file.to_owned(), line };
+        let place = ScriptLine { file: file.to_owned(), line };
         let content = raw.split(" # ").next().unwrap_or_default().trim_end();
         if content.trim().is_empty() || content.starts_with('#') {
             continue;

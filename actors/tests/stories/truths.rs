@@ -11,8 +11,8 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::Value;
 
 use crate::chains::Coin;
-use crate::people::Asked;
-use crate::world::World;
+use crate::env::Env;
+use crate::people::PaymentOrder;
 
 /// Accounts between which each kind of posting moves money.
 const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
@@ -40,9 +40,9 @@ const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
 type Books = BTreeMap<(String, String, Address, Account), i64>;
 
 /// Returns all violated invariants of a story that has come to rest.
-pub async fn check(world: &World) -> Vec<String> {
+pub async fn check(env: &Env) -> Vec<String> {
     let mut wrong = Vec::new();
-    let reader = world.database().reader();
+    let reader = env.database().reader();
     let postings =
         ledger_postings::Entity::find().order_by_asc(ledger_postings::Column::Position).all(reader).await.unwrap();
     let rows = payments::Entity::find().all(reader).await.unwrap();
@@ -54,19 +54,19 @@ pub async fn check(world: &World) -> Vec<String> {
             wrong.push(format!("{} breaks {broken:?}", payment.id()));
         }
         accounts_of(payment, &books, &mut wrong);
-        vault_of(world, payment, &books, &mut wrong).await;
-        is_explained(world, payment, &mut wrong);
+        vault_of(env, payment, &books, &mut wrong).await;
+        is_explained(env, payment, &mut wrong);
     }
-    psp_and_treasury(world, &books, &mut wrong).await;
+    psp_and_treasury(env, &books, &mut wrong).await;
     // Must hold at all times, because postings are made in the commit of their cause; checking only at the end could
     // miss violations.
-    world.heed_auditor();
-    wrong.extend(world.imbalances.lock().iter().map(|imbalance| format!("the auditor reported: {imbalance}")));
-    executed_once(world, &mut wrong).await;
-    told(world, &mut wrong).await;
-    let specs: Vec<_> = world.chains.values().map(|chain| (chain.spec.clone(), chain.client())).collect();
+    env.record_imbalances();
+    wrong.extend(env.imbalances.lock().iter().map(|imbalance| format!("the auditor reported: {imbalance}")));
+    executed_once(env, &mut wrong).await;
+    notified(env, &mut wrong).await;
+    let specs: Vec<_> = env.chains.values().map(|chain| (chain.spec.clone(), chain.client())).collect();
     let options = Options { thorough: true, pause: std::time::Duration::from_millis(50), ..Options::default() };
-    let report = reconcile::reconcile(world.database(), &specs, &world.clock, options, |_| {}).await.unwrap();
+    let report = reconcile::reconcile(env.database(), &specs, &env.clock, options, |_| {}).await.unwrap();
     if !report.is_clean() {
         wrong.push(format!("reconcile reported {report:#?}"));
     }
@@ -133,9 +133,9 @@ fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
 }
 
 /// Checks that the balance of a payment's vault matches the ledger, on every chain and in every coin.
-async fn vault_of(world: &World, payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
+async fn vault_of(env: &Env, payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
     let subject = payment.terms.public_id();
-    for (chain, story) in &world.chains {
+    for (chain, story) in &env.chains {
         for coin in Coin::ALL {
             let asset = Asset { chain: *chain, address: story.coin(coin) };
             let booked =
@@ -151,13 +151,13 @@ async fn vault_of(world: &World, payment: &Payment, books: &Books, wrong: &mut V
     }
 }
 
-async fn psp_and_treasury(world: &World, books: &Books, wrong: &mut Vec<String>) {
-    for (chain, story) in &world.chains {
+async fn psp_and_treasury(env: &Env, books: &Books, wrong: &mut Vec<String>) {
+    for (chain, story) in &env.chains {
         for coin in Coin::ALL {
             let asset = Asset { chain: *chain, address: story.coin(coin) };
             let booked = |account| stands(books, "", asset, account);
             for (who, address, booked) in [
-                ("the PSP's vault", world.psp_vault(), booked(Account::Psp) + booked(Account::InFlight)),
+                ("the PSP's vault", env.psp_vault(), booked(Account::Psp) + booked(Account::InFlight)),
                 ("the treasury", story.spec.treasury, booked(Account::Treasury)),
             ] {
                 let held = story.balance(coin, address).await;
@@ -170,10 +170,10 @@ async fn psp_and_treasury(world: &World, books: &Books, wrong: &mut Vec<String>)
 }
 
 /// Checks that the contract executed every completed operation once, and no other.
-async fn executed_once(world: &World, wrong: &mut Vec<String>) {
-    let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(world.database().reader()).await;
+async fn executed_once(env: &Env, wrong: &mut Vec<String>) {
+    let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(env.database().reader()).await;
     let rows = rows.unwrap();
-    for (chain, story) in &world.chains {
+    for (chain, story) in &env.chains {
         let of_chain = rows.iter().filter(|row| row.chain == chain.as_str());
         let done = of_chain.clone().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded"));
         let mut expected: Vec<i64> = done.map(|row| row.number).collect();
@@ -187,8 +187,8 @@ async fn executed_once(world: &World, wrong: &mut Vec<String>) {
 }
 
 /// Checks that every event was delivered, in a gapless sequence, with the same body each time.
-async fn told(world: &World, wrong: &mut Vec<String>) {
-    let reader = world.database().reader();
+async fn notified(env: &Env, wrong: &mut Vec<String>) {
+    let reader = env.database().reader();
     let in_order = events::Entity::find().order_by_asc(events::Column::Position).all(reader).await.unwrap();
     let mut last: BTreeMap<&str, i64> = BTreeMap::new();
     for event in &in_order {
@@ -199,7 +199,7 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
         }
     }
     let mut received: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for delivery in world.receiver.deliveries() {
+    for delivery in env.receiver.deliveries() {
         received.entry(delivery.webhook_id.clone()).or_default().push(delivery.json());
     }
     let rows = deliveries::Entity::find().all(reader).await.unwrap();
@@ -210,7 +210,7 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
         for missing in unsaid(event, &payload) {
             wrong.push(format!("{} {} has no {missing}: {payload:#}", event.name, event.id));
         }
-        if !is_wanted(world, event, &in_order) {
+        if !is_wanted(env, event, &in_order) {
             if !rows.is_empty() || !bodies.is_empty() {
                 wrong.push(format!("{} {} was sent although the PSP does not want it: {rows:?}", event.name, event.id));
             }
@@ -221,9 +221,9 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
             wrong.push(format!("{} {} was delivered as {rows:?} and received as {bodies:?}", event.name, event.id));
         }
     }
-    in_order_of_sequence(world, wrong);
-    if !received.is_empty() || !world.receiver.unverified().is_empty() {
-        wrong.push(format!("unknown events were received: {received:?}, {:?}", world.receiver.unverified()));
+    in_order_of_sequence(env, wrong);
+    if !received.is_empty() || !env.receiver.unverified().is_empty() {
+        wrong.push(format!("unknown events were received: {received:?}, {:?}", env.receiver.unverified()));
     }
 }
 
@@ -264,18 +264,18 @@ fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
 
 /// Returns `true` if the PSP wants an event: all events, unless its policy excludes one of two names of the same
 /// change.
-fn is_wanted(world: &World, event: &events::Model, all: &[events::Model]) -> bool {
+fn is_wanted(env: &Env, event: &events::Model, all: &[events::Model]) -> bool {
     let together =
         |other: &&events::Model| (&other.payment_id, other.created_at) == (&event.payment_id, event.created_at);
     let is_told = |name: EventName| all.iter().filter(together).any(|other| other.name == name.as_str());
-    world.families.send(event.name.parse().unwrap(), is_told)
+    env.families.send(event.name.parse().unwrap(), is_told)
 }
 
 /// Checks that first attempts at the events of one subject arrived in order.
-fn in_order_of_sequence(world: &World, wrong: &mut Vec<String>) {
+fn in_order_of_sequence(env: &Env, wrong: &mut Vec<String>) {
     let mut last: BTreeMap<String, i64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
-    for delivery in world.receiver.deliveries() {
+    for delivery in env.receiver.deliveries() {
         let body = delivery.json();
         let (of, sequence) = (body["payment_id"].as_str().unwrap().to_owned(), body["sequence"].as_i64().unwrap());
         if seen.insert(delivery.webhook_id) {
@@ -289,10 +289,10 @@ fn in_order_of_sequence(world: &World, wrong: &mut Vec<String>) {
 }
 
 /// Checks that an unfinished payment has a reason.
-fn is_explained(world: &World, payment: &Payment, wrong: &mut Vec<String>) {
+fn is_explained(env: &Env, payment: &Payment, wrong: &mut Vec<String>) {
     let id = payment.id();
-    let waits = payment.awaits_deadline() && payment.deadline() > world.clock.now();
-    let is_quarantined = world.system().is_quarantined(id);
+    let waits = payment.awaits_deadline() && payment.deadline() > env.clock.now();
+    let is_quarantined = env.system().is_quarantined(id);
     if payment.is_live() && !waits && payment.attention().is_none() && !is_quarantined {
         wrong.push(format!("{id} is live without a reason: {payment:#?}"));
     }
@@ -305,34 +305,34 @@ fn is_explained(world: &World, payment: &Payment, wrong: &mut Vec<String>) {
 /// The invariants can fail: an unexpected unit or a missing event is detected.
 #[tokio::test(flavor = "multi_thread")]
 async fn unbooked_money_and_missing_events_are_detected() {
-    let world = World::new(&[Chain::Base], &PspPolicies::default()).await;
+    let env = Env::new(&[Chain::Base], &PspPolicies::default()).await;
     let (amount, token, chain) = (Amount::from_tokens(10), Token::Usdc, Some(Chain::Base));
-    let payment = world.initiate(Asked { amount, token, chain, expires_in_secs: 600, payee: None }).await.unwrap();
-    let base = &world.chains[&Chain::Base];
+    let payment = env.initiate(PaymentOrder { amount, token, chain, expires_in_secs: 600, payee: None }).await.unwrap();
+    let base = &env.chains[&Chain::Base];
     base.transfer("payer", Coin::Usdc, payment.terms.wallet, amount).await;
-    let settled = async || match world.payment(payment.id()).await.status {
+    let settled = async || match env.payment(payment.id()).await.status {
         Status::Settled => Ok(()),
         other => Err(other.to_string()),
     };
-    world.wait(true, settled).await.unwrap();
-    world.rest().await.unwrap();
-    assert_eq!(check(&world).await, Vec::<String>::new());
+    env.wait(true, settled).await.unwrap();
+    env.rest().await.unwrap();
+    assert_eq!(check(&env).await, Vec::<String>::new());
 
-    base.transfer("payer", Coin::Usdc, world.psp_vault(), Amount(1)).await;
+    base.transfer("payer", Coin::Usdc, env.psp_vault(), Amount(1)).await;
     base.transfer("payer", Coin::Usdt, base.spec.treasury, Amount(1)).await;
-    world.mine(1).await;
-    let writer = world.system().database().writer();
-    let told = events::Column::Name.eq("payin.confirmed");
-    events::Entity::delete_many().filter(told).exec(writer).await.unwrap();
+    env.mine(1).await;
+    let writer = env.system().database().writer();
+    let notified = events::Column::Name.eq("payin.confirmed");
+    events::Entity::delete_many().filter(notified).exec(writer).await.unwrap();
     let untold = events::Entity::find().filter(events::Column::Name.eq("payin.settled"));
-    let untold = untold.one(world.database().reader()).await.unwrap().unwrap();
+    let untold = untold.one(env.database().reader()).await.unwrap().unwrap();
     let of_it = deliveries::Entity::find().filter(deliveries::Column::EventId.eq(&untold.id));
-    let of_it = of_it.one(world.database().reader()).await.unwrap().unwrap();
+    let of_it = of_it.one(env.database().reader()).await.unwrap().unwrap();
     let attempts = delivery_attempts::Column::DeliveryId.eq(&of_it.id);
     delivery_attempts::Entity::delete_many().filter(attempts).exec(writer).await.unwrap();
     deliveries::Entity::delete_by_id(of_it.id).exec(writer).await.unwrap();
-    world.receiver.forget(&untold.id);
-    let wrong = check(&world).await.join("\n");
+    env.receiver.forget(&untold.id);
+    let wrong = check(&env).await.join("\n");
     let undelivered = format!("payin.settled {} was delivered as [] and received as []", untold.id);
     for expected in [
         "the PSP's vault holds 9900001 usdc",

@@ -2,16 +2,16 @@
 
 use payferry_actors::pauses::Scope;
 use payferry_domain::payment::{Command, Decision, Funds, Payment, Requester, TransferStatus};
-use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token, customer, sending};
+use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token, customer, outbound};
 
 use crate::chains::PAYERS;
-use crate::happenings;
 use crate::judge::verdict;
 use crate::outcome::Subject;
-use crate::people::{Asked, Refused};
+use crate::people::{PaymentOrder, Refused};
 use crate::player::Player;
-use crate::said::Said;
+use crate::said::StepWords;
 use crate::script::Step;
+use crate::steps;
 
 /// Default lifetime of a payment or transfer.
 pub const EXPIRES_IN_SECS: i64 = 1_200;
@@ -35,7 +35,7 @@ fn is_amount(word: &str) -> bool {
 
 /// Carries out a step.
 pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> {
-    let said = Said(&step.words[1..]);
+    let said = StepWords(&step.words[1..]);
     match step.words[0].as_str() {
         "policy" | "wait" => Ok(()),
         "initiate" | "transfer" => initiate(player, step, &said).await,
@@ -52,29 +52,29 @@ pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> 
         "customer" => change_customer(player, &said).await,
         "register" => {
             let address = player.address(&step.words[1]);
-            player.world.register_wallet(address).await;
+            player.env.register_wallet(address).await;
             Ok(())
         }
         "pause" | "lift" => {
             let scope: Scope = step.words[1].parse().map_err(|error| format!("{error}"))?;
-            player.world.pause(scope, step.words[0] == "pause").await;
+            player.env.pause(scope, step.words[0] == "pause").await;
             Ok(())
         }
         "kyt" => kyt(player, &said),
         "blacklist" | "unblacklist" => {
             let address = player.address(&step.words[1]);
-            player.world.chains[&Chain::Base].blacklist(address, step.words[0] == "blacklist").await;
+            player.env.chains[&Chain::Base].blacklist(address, step.words[0] == "blacklist").await;
             Ok(())
         }
-        _ => happenings::happen(player, step, &said).await,
+        _ => steps::run_step(player, step, &said).await,
     }
 }
 
-async fn initiate(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
+async fn initiate(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
     let payee = match said.after("to") {
         Some(name) => {
             player.others.insert(name.to_owned());
-            Some(player.customers.get(&player.world, name).await)
+            Some(player.customers.get(&player.env, name).await)
         }
         None => None,
     };
@@ -82,16 +82,16 @@ async fn initiate(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(
     let chain = said.chain().or(Some(Chain::Base)).filter(|_| !said.has("best"));
     let expires_in_secs = said.after("expires").map_or(EXPIRES_IN_SECS, |secs| secs.parse().unwrap());
     let amount = said.amount().ok_or("expected an amount")?;
-    let payment = player.world.initiate(Asked { amount, token, chain, expires_in_secs, payee }).await?;
+    let payment = player.env.initiate(PaymentOrder { amount, token, chain, expires_in_secs, payee }).await?;
     let name = made_by(step).unwrap_or(UNNAMED).to_owned();
     player.subjects.push((name, Subject::Payment(payment.id())));
     Ok(())
 }
 
-async fn pay(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
+async fn pay(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
     let payment = player.payment(step).await?;
     let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
-    let chain = &player.world.chains[&said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap())];
+    let chain = &player.env.chains[&said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap())];
     let amount = said.amount().unwrap_or(payment.terms.amount);
     chain.transfer(said.after("from").unwrap_or(PAYERS[0]), coin, payment.terms.wallet, amount).await;
     if !said.has("unmined") {
@@ -102,15 +102,15 @@ async fn pay(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Re
 
 async fn of_payment(player: &Player, step: &Step, command: Command) -> Result<(), Refused> {
     let id = player.payment(step).await?.id();
-    player.world.command(id, command).await.map(|_| ())
+    player.env.command(id, command).await.map(|_| ())
 }
 
-async fn refund(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
+async fn refund(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
     let payment = player.payment(step).await?;
     let to = address_after(player, said, "to");
     let chain = said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap());
     let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
-    let address = player.world.chains[&chain].coin(coin);
+    let address = player.env.chains[&chain].coin(coin);
     let asset = Some(Asset { chain, address }).filter(|asset| *asset != payment.asset());
     let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
     let refund_id = RefundId::generate();
@@ -118,30 +118,30 @@ async fn refund(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(),
     of_payment(player, step, command).await
 }
 
-fn address_after(player: &mut Player, said: &Said<'_>, word: &str) -> Option<Address> {
+fn address_after(player: &mut Player, said: &StepWords<'_>, word: &str) -> Option<Address> {
     said.after(word).map(|name| player.address(name))
 }
 
-async fn send(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
+async fn send(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
     let amount = said.amount().ok_or("expected an amount")?;
     let chain = said.chain().unwrap_or(Chain::Base);
-    let sending = if step.words[0] == "payout" {
+    let outbound = if step.words[0] == "payout" {
         let name = said.after("to").ok_or("expected a customer")?;
         player.others.insert(name.to_owned());
-        let payee = player.customers.get(&player.world, name).await;
-        player.world.pay_out(amount, chain, payee).await?
+        let payee = player.customers.get(&player.env, name).await;
+        player.env.pay_out(amount, chain, payee).await?
     } else {
-        player.world.withdraw(amount, chain).await?
+        player.env.withdraw(amount, chain).await?
     };
     let name = made_by(step).unwrap_or(UNNAMED).to_owned();
-    player.subjects.push((name, Subject::Sending(sending.id())));
+    player.subjects.push((name, Subject::OutboundTransfer(outbound.id())));
     Ok(())
 }
 
 /// Carries out an operator's decision: `transfer`, `refund-address` or `sending`, each with `allow` or `block`;
 /// `refund-blocked`; `retry`.
-async fn operator(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
-    let now = player.world.clock.now();
+async fn operator(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
+    let now = player.env.clock.now();
     let command = match step.words[1].as_str() {
         "transfer" => {
             let payment = player.payment(step).await?;
@@ -161,13 +161,13 @@ async fn operator(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(
         }
         "retry" => Command::RetrySettlement { by: Requester::Operator },
         "sending" => {
-            let sending = player.the_sending(step).await?;
-            let decided = sending::Command::Screen(verdict(said.decision()?, true, now));
-            return player.world.decide_sending(sending.id(), decided).await.map(|_| ());
+            let outbound = player.the_outbound(step).await?;
+            let decided = outbound::Command::Screen(verdict(said.decision()?, true, now));
+            return player.env.decide_outbound(outbound.id(), decided).await.map(|_| ());
         }
         "release" => {
             let id = player.payment(step).await?.id();
-            return if player.world.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) };
+            return if player.env.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) };
         }
         other => return Err(format!("unknown action of the operator: {other}")),
     };
@@ -181,22 +181,22 @@ fn in_question(payment: &Payment) -> Option<&payferry_domain::payment::Transfer>
     payment.transfers.iter().rev().filter(present).find(open).or(payment.transfers.last())
 }
 
-async fn change_customer(player: &mut Player, said: &Said<'_>) -> Result<(), Refused> {
-    let (id, _) = player.customers.get(&player.world, &said.0[0]).await;
+async fn change_customer(player: &mut Player, said: &StepWords<'_>) -> Result<(), Refused> {
+    let (id, _) = player.customers.get(&player.env, &said.0[0]).await;
     match said.0.get(1).map(String::as_str) {
-        Some("deactivate") => player.world.change_customer(id, customer::Command::Deactivate).await,
+        Some("deactivate") => player.env.change_customer(id, customer::Command::Deactivate).await,
         other => return Err(format!("unknown action of a customer: {other:?}")),
     }
     Ok(())
 }
 
-fn kyt(player: &mut Player, said: &Said<'_>) -> Result<(), Refused> {
+fn kyt(player: &mut Player, said: &StepWords<'_>) -> Result<(), Refused> {
     match said.0 {
-        [word] if word == "away" || word == "back" => player.world.judge.set_away(word == "away"),
+        [word] if word == "away" || word == "back" => player.env.judge.set_away(word == "away"),
         [name, _] => {
             let is_payer = PAYERS.contains(&name.as_str());
             let address = if is_payer { crate::chains::account(name) } else { player.address(name) };
-            player.world.judge.say(address, Some(said.decision()?));
+            player.env.judge.say(address, Some(said.decision()?));
         }
         _ => return Err("expected away, back, or a name and a decision".to_owned()),
     }

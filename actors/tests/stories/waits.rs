@@ -6,7 +6,7 @@ use payferry_domain::Chain;
 use payferry_entities::{deliveries, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use crate::world::World;
+use crate::env::Env;
 
 /// Timeout of a wait: generous, because stories run concurrently on slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -15,13 +15,13 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// Maximum number of unapplied transfers to search for.
 const UNAPPLIED_MAX: u64 = 20;
 
-impl World {
+impl Env {
     /// Calls `look` repeatedly until it returns `Ok`, and mines a block between two calls if `mines`. `Err` contains
     /// the last error of `look`.
     pub async fn wait<T>(&self, mines: bool, mut look: impl AsyncFnMut() -> Result<T, String>) -> Result<T, String> {
         let since = Instant::now();
         loop {
-            self.heed_auditor();
+            self.record_imbalances();
             match look().await {
                 Ok(found) => return Ok(found),
                 Err(missing) if since.elapsed() > PATIENCE => return Err(missing),
@@ -36,12 +36,12 @@ impl World {
 
     /// Waits until the service knows the state of every chain; before that it accepts no payments there.
     pub async fn until_looked_at(&self) {
-        let looked_at = async || match self.chains.keys().find(|chain| self.system().chain_view(**chain).is_none()) {
+        let checked_len = async || match self.chains.keys().find(|chain| self.system().chain_view(**chain).is_none()) {
             Some(chain) => Err(format!("{chain} was never polled")),
             None => Ok(()),
         };
         // A lagging endpoint shows nothing new until it exceeds the read position.
-        self.wait(true, looked_at).await.unwrap();
+        self.wait(true, checked_len).await.unwrap();
     }
 
     /// Waits until the service has read every chain up to its head.

@@ -7,7 +7,7 @@ use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Chain, PaymentId};
 use payferry_runtime::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView};
 
-use crate::world::{Options, World};
+use crate::env::Env;
 
 async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -21,26 +21,26 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn kind(world: &World, kind: ActorKind) -> KindView {
-    world.system.kinds().into_iter().find(|view| view.kind == kind).unwrap()
+fn kind(env: &Env, kind: ActorKind) -> KindView {
+    env.system.kinds().into_iter().find(|view| view.kind == kind).unwrap()
 }
 
-fn node(world: &World, kind: ActorKind, name: &str) -> NodeView {
-    let root = world.system.tree().root;
+fn node(env: &Env, kind: ActorKind, name: &str) -> NodeView {
+    let root = env.system.tree().root;
     root.children.into_iter().find(|node| node.kind == kind && node.name == name).unwrap()
 }
 
-fn tallied(world: &World, status: Status) -> Tallied {
-    world.system.tally().into_iter().find(|line| line.chain == Chain::Base && line.status == status).unwrap()
+fn tallied(env: &Env, status: Status) -> Tallied {
+    env.system.tally().into_iter().find(|line| line.chain == Chain::Base && line.status == status).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tree_lists_permanent_actors_and_counts_payments_per_shard() {
-    let world = World::new().await;
+    let env = Env::new().await;
     for _ in 0..40 {
-        world.initiate("10").await;
+        env.initiate("10").await;
     }
-    let root = world.system.tree().root;
+    let root = env.system.tree().root;
     assert_eq!((root.kind, root.state), (ActorKind::Root, NodeState::Running));
     let named = |kind| root.children.iter().filter(move |node| node.kind == kind);
     for kind in [
@@ -61,15 +61,15 @@ async fn tree_lists_permanent_actors_and_counts_payments_per_shard() {
     assert_eq!(shards.iter().map(|shard| shard.children_live).sum::<usize>(), 40);
     assert!(root.children.iter().all(|node| node.state == NodeState::Running && node.since.is_some()), "{root:#?}");
     assert_eq!(root.children_live, root.children.len());
-    assert_eq!(kind(&world, ActorKind::Payment).live, 40);
-    assert_eq!(kind(&world, ActorKind::Shard).live, 16);
+    assert_eq!(kind(&env, ActorKind::Payment).live, 40);
+    assert_eq!(kind(&env, ActorKind::Shard).live, 16);
 
     // Page by page, each payment once and in order.
     let mut seen: Vec<PaymentId> = Vec::new();
     for shard in 0..16 {
         let mut after = None;
         loop {
-            let page = world.system.payments_of_shard(shard, after, 2);
+            let page = env.system.payments_of_shard(shard, after, 2);
             let Some(last) = page.last() else { break };
             assert!(page.len() <= 2);
             assert!(page.iter().all(|line| after.is_none_or(|after| line.id > after)));
@@ -83,39 +83,38 @@ async fn tree_lists_permanent_actors_and_counts_payments_per_shard() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 40);
-    assert!(world.system.payments_of_shard(16, None, 10).is_empty());
+    assert!(env.system.payments_of_shard(16, None, 10).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_for_a_busy_actor_are_visible_and_timed() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
     let id = payment.id();
-    let lock = world.lock_database().await;
+    let lock = env.lock_database().await;
     let cancel = || {
-        let system = world.system.clone();
+        let system = env.system.clone();
         tokio::spawn(async move { system.command(id, Command::Cancel, None).await })
     };
     let shard = usize::from(id.shard()) / 16;
-    let waiting =
-        || world.system.payments_of_shard(shard, None, 100).iter().find(|line| line.id == id).unwrap().mailbox;
+    let waiting = || env.system.payments_of_shard(shard, None, 100).iter().find(|line| line.id == id).unwrap().mailbox;
     let mut asked = vec![cancel()];
     // The first message is being handled and waits for the database.
     until("the first message is being handled", || {
-        kind(&world, ActorKind::Journal).figures.messages > 0 && waiting() == 0
+        kind(&env, ActorKind::Journal).figures.messages > 0 && waiting() == 0
     })
     .await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     // Repeated observation adds one message at most: the first request waits, and no other is queued behind it.
     for mailbox in [0, 1, 1] {
-        let view = world.system.observe_payment(id).await.unwrap();
+        let view = env.system.observe_payment(id).await.unwrap();
         assert_eq!((view.state, view.figures.mailbox), (NodeState::Running, mailbox), "{view:#?}");
         assert!(view.memory.is_none(), "it is too busy to answer");
     }
     asked.extend((0..3).map(|_| cancel()));
     until("waiting", || waiting() == 4).await;
-    assert!(kind(&world, ActorKind::Payment).figures.mailbox >= 4);
-    let view = world.system.observe_payment(id).await.unwrap();
+    assert!(kind(&env, ActorKind::Payment).figures.mailbox >= 4);
+    let view = env.system.observe_payment(id).await.unwrap();
     assert_eq!((view.state, view.figures.mailbox), (NodeState::Running, 4), "{view:#?}");
     assert!(view.memory.is_none(), "it is too busy to answer");
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -123,32 +122,32 @@ async fn messages_for_a_busy_actor_are_visible_and_timed() {
     for asked in asked {
         let _ = asked.await.unwrap();
     }
-    until("all messages are handled", || kind(&world, ActorKind::Payment).figures.mailbox == 0).await;
-    let figures = kind(&world, ActorKind::Payment).figures;
+    until("all messages are handled", || kind(&env, ActorKind::Payment).figures.mailbox == 0).await;
+    let figures = kind(&env, ActorKind::Payment).figures;
     assert!(figures.messages >= 5, "{figures:?}");
     assert!(figures.wait_ms_max >= 300.0 && figures.wait_ms > 0.0, "{figures:?}");
     assert!(figures.handling_ms_max >= 300.0 && figures.handling_ms > 0.0, "{figures:?}");
-    let journal = kind(&world, ActorKind::Journal).figures;
+    let journal = kind(&env, ActorKind::Journal).figures;
     assert!(journal.handling_ms > 0.0 && journal.mailbox == 0, "{journal:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
-    let world = World::new().await;
-    let id = world.initiate("10").await.id();
-    let mut news = world.system.watch_incidents();
-    let began: std::time::SystemTime = world.system.clock().real_now();
-    assert_eq!((*news.borrow_and_update(), world.system.incidents(None).len()), (0, 0));
-    world.system.inject_panic(id);
+    let env = Env::new().await;
+    let id = env.initiate("10").await.id();
+    let mut news = env.system.watch_incidents();
+    let began: std::time::SystemTime = env.system.clock().real_now();
+    assert_eq!((*news.borrow_and_update(), env.system.incidents(None).len()), (0, 0));
+    env.system.inject_panic(id);
     news.changed().await.unwrap();
-    let incident = world.system.incidents(None).pop().unwrap();
+    let incident = env.system.incidents(None).pop().unwrap();
     assert_eq!((incident.number, incident.kind, incident.cause), (1, ActorKind::Payment, Cause::Panic));
     assert_eq!((incident.name, incident.action), (id.to_string(), Action::Restarted));
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
-    assert!(began <= incident.at && incident.at <= world.system.clock().real_now::<std::time::SystemTime>());
+    assert!(began <= incident.at && incident.at <= env.system.clock().real_now::<std::time::SystemTime>());
 
     let view = loop {
-        if let Some(view) = world.system.observe_payment(id).await {
+        if let Some(view) = env.system.observe_payment(id).await {
             break view;
         }
         a_moment().await;
@@ -158,57 +157,57 @@ async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
     assert!(view.since.unwrap() >= incident.at.into());
 
     for number in 2..=4 {
-        world.system.inject_panic(id);
-        until("the panic is noticed", || world.system.incidents(Some(number - 1)).len() == 1).await;
+        env.system.inject_panic(id);
+        until("the panic is noticed", || env.system.incidents(Some(number - 1)).len() == 1).await;
     }
-    assert_eq!(world.system.incidents(Some(3))[0].action, Action::Quarantined);
-    let view = world.system.observe_payment(id).await.unwrap();
+    assert_eq!(env.system.incidents(Some(3))[0].action, Action::Quarantined);
+    let view = env.system.observe_payment(id).await.unwrap();
     assert_eq!((view.state, view.restarts, view.since), (NodeState::Quarantined, 3, None));
     assert!(view.quarantined.unwrap().reason.contains("on purpose"));
-    let payments = kind(&world, ActorKind::Payment);
+    let payments = kind(&env, ActorKind::Payment);
     assert_eq!((payments.restarts[&Cause::Panic], payments.quarantined), (3, 1));
-    until("the actor has ended", || kind(&world, ActorKind::Payment).live == 0).await;
-    assert_eq!(kind(&world, ActorKind::Payment).figures.mailbox, 0, "no message waits for an ended actor");
+    until("the actor has ended", || kind(&env, ActorKind::Payment).live == 0).await;
+    assert_eq!(kind(&env, ActorKind::Payment).figures.mailbox, 0, "no message waits for an ended actor");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_permanent_actor_keeps_its_metrics_and_reports_the_restart() {
-    let world = World::new().await;
-    until("the watcher has read blocks", || node(&world, ActorKind::Watcher, "base").figures.messages > 3).await;
-    let before = node(&world, ActorKind::Watcher, "base");
+    let env = Env::new().await;
+    until("the watcher has read blocks", || node(&env, ActorKind::Watcher, "base").figures.messages > 3).await;
+    let before = node(&env, ActorKind::Watcher, "base");
     assert_eq!((before.restarts, before.last_failure.is_none()), (0, true));
-    world.system.inject_crash(ActorKind::Watcher);
+    env.system.inject_crash(ActorKind::Watcher);
     until("restarted", || {
-        let now = node(&world, ActorKind::Watcher, "base");
+        let now = node(&env, ActorKind::Watcher, "base");
         now.restarts == 1 && now.state == NodeState::Running
     })
     .await;
-    let after = node(&world, ActorKind::Watcher, "base");
+    let after = node(&env, ActorKind::Watcher, "base");
     assert_eq!(after.last_failure.unwrap().cause, Cause::Killed);
     assert!(after.since > before.since && after.figures.messages >= before.figures.messages);
-    assert_eq!(kind(&world, ActorKind::Watcher).live, 1);
-    assert_eq!(kind(&world, ActorKind::Watcher).restarts[&Cause::Killed], 1);
+    assert_eq!(kind(&env, ActorKind::Watcher).live, 1);
+    assert_eq!(kind(&env, ActorKind::Watcher).restarts[&Cause::Killed], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tally_follows_commits_and_is_recounted_at_startup() {
-    let world = World::new().await;
-    until("counted", || world.system.tally_is_counted()).await;
-    let (paid, idle, cancelled) = (world.initiate("10").await, world.initiate("10").await, world.initiate("10").await);
-    assert_eq!((tallied(&world, Status::Pending).count, tallied(&world, Status::Pending).live), (3, 3));
-    world.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
-    world.pay(&paid, "10").await;
-    world.until_status(paid.id(), Status::Settled).await;
+    let env = Env::new().await;
+    until("counted", || env.system.tally_is_counted()).await;
+    let (paid, idle, cancelled) = (env.initiate("10").await, env.initiate("10").await, env.initiate("10").await);
+    assert_eq!((tallied(&env, Status::Pending).count, tallied(&env, Status::Pending).live), (3, 3));
+    env.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
+    env.pay(&paid, "10").await;
+    env.until_status(paid.id(), Status::Settled).await;
     // A panic does not change the tally.
-    world.system.inject_panic(idle.id());
-    until("the panic is noticed", || !world.system.incidents(None).is_empty()).await;
-    let count = |world: &World| Status::ALL.iter().map(|status| tallied(world, *status).count).collect::<Vec<_>>();
-    until("the tally is updated", || count(&world) == [1, 0, 1, 0, 1]).await;
+    env.system.inject_panic(idle.id());
+    until("the panic is noticed", || !env.system.incidents(None).is_empty()).await;
+    let count = |env: &Env| Status::ALL.iter().map(|status| tallied(env, *status).count).collect::<Vec<_>>();
+    until("the tally is updated", || count(&env) == [1, 0, 1, 0, 1]).await;
     // A settled payment may still wait for finality; then it is no longer live.
-    until("no settled payment is live", || tallied(&world, Status::Settled).live == 0).await;
-    let kept = world.system.tally();
-    let world = world.restart(true).await;
-    until("counted", || world.system.tally_is_counted()).await;
-    assert_eq!(world.system.tally(), kept);
+    until("no settled payment is live", || tallied(&env, Status::Settled).live == 0).await;
+    let kept = env.system.tally();
+    let env = env.restart(true).await;
+    until("counted", || env.system.tally_is_counted()).await;
+    assert_eq!(env.system.tally(), kept);
     assert_eq!(kept.len(), 15, "every status on every chain");
 }

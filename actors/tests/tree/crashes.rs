@@ -12,7 +12,7 @@ use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
-use crate::world::{Options, World};
+use crate::env::{Env, Options};
 
 /// Time until shards are ready again; the root waits up to ten seconds before it retries.
 const READY_MAX: Duration = Duration::from_mins(1);
@@ -23,120 +23,120 @@ async fn a_moment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payments_of_a_dead_shard_are_restarted() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let mut ids = Vec::new();
     for _ in 0..20 {
-        ids.push(world.initiate("10").await);
+        ids.push(env.initiate("10").await);
     }
-    world.system.inject_crash(ActorKind::Shard);
-    while world.system.observe().restarts.get(&ActorKind::Shard) != Some(&16) {
+    env.system.inject_crash(ActorKind::Shard);
+    while env.system.observe().restarts.get(&ActorKind::Shard) != Some(&16) {
         a_moment().await;
     }
     for payment in &ids {
-        world.pay(payment, "10").await;
+        env.pay(payment, "10").await;
     }
     for payment in &ids {
-        world.until_status(payment.id(), Status::Settled).await;
+        env.until_status(payment.id(), Status::Settled).await;
     }
-    assert_eq!(world.holdings().await, (20 * 9_900_000, 20 * 100_000));
+    assert_eq!(env.holdings().await, (20 * 9_900_000, 20 * 100_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
-    let world = World::new().await;
+    let env = Env::new().await;
     for _ in 0..20 {
-        world.initiate("10").await;
+        env.initiate("10").await;
     }
     let until_ready = async |wanted| {
         let since = Instant::now();
-        while world.system.is_ready() != wanted {
+        while env.system.is_ready() != wanted {
             assert!(since.elapsed() < READY_MAX, "ready is not {wanted}");
             a_moment().await;
         }
     };
     until_ready(true).await;
-    let away = TableAway::take(world.test_database.url(), "payments").await;
-    world.system.inject_crash(ActorKind::Shard);
+    let away = TableAway::take(env.test_database.url(), "payments").await;
+    env.system.inject_crash(ActorKind::Shard);
     until_ready(false).await;
     // Some shards have failed more than once: earlier reads no longer count.
-    while world.system.observe().restarts.get(&ActorKind::Shard).is_none_or(|restarts| *restarts < 48) {
+    while env.system.observe().restarts.get(&ActorKind::Shard).is_none_or(|restarts| *restarts < 48) {
         a_moment().await;
     }
-    assert!(!world.system.is_ready());
+    assert!(!env.system.is_ready());
     away.bring_back().await;
     until_ready(true).await;
-    assert_eq!(world.system.observe().payments_live, 20);
+    assert_eq!(env.system.observe().payments_live, 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_shard_is_not_ready_until_it_runs_again() {
-    let world = World::new().await;
+    let env = Env::new().await;
     for _ in 0..20 {
-        world.initiate("10").await;
+        env.initiate("10").await;
     }
     // Each restart pause is twice as long, finally 1.6 s.
     for died in 1..=6 {
         let since = Instant::now();
-        while !world.system.is_ready() {
+        while !env.system.is_ready() {
             assert!(since.elapsed() < READY_MAX, "the shard is not ready again");
             a_moment().await;
         }
-        assert_eq!(world.system.observe().payments_live, 20);
-        world.system.inject_crash(ActorKind::Shard);
-        while world.system.observe().restarts.get(&ActorKind::Shard) != Some(&(16 * died)) {
+        assert_eq!(env.system.observe().payments_live, 20);
+        env.system.inject_crash(ActorKind::Shard);
+        while env.system.observe().restarts.get(&ActorKind::Shard) != Some(&(16 * died)) {
             a_moment().await;
         }
     }
-    let view = world.system.observe();
+    let view = env.system.observe();
     assert_eq!((view.ready, view.payments_live), (false, 0));
     assert!(
-        world.system.tree().root.children.iter().all(|node| node.children_live == 0 || node.kind != ActorKind::Shard)
+        env.system.tree().root.children.iter().all(|node| node.children_live == 0 || node.kind != ActorKind::Shard)
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_permanent_actor_may_die_at_any_time() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let mut paid = Vec::new();
     for round in 0..15_u64 {
         for _ in 0..4 {
-            let payment = world.initiate("10").await;
-            world.pay(&payment, "10").await;
+            let payment = env.initiate("10").await;
+            env.pay(&payment, "10").await;
             paid.push(payment);
         }
         let kinds =
             [ActorKind::Shard, ActorKind::Watcher, ActorKind::Settler, ActorKind::Screening, ActorKind::WebhookSender];
-        world.system.inject_crash(kinds[usize::try_from(round).unwrap() % kinds.len()]);
+        env.system.inject_crash(kinds[usize::try_from(round).unwrap() % kinds.len()]);
         tokio::time::sleep(Duration::from_millis(7 * (round % 6))).await;
     }
     for payment in &paid {
-        world.until_status(payment.id(), Status::Settled).await;
+        env.until_status(payment.id(), Status::Settled).await;
     }
     let paid_count = i64::try_from(paid.len()).unwrap();
-    assert_eq!(world.holdings().await, (paid_count * 9_900_000, paid_count * 100_000));
-    world.check_feed(&paid).await;
+    assert_eq!(env.holdings().await, (paid_count * 9_900_000, paid_count * 100_000));
+    env.check_feed(&paid).await;
 }
 
 /// Marks the transfer rows of a payment as applied but set aside.
-async fn set_aside(world: &World, id: PaymentId) {
+async fn set_aside(env: &Env, id: PaymentId) {
     let known = transfers::Entity::update_many()
         .col_expr(transfers::Column::AppliedRevision, Expr::col(transfers::Column::Revision))
         .filter(transfers::Column::PaymentId.eq(id.to_string()));
-    known.exec(world.system.database().writer()).await.unwrap();
+    known.exec(env.system.database().writer()).await.unwrap();
 }
 
 /// Creates a payment whose transfer is recorded but not yet applied.
-async fn paid_and_untold(world: &World) -> PaymentId {
-    let payment = world.initiate("10").await;
+async fn paid_and_not_notified(env: &Env) -> PaymentId {
+    let payment = env.initiate("10").await;
     for _ in 0..4 {
-        let before = world.system.incidents_len();
-        world.system.inject_panic(payment.id());
-        while world.system.incidents_len() == before {
+        let before = env.system.incidents_len();
+        env.system.inject_panic(payment.id());
+        while env.system.incidents_len() == before {
             a_moment().await;
         }
     }
-    world.pay(&payment, "10").await;
-    while world.unapplied().await == 0 {
+    env.pay(&payment, "10").await;
+    while env.unapplied().await == 0 {
         a_moment().await;
     }
     payment.id()
@@ -144,13 +144,13 @@ async fn paid_and_untold(world: &World) -> PaymentId {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn released_payment_applies_waiting_transfers_immediately() {
-    let world = World::new().await;
-    let id = paid_and_untold(&world).await;
-    assert!(world.system.release(id));
+    let env = Env::new().await;
+    let id = paid_and_not_notified(&env).await;
+    assert!(env.system.release(id));
     // Sooner than the watcher's next sweep.
     let taken_in = async {
         loop {
-            let memory = world.system.observe_payment(id).await.and_then(|view| view.memory);
+            let memory = env.system.observe_payment(id).await.and_then(|view| view.memory);
             if memory.is_some_and(|memory| memory.version > 1) {
                 return;
             }
@@ -158,226 +158,226 @@ async fn released_payment_applies_waiting_transfers_immediately() {
         }
     };
     tokio::time::timeout(Duration::from_secs(2), taken_in).await.unwrap();
-    world.until_status(id, Status::Settled).await;
+    env.until_status(id, Status::Settled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancellation_is_refused_if_an_unapplied_transfer_exists() {
-    let world = World::new().await;
-    let id = paid_and_untold(&world).await;
-    assert!(world.system.inject_release(id));
+    let env = Env::new().await;
+    let id = paid_and_not_notified(&env).await;
+    assert!(env.system.inject_release(id));
     // It runs and is up to date: waking it does not repeat a lost message.
-    while world.system.observe_payment(id).await.is_none() {
+    while env.system.observe_payment(id).await.is_none() {
         a_moment().await;
     }
-    world.system.command(id, Command::Cancel, None).await.unwrap_err();
-    world.until_status(id, Status::Settled).await;
+    env.system.command(id, Command::Cancel, None).await.unwrap_err();
+    env.until_status(id, Status::Settled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_does_not_expire_with_a_timely_unapplied_transfer() {
-    let world = World::new().await;
-    let id = paid_and_untold(&world).await;
-    world.system.clock().advance_secs(1_300);
-    world.chain.advance_time(1_300, 10).await.unwrap();
-    assert!(world.system.inject_release(id));
-    world.until_status(id, Status::Settled).await;
-    let events = world.events_of(id).await;
+    let env = Env::new().await;
+    let id = paid_and_not_notified(&env).await;
+    env.system.clock().advance_secs(1_300);
+    env.chain.advance_time(1_300, 10).await.unwrap();
+    assert!(env.system.inject_release(id));
+    env.until_status(id, Status::Settled).await;
+    let events = env.events_of(id).await;
     assert!(!events.iter().any(|name| name.ends_with("failed") || name.ends_with("mismatched")), "{events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panics_at_any_moment_lose_nothing() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let mut paid = Vec::new();
     for round in 0..40_u64 {
-        let payment = world.initiate("10").await;
-        world.pay(&payment, "10").await;
+        let payment = env.initiate("10").await;
+        env.pay(&payment, "10").await;
         paid.push(payment);
         tokio::time::sleep(Duration::from_millis(3 * (round % 7))).await;
         for payment in paid.iter().rev().skip(1).step_by(9) {
-            if world.load(payment.id()).await.status != Status::Settled {
-                world.system.inject_panic(payment.id());
+            if env.load(payment.id()).await.status != Status::Settled {
+                env.system.inject_panic(payment.id());
             }
         }
     }
     for payment in &paid {
         let settled = |now: &Payment| {
             // A payment that panicked four times within a minute waits for an operator.
-            world.system.release(payment.id());
+            env.system.release(payment.id());
             now.status == Status::Settled
         };
-        world.until(payment.id(), "settled", settled).await;
+        env.until(payment.id(), "settled", settled).await;
     }
-    assert_eq!(world.holdings().await, (40 * 9_900_000, 40 * 100_000));
-    world.check_feed(&paid).await;
+    assert_eq!(env.holdings().await, (40 * 9_900_000, 40 * 100_000));
+    env.check_feed(&paid).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_that_outlives_its_actor_is_seen_by_the_next_one() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    let lock = world.lock_database().await;
-    let (system, id) = (world.system.clone(), payment.id());
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    let lock = env.lock_database().await;
+    let (system, id) = (env.system.clone(), payment.id());
     let cancel = tokio::spawn(async move { system.command(id, Command::Cancel, None).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    world.system.inject_crash(ActorKind::Shard);
-    while world.system.observe_payment(payment.id()).await.is_none() {
+    env.system.inject_crash(ActorKind::Shard);
+    while env.system.observe_payment(payment.id()).await.is_none() {
         a_moment().await;
     }
     lock.release().await;
     let answer = cancel.await.unwrap();
     assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");
-    world.until_status(payment.id(), Status::Failed).await;
+    env.until_status(payment.id(), Status::Failed).await;
     for _ in 0..400 {
-        if world.system.observe().payments_live == 0 {
+        if env.system.observe().payments_live == 0 {
             return;
         }
         a_moment().await;
     }
-    panic!("{:?}", world.system.observe_payment(payment.id()).await);
+    panic!("{:?}", env.system.observe_payment(payment.id()).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_applied_just_before_a_crash_count_once() {
-    let world = World::new().await;
-    let id = paid_and_untold(&world).await;
-    set_aside(&world, id).await;
-    assert!(world.system.inject_release(id));
-    while world.system.observe_payment(id).await.is_none() {
+    let env = Env::new().await;
+    let id = paid_and_not_notified(&env).await;
+    set_aside(&env, id).await;
+    assert!(env.system.inject_release(id));
+    while env.system.observe_payment(id).await.is_none() {
         a_moment().await;
     }
-    let observed = world.system.set_aside(id, 100).await.unwrap();
-    assert_eq!((observed.len(), world.load(id).await.transfers.len()), (1, 0));
+    let observed = env.system.set_aside(id, 100).await.unwrap();
+    assert_eq!((observed.len(), env.load(id).await.transfers.len()), (1, 0));
 
-    let lock = world.lock_database().await;
-    let (system, take_in) = (world.system.clone(), Command::TakeIn { observed });
+    let lock = env.lock_database().await;
+    let (system, take_in) = (env.system.clone(), Command::TakeIn { observed });
     let asked = {
         let take_in = take_in.clone();
         tokio::spawn(async move { system.command(id, take_in, None).await })
     };
     // It is decided and waits for the commit: the actor is too busy to answer.
-    while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
+    while env.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
         a_moment().await;
     }
-    world.system.inject_crash(ActorKind::Shard);
-    while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_none()) {
+    env.system.inject_crash(ActorKind::Shard);
+    while env.system.observe_payment(id).await.is_none_or(|view| view.memory.is_none()) {
         a_moment().await;
     }
     lock.release().await;
     asked.await.unwrap().unwrap_err();
 
-    let settled = world.until_status(id, Status::Settled).await;
+    let settled = env.until_status(id, Status::Settled).await;
     assert_eq!((settled.transfers.len(), settled.amount_received()), (1, Amount(10_000_000)));
-    assert!(world.system.set_aside(id, 100).await.unwrap().is_empty());
-    let again = world.system.command(id, take_in, None).await;
+    assert!(env.system.set_aside(id, 100).await.unwrap().is_empty());
+    let again = env.system.command(id, take_in, None).await;
     assert!(matches!(again, Err(CommandError::Rejected(Rejection::NothingSetAside))), "{again:?}");
-    assert_eq!(world.holdings().await, (9_900_000, 100_000));
+    assert_eq!(env.holdings().await, (9_900_000, 100_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreported_reorged_transfer_does_not_become_final() {
-    let world = World::with(Options { finality_blocks: Some(30), ..Options::default() }).await;
-    let payment = world.initiate("10").await;
-    world.pay(&payment, "10").await;
-    world.until(payment.id(), "seen", |payment| !payment.transfers.is_empty()).await;
+    let env = Env::with(Options { finality_blocks: Some(30), ..Options::default() }).await;
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "10").await;
+    env.until(payment.id(), "seen", |payment| !payment.transfers.is_empty()).await;
     // Like a watcher that ends between its commit and its notification.
     transfers::Entity::update_many()
         .col_expr(transfers::Column::Presence, Expr::value("orphaned"))
         .col_expr(transfers::Column::Revision, Expr::value(2))
         .filter(transfers::Column::PaymentId.eq(payment.id().to_string()))
-        .exec(world.system.database().writer())
+        .exec(env.system.database().writer())
         .await
         .unwrap();
-    let known = world.until(payment.id(), "told", |now| now.transfers[0].revision == 2).await;
+    let known = env.until(payment.id(), "told", |now| now.transfers[0].revision == 2).await;
     assert_eq!((known.status, known.sequence), (Status::Pending, 0), "{known:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_initiations_leave_no_payment_without_an_actor() {
-    let world = World::new().await;
+    let env = Env::new().await;
     for micros in (0..12_000).step_by(150) {
         let patience = Duration::from_micros(micros);
-        let _ = tokio::time::timeout(patience, world.system.initiate(world.request("10"))).await;
+        let _ = tokio::time::timeout(patience, env.system.initiate(env.request("10"))).await;
     }
     let mut made = 0;
     for _ in 0..200 {
         a_moment().await;
         let rows = payments::Entity::find().filter(payments::Column::Live.eq(true));
-        made = rows.count(world.system.database().reader()).await.unwrap();
-        if made > 0 && made == world.system.observe().payments_live as u64 {
+        made = rows.count(env.system.database().reader()).await.unwrap();
+        if made > 0 && made == env.system.observe().payments_live as u64 {
             return;
         }
     }
-    panic!("{made} payments have {} actors", world.system.observe().payments_live);
+    panic!("{made} payments have {} actors", env.system.observe().payments_live);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn temporary_database_outage_only_costs_time() {
-    let world = World::new().await;
-    let before = world.initiate("10").await;
-    let lock = world.lock_database().await;
-    world.pay(&before, "10").await;
+    let env = Env::new().await;
+    let before = env.initiate("10").await;
+    let lock = env.lock_database().await;
+    env.pay(&before, "10").await;
     let attempt = tokio::spawn({
-        let (system, request) = (world.system.clone(), world.request("7"));
+        let (system, request) = (env.system.clone(), env.request("7"));
         async move { system.initiate(request).await }
     });
-    let refused = world.system.command(before.id(), Command::Cancel, None).await;
+    let refused = env.system.command(before.id(), Command::Cancel, None).await;
     refused.unwrap_err();
     tokio::time::sleep(Duration::from_secs(8)).await;
-    assert!(world.load(before.id()).await.transfers.is_empty(), "nothing was written");
+    assert!(env.load(before.id()).await.transfers.is_empty(), "nothing was written");
     lock.release().await;
-    world.until(before.id(), "paid or cancelled", |payment| payment.amount_received() == Amount(10_000_000)).await;
+    env.until(before.id(), "paid or cancelled", |payment| payment.amount_received() == Amount(10_000_000)).await;
     if let Ok(made) = attempt.await.unwrap() {
-        assert_eq!(world.load(made.id()).await.terms.amount, made.terms.amount, "no success without a row");
+        assert_eq!(env.load(made.id()).await.terms.amount, made.terms.amount, "no success without a row");
     }
-    let after = world.initiate("10").await;
-    world.pay(&after, "10").await;
-    world.until_status(after.id(), Status::Settled).await;
+    let after = env.initiate("10").await;
+    env.pay(&after, "10").await;
+    env.until_status(after.id(), Status::Settled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_during_work_is_bounded_and_keeps_acknowledged_payments() {
     let webhooks = WebhookConfig { url_policy: UrlPolicy::Sandbox, ..WebhookConfig::default() };
-    let world = World::with(Options { webhooks, ..Options::default() }).await;
+    let env = Env::with(Options { webhooks, ..Options::default() }).await;
     // Accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let (system, now) = (&world.system, world.system.clock().real_now());
-    endpoints::set(system.database().writer(), system.sealer(), world.psp, &url, None, now).await.unwrap();
+    let (system, now) = (&env.system, env.system.clock().real_now());
+    endpoints::set(system.database().writer(), system.sealer(), env.psp, &url, None, now).await.unwrap();
     let mut made = Vec::new();
     for _ in 0..50 {
-        let payment = world.initiate("10").await;
-        world.pay(&payment, "10").await;
+        let payment = env.initiate("10").await;
+        env.pay(&payment, "10").await;
         made.push(payment);
     }
-    let requests = (0..100).map(|_| world.system.initiate(world.request("10"))).collect::<Vec<_>>();
+    let requests = (0..100).map(|_| env.system.initiate(env.request("10"))).collect::<Vec<_>>();
     let (acknowledged, stopped) = tokio::join!(futures::future::join_all(requests), async {
         let began = std::time::Instant::now();
-        world.system.clone().stop().await;
+        env.system.clone().stop().await;
         began.elapsed()
     });
     assert!(stopped < Duration::from_secs(10), "{stopped:?}");
     made.extend(acknowledged.into_iter().filter_map(Result::ok));
     for payment in &made {
-        assert_eq!(world.load(payment.id()).await.terms.wallet, payment.terms.wallet);
+        assert_eq!(env.load(payment.id()).await.terms.wallet, payment.terms.wallet);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_is_bounded_during_a_database_outage() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    world.pay(&payment, "10").await;
-    world.until_status(payment.id(), Status::Confirmed).await;
-    let _lock = world.lock_database().await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "10").await;
+    env.until_status(payment.id(), Status::Confirmed).await;
+    let _lock = env.lock_database().await;
     let late = tokio::spawn({
-        let (system, request) = (world.system.clone(), world.request("7"));
+        let (system, request) = (env.system.clone(), env.request("7"));
         async move { system.initiate(request).await }
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
     let began = std::time::Instant::now();
-    world.system.clone().stop().await;
+    env.system.clone().stop().await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     late.await.unwrap().unwrap_err();
     // At most two groups: the one before it and its own.

@@ -3,13 +3,13 @@
 
 mod books;
 mod crashes;
-mod crowd;
-mod desk;
+mod env;
+mod many_payments;
 mod money;
+mod orphaned;
 mod payments;
 mod sendings;
-mod taken_back;
+mod service;
 mod unknown;
 mod waits;
 mod watched;
-mod world;

@@ -3,85 +3,85 @@
 use payferry_domain::payment::{Command, FailureReason, Label, Status};
 use payferry_runtime::observe::ActorKind;
 
-use crate::world::World;
+use crate::env::Env;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exact_amount_is_settled_on_chain() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    world.pay(&payment, "10").await;
-    let settled = world.until_status(payment.id(), Status::Settled).await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "10").await;
+    let settled = env.until_status(payment.id(), Status::Settled).await;
     assert_eq!(settled.amount_received(), payment.terms.amount);
-    assert_eq!(world.holdings().await, (9_900_000, 100_000));
+    assert_eq!(env.holdings().await, (9_900_000, 100_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ended_payment_leaves_and_a_late_transfer_wakes_it() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    assert_eq!(world.system.observe().payments_live, 1);
-    let cancelled = world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    assert_eq!(env.system.observe().payments_live, 1);
+    let cancelled = env.system.command(payment.id(), Command::Cancel, None).await.unwrap();
     assert_eq!((cancelled.status, cancelled.failure_reason), (Status::Failed, Some(FailureReason::Cancelled)));
-    while world.system.observe().payments_live > 0 {
+    while env.system.observe().payments_live > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    world.pay(&payment, "10").await;
-    let late = world.until_status(payment.id(), Status::Mismatched).await;
+    env.pay(&payment, "10").await;
+    let late = env.until_status(payment.id(), Status::Mismatched).await;
     assert!(late.labels.contains(Label::Late));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blocked_money_fails_the_payment() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    world.pay_tainted(&payment, "10").await;
-    let failed = world.until_status(payment.id(), Status::Failed).await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.pay_tainted(&payment, "10").await;
+    let failed = env.until_status(payment.id(), Status::Failed).await;
     assert_eq!(failed.failure_reason, Some(FailureReason::KytBlocked));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tree_continues_after_a_restart_between_any_two_steps() {
     for gently in [true, false] {
-        let mut world = World::new().await;
+        let mut env = Env::new().await;
         let mut payments = Vec::new();
         for round in 0..3 {
             for _ in 0..10 {
-                let payment = world.initiate("10").await;
-                world.pay(&payment, "10").await;
+                let payment = env.initiate("10").await;
+                env.pay(&payment, "10").await;
                 payments.push(payment);
             }
             tokio::time::sleep(std::time::Duration::from_millis(60 * round)).await;
-            world = world.restart(gently).await;
+            env = env.restart(gently).await;
         }
         for payment in &payments {
-            world.until_status(payment.id(), Status::Settled).await;
+            env.until_status(payment.id(), Status::Settled).await;
         }
-        assert_eq!(world.holdings().await, (30 * 9_900_000, 30 * 100_000));
-        world.system.clone().stop().await;
+        assert_eq!(env.holdings().await, (30 * 9_900_000, 30 * 100_000));
+        env.system.clone().stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_panics_are_forgiven_and_the_fourth_quarantines() {
-    let world = World::new().await;
-    let (bad, good) = (world.initiate("10").await, world.initiate("10").await);
+    let env = Env::new().await;
+    let (bad, good) = (env.initiate("10").await, env.initiate("10").await);
     for panics in 1..=3 {
-        world.system.inject_panic(bad.id());
-        while world.system.observe().restarts.get(&ActorKind::Payment) != Some(&panics) {
+        env.system.inject_panic(bad.id());
+        while env.system.observe().restarts.get(&ActorKind::Payment) != Some(&panics) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
-    assert_eq!(world.system.observe().payments_quarantined, 0);
-    world.system.inject_panic(bad.id());
-    while !world.system.is_quarantined(bad.id()) {
+    assert_eq!(env.system.observe().payments_quarantined, 0);
+    env.system.inject_panic(bad.id());
+    while !env.system.is_quarantined(bad.id()) {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    world.pay(&bad, "10").await;
-    world.pay(&good, "10").await;
-    world.until_status(good.id(), Status::Settled).await;
-    assert_eq!(world.load(bad.id()).await.status, Status::Pending);
+    env.pay(&bad, "10").await;
+    env.pay(&good, "10").await;
+    env.until_status(good.id(), Status::Settled).await;
+    assert_eq!(env.load(bad.id()).await.status, Status::Pending);
 
-    assert!(world.system.release(bad.id()));
-    world.until_status(bad.id(), Status::Settled).await;
-    assert_eq!(world.holdings().await, (2 * 9_900_000, 2 * 100_000));
+    assert!(env.system.release(bad.id()));
+    env.until_status(bad.id(), Status::Settled).await;
+    assert_eq!(env.holdings().await, (2 * 9_900_000, 2 * 100_000));
 }

@@ -12,7 +12,7 @@ use payferry_entities::{idempotency_keys, payments};
 use payferry_runtime::observe::ActorKind;
 use sea_orm::{ActiveModelTrait, ActiveValue, EntityTrait, IntoActiveModel};
 
-use crate::world::World;
+use crate::env::Env;
 
 /// Recipient of refunds only.
 const RETURNED_TO: Address = Address([0xad; 20]);
@@ -23,10 +23,10 @@ async fn a_moment() {
 }
 
 /// Creates a payment of 10 tokens with a transfer of 4.
-async fn underpaid(world: &World) -> PaymentId {
-    let payment = world.initiate("10").await;
-    world.pay(&payment, "4").await;
-    world.until_status(payment.id(), Status::Mismatched).await;
+async fn underpaid(env: &Env) -> PaymentId {
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "4").await;
+    env.until_status(payment.id(), Status::Mismatched).await;
     payment.id()
 }
 
@@ -42,43 +42,43 @@ fn part_back() -> Command {
     }
 }
 
-async fn is_sent_once(world: &World, id: PaymentId) {
+async fn is_sent_once(env: &Env, id: PaymentId) {
     let is_sent = |now: &Payment| now.refunds.iter().any(|refund| refund.state == RefundState::Sent);
-    let refunded = world.until(id, "refunded", is_sent).await;
+    let refunded = env.until(id, "refunded", is_sent).await;
     assert_eq!(refunded.refunds.len(), 1, "{:#?}", refunded.refunds);
-    assert_eq!(world.balance(RETURNED_TO).await, RETURNED.0);
+    assert_eq!(env.balance(RETURNED_TO).await, RETURNED.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refund_committed_after_its_actor_died_is_not_reported_as_failed() {
-    let world = World::new().await;
-    let id = underpaid(&world).await;
-    let lock = world.lock_database().await;
-    let system = world.system.clone();
+    let env = Env::new().await;
+    let id = underpaid(&env).await;
+    let lock = env.lock_database().await;
+    let system = env.system.clone();
     let asked = tokio::spawn(async move { system.command(id, part_back(), None).await });
     // It is decided and waits for the commit: the actor is too busy to answer.
-    while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
+    while env.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
         a_moment().await;
     }
-    world.system.inject_crash(ActorKind::Shard);
+    env.system.inject_crash(ActorKind::Shard);
     let answer = asked.await.unwrap();
     assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");
     lock.release().await;
-    is_sent_once(&world, id).await;
+    is_sent_once(&env, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refund_with_unknown_commit_result_is_not_reported_as_failed() {
-    let world = World::new().await;
-    let id = underpaid(&world).await;
-    let failing = world.test_database.fail_commits("payments").await;
-    let answer = world.system.command(id, part_back(), None).await;
+    let env = Env::new().await;
+    let id = underpaid(&env).await;
+    let failing = env.test_database.fail_commits("payments").await;
+    let answer = env.system.command(id, part_back(), None).await;
     assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");
     failing.end().await;
     // A read shows that it was not created, so it may be requested again.
-    assert_eq!(world.load(id).await.refunds.len(), 0);
-    world.system.command(id, part_back(), None).await.unwrap();
-    is_sent_once(&world, id).await;
+    assert_eq!(env.load(id).await.refunds.len(), 0);
+    env.system.command(id, part_back(), None).await.unwrap();
+    is_sent_once(&env, id).await;
 }
 
 /// Row of an idempotency key; it is used once.
@@ -95,59 +95,59 @@ fn key(payment: &Payment) -> idempotency_keys::Model {
     }
 }
 
-async fn until_live(world: &World, wanted: usize) {
+async fn until_live(env: &Env, wanted: usize) {
     let since = std::time::Instant::now();
-    while world.system.observe().payments_live != wanted {
-        assert!(since.elapsed() < payferry_harness::PATIENCE, "{:#?}", world.system.observe());
+    while env.system.observe().payments_live != wanted {
+        assert!(since.elapsed() < payferry_harness::PATIENCE, "{:#?}", env.system.observe());
         a_moment().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_committed_after_a_reported_failure_gets_an_actor() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let decided: Arc<Mutex<Option<Payment>>> = Arc::default();
     let noted = decided.clone();
     let answer = move |payment: &Payment| {
         *noted.lock() = Some(payment.clone());
         key(payment)
     };
-    let failing = world.test_database.fail_commits("payments").await;
-    let request = InitiatePayment { answer: Some(Box::new(answer)), ..world.request("10") };
-    let answer = world.system.initiate(request).await;
+    let failing = env.test_database.fail_commits("payments").await;
+    let request = InitiatePayment { answer: Some(Box::new(answer)), ..env.request("10") };
+    let answer = env.system.initiate(request).await;
     assert!(matches!(answer, Err(InitiateError::Unknown(_))), "{answer:?}");
     failing.end().await;
     // Like a server that commits what it received before the connection broke.
     let payment = decided.lock().take().unwrap();
     let row = payferry_journal::payments::row_of(&payment).unwrap();
-    row.into_active_model().insert(world.system.database().writer()).await.unwrap();
-    until_live(&world, 1).await;
-    world.pay(&payment, "10").await;
-    world.until_status(payment.id(), Status::Settled).await;
+    row.into_active_model().insert(env.system.database().writer()).await.unwrap();
+    until_live(&env, 1).await;
+    env.pay(&payment, "10").await;
+    env.until_status(payment.id(), Status::Settled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn live_payment_without_an_actor_is_found() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    let set_live = async |world: &World, live| {
-        let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    let set_live = async |env: &Env, live| {
+        let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.system.database().reader()).await;
         let row = payments::ActiveModel { live: ActiveValue::Set(live), ..row.unwrap().unwrap().into_active_model() };
-        row.update(world.system.database().writer()).await.unwrap();
+        row.update(env.system.database().writer()).await.unwrap();
     };
-    set_live(&world, false).await;
-    let world = world.restart(true).await;
-    assert_eq!(world.system.observe().payments_live, 0);
-    set_live(&world, true).await;
+    set_live(&env, false).await;
+    let env = env.restart(true).await;
+    assert_eq!(env.system.observe().payments_live, 0);
+    set_live(&env, true).await;
     let since = std::time::Instant::now();
-    while world.system.observe().payments_live == 0 {
+    while env.system.observe().payments_live == 0 {
         assert!(since.elapsed() < payferry_harness::PATIENCE, "the payment was never found");
-        world.system.sweep_payments();
+        env.system.sweep_payments();
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     // A payment with an actor is not started again.
-    world.system.sweep_payments();
-    world.pay(&payment, "10").await;
-    world.until_status(payment.id(), Status::Settled).await;
-    assert_eq!(world.system.observe().payments_spawned, 1);
+    env.system.sweep_payments();
+    env.pay(&payment, "10").await;
+    env.until_status(payment.id(), Status::Settled).await;
+    assert_eq!(env.system.observe().payments_spawned, 1);
 }

@@ -13,51 +13,51 @@ use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status, 
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::ActorKind;
 
-use crate::world::{Options, World};
+use crate::env::{Env, Options};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_expires_by_the_time_of_the_chain() {
-    let world = World::new().await;
-    let (idle, in_time) = (world.initiate("10").await, world.initiate("10").await);
-    world.pay(&in_time, "10").await;
-    world.system.clock().advance_secs(1_201);
-    world.chain.advance_time(1_201, 10).await.unwrap();
-    let failed = world.until_status(idle.id(), Status::Failed).await;
+    let env = Env::new().await;
+    let (idle, in_time) = (env.initiate("10").await, env.initiate("10").await);
+    env.pay(&in_time, "10").await;
+    env.system.clock().advance_secs(1_201);
+    env.chain.advance_time(1_201, 10).await.unwrap();
+    let failed = env.until_status(idle.id(), Status::Failed).await;
     assert_eq!(failed.failure_reason, Some(FailureReason::Expired));
     assert!(failed.passed_at.unwrap() >= idle.expires_at && failed.outages.is_empty());
-    world.check_feed(std::slice::from_ref(&idle)).await;
-    assert_eq!(world.events_of(idle.id()).await, ["payment.failed", "payin.failed"]);
-    world.until_status(in_time.id(), Status::Settled).await;
-    world.pay(&idle, "10").await;
-    let late = world.until_status(idle.id(), Status::Mismatched).await;
+    env.check_feed(std::slice::from_ref(&idle)).await;
+    assert_eq!(env.events_of(idle.id()).await, ["payment.failed", "payin.failed"]);
+    env.until_status(in_time.id(), Status::Settled).await;
+    env.pay(&idle, "10").await;
+    let late = env.until_status(idle.id(), Status::Mismatched).await;
     assert!(late.labels.contains(Label::Late));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_during_a_shard_restart_extends_every_deadline() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let mut waiting = Vec::new();
     for _ in 0..20 {
-        waiting.push(world.initiate("10").await);
+        waiting.push(env.initiate("10").await);
     }
-    world.system.inject_crash(ActorKind::Shard);
-    world.options.clock.advance_secs(1_300);
-    world.chain.jump_time(1_300).await.unwrap();
+    env.system.inject_crash(ActorKind::Shard);
+    env.options.clock.advance_secs(1_300);
+    env.chain.jump_time(1_300).await.unwrap();
     for payment in &waiting {
         let moved =
-            world.until(payment.id(), "its deadline is extended", |now| now.expires_at > payment.expires_at).await;
+            env.until(payment.id(), "its deadline is extended", |now| now.expires_at > payment.expires_at).await;
         assert_eq!(moved.status, Status::Pending);
     }
 }
 
 /// Returns no decision at first.
-struct Undecided {
+struct UndecidedScreener {
     asked: AtomicU32,
     decided: ListScreener,
 }
 
 #[async_trait::async_trait]
-impl KytScreener for Undecided {
+impl KytScreener for UndecidedScreener {
     fn name(&self) -> &'static str {
         "undecided"
     }
@@ -78,14 +78,14 @@ async fn money_in_review_is_screened_again_until_decided() {
     let decided = ListScreener::new("undecided", "1", [], Clock::default());
     let brief = Duration::from_millis(20);
     let options = Options {
-        screener: Some(Arc::new(Undecided { asked: AtomicU32::new(0), decided })),
+        screener: Some(Arc::new(UndecidedScreener { asked: AtomicU32::new(0), decided })),
         screening: ScreeningConfig { retry_min: brief, review_interval: brief, ..ScreeningConfig::default() },
         ..Options::default()
     };
-    let world = World::with(options).await;
-    let payment = world.initiate("10").await;
-    world.pay(&payment, "10").await;
-    world.until_status(payment.id(), Status::Settled).await;
+    let env = Env::with(options).await;
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "10").await;
+    env.until_status(payment.id(), Status::Settled).await;
 }
 
 /// Records only counters, for the thread on which it is set.
@@ -119,13 +119,13 @@ impl Recorder for Counted {
 }
 
 /// Always returns `review`.
-struct Hesitant {
+struct ReviewThenAllow {
     asked: AtomicU32,
     decided: ListScreener,
 }
 
 #[async_trait::async_trait]
-impl KytScreener for Hesitant {
+impl KytScreener for ReviewThenAllow {
     fn name(&self) -> &'static str {
         "hesitant"
     }
@@ -144,24 +144,24 @@ async fn review_of_more_than_a_day_raises_an_alarm() {
     let _kept = metrics::set_default_local_recorder(&counted);
     let (clock, brief) = (Clock::default(), Duration::from_millis(20));
     let decided = ListScreener::new("hesitant", "1", [], clock.clone());
-    let screener = Arc::new(Hesitant { asked: AtomicU32::new(0), decided });
+    let screener = Arc::new(ReviewThenAllow { asked: AtomicU32::new(0), decided });
     let options = Options {
         screener: Some(screener.clone()),
         screening: ScreeningConfig { retry_min: brief, review_interval: brief, ..ScreeningConfig::default() },
         clock: clock.clone(),
         ..Options::default()
     };
-    let world = World::with(options).await;
-    let payment = world.initiate("10").await;
-    world.pay(&payment, "10").await;
-    world.until(payment.id(), "in review", |now| now.labels.contains(Label::InReview)).await;
+    let env = Env::with(options).await;
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "10").await;
+    env.until(payment.id(), "in review", |now| now.labels.contains(Label::InReview)).await;
     clock.advance_secs(23 * 3_600);
     let before = screener.asked.load(Ordering::Relaxed);
     let asked_again = |_: &Payment| screener.asked.load(Ordering::Relaxed) > before + 3;
-    world.until(payment.id(), "screened again", asked_again).await;
+    env.until(payment.id(), "screened again", asked_again).await;
     assert_eq!(counted.of(OVERDUE), 0);
     clock.advance_secs(2 * 3_600);
-    let waiting = world.until(payment.id(), "reported as overdue", |_| counted.of(OVERDUE) > 0).await;
+    let waiting = env.until(payment.id(), "reported as overdue", |_| counted.of(OVERDUE) > 0).await;
     assert_eq!(waiting.status, Status::Pending);
 }
 
@@ -171,13 +171,13 @@ async fn blocked_money_raises_an_alarm() {
     const ALARMS: &str = "payferry_alarms_total";
     let counted = Counted::default();
     let _kept = metrics::set_default_local_recorder(&counted);
-    let world = World::new().await;
-    let (clean, tainted) = (world.initiate("10").await, world.initiate("10").await);
-    world.pay(&clean, "10").await;
-    world.until_status(clean.id(), Status::Settled).await;
+    let env = Env::new().await;
+    let (clean, tainted) = (env.initiate("10").await, env.initiate("10").await);
+    env.pay(&clean, "10").await;
+    env.until_status(clean.id(), Status::Settled).await;
     assert_eq!(counted.of(ALARMS), 0);
-    world.pay_tainted(&tainted, "10").await;
-    let failed = world.until_status(tainted.id(), Status::Failed).await;
+    env.pay_tainted(&tainted, "10").await;
+    let failed = env.until_status(tainted.id(), Status::Failed).await;
     assert_eq!(failed.failure_reason, Some(FailureReason::KytBlocked));
-    world.until(tainted.id(), "the alarm is counted", |_| counted.of(ALARMS) == 1).await;
+    env.until(tainted.id(), "the alarm is counted", |_| counted.of(ALARMS) == 1).await;
 }

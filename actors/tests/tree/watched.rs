@@ -8,44 +8,44 @@ use payferry_entities::{idempotency_keys, payments, transfers};
 use payferry_harness::PATIENCE;
 use sea_orm::{ActiveModelTrait, ActiveValue, ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
 
-use crate::world::World;
+use crate::env::Env;
 
 /// Waits until this many wallets are watched.
-async fn until_watched(world: &World, wanted: usize) {
+async fn until_watched(env: &Env, wanted: usize) {
     let since = std::time::Instant::now();
     loop {
-        world.system.retire_wallets().await.unwrap();
-        if world.system.chains().wallets_watched() == wanted {
+        env.system.retire_wallets().await.unwrap();
+        if env.system.chains().wallets_watched() == wanted {
             return;
         }
-        assert!(since.elapsed() < PATIENCE, "{} are watched", world.system.chains().wallets_watched());
+        assert!(since.elapsed() < PATIENCE, "{} are watched", env.system.chains().wallets_watched());
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wallet_is_watched_whenever_its_payment_is_live() {
-    let world = World::new().await;
-    let (cancelled, other) = (world.initiate("10").await, world.initiate("10").await);
-    assert_eq!(world.system.chains().wallets_watched(), 2);
-    let world = world.restart(true).await;
-    assert_eq!(world.system.chains().wallets_watched(), 2);
-    world.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
-    until_watched(&world, 1).await;
+    let env = Env::new().await;
+    let (cancelled, other) = (env.initiate("10").await, env.initiate("10").await);
+    assert_eq!(env.system.chains().wallets_watched(), 2);
+    let env = env.restart(true).await;
+    assert_eq!(env.system.chains().wallets_watched(), 2);
+    env.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
+    until_watched(&env, 1).await;
     // A late transfer wakes the payment, and it leaves again.
-    world.pay(&cancelled, "4").await;
-    world.until_status(cancelled.id(), Status::Mismatched).await;
-    world.pay(&cancelled, "5").await;
-    world.until(cancelled.id(), "paid twice", |payment| payment.transfers.len() == 2).await;
-    until_watched(&world, 1).await;
-    world.pay(&other, "10").await;
-    world.until_status(other.id(), Status::Settled).await;
-    until_watched(&world, 0).await;
+    env.pay(&cancelled, "4").await;
+    env.until_status(cancelled.id(), Status::Mismatched).await;
+    env.pay(&cancelled, "5").await;
+    env.until(cancelled.id(), "paid twice", |payment| payment.transfers.len() == 2).await;
+    until_watched(&env, 1).await;
+    env.pay(&other, "10").await;
+    env.until_status(other.id(), Status::Settled).await;
+    until_watched(&env, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_initiation_leaves_no_watched_wallet() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let request = || {
         let answer = |payment: &Payment| idempotency_keys::Model {
             psp_id: payment.terms.psp_id.to_string(),
@@ -57,35 +57,35 @@ async fn failed_initiation_leaves_no_watched_wallet() {
             created_at: 0,
             expires_at: i64::MAX,
         };
-        InitiatePayment { answer: Some(Box::new(answer)), ..world.request("10") }
+        InitiatePayment { answer: Some(Box::new(answer)), ..env.request("10") }
     };
-    world.system.initiate(request()).await.unwrap();
-    let again = world.system.initiate(request()).await;
+    env.system.initiate(request()).await.unwrap();
+    let again = env.system.initiate(request()).await;
     assert!(matches!(again, Err(InitiateError::IdempotencyKeyTaken)), "{again:?}");
-    assert_eq!(world.system.chains().wallets_watched(), 1);
+    assert_eq!(env.system.chains().wallets_watched(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_for_a_departed_actor_reach_its_successor() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
-    world.pay(&payment, "10").await;
-    world.until_status(payment.id(), Status::Mismatched).await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.system.command(payment.id(), Command::Cancel, None).await.unwrap();
+    env.pay(&payment, "10").await;
+    env.until_status(payment.id(), Status::Mismatched).await;
     for _ in 0..8 {
-        while world.system.observe().payments_live > 0 {
+        while env.system.observe().payments_live > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         // The shard wakes it for the first request, which is refused. The actor then leaves with the second request in
         // its mailbox.
-        let (refused, made) = tokio::join!(world.system.command(payment.id(), refund("99"), None), async {
-            world.system.command(payment.id(), refund("1"), None).await
+        let (refused, made) = tokio::join!(env.system.command(payment.id(), refund("99"), None), async {
+            env.system.command(payment.id(), refund("1"), None).await
         });
         assert!(refused.is_err());
         made.unwrap();
-        assert_eq!(world.system.observe().payments_live, 1, "a refund is in progress");
+        assert_eq!(env.system.observe().payments_live, 1, "a refund is in progress");
         let is_sent = |now: &Payment| now.refunds.iter().all(|refund| refund.state == RefundState::Sent);
-        world.until(payment.id(), "refunded", is_sent).await;
+        env.until(payment.id(), "refunded", is_sent).await;
     }
 }
 
@@ -102,41 +102,41 @@ fn refund(tokens: &str) -> Command {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_revived_without_its_actor_stays_watched() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
-    while world.system.observe().payments_live > 0 {
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.system.command(payment.id(), Command::Cancel, None).await.unwrap();
+    while env.system.observe().payments_live > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let set_live = async |live| {
-        let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
+        let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.system.database().reader()).await;
         let row = payments::ActiveModel { live: ActiveValue::Set(live), ..row.unwrap().unwrap().into_active_model() };
-        row.update(world.system.database().writer()).await.unwrap();
+        row.update(env.system.database().writer()).await.unwrap();
     };
     // Like a late commit of an actor that died.
     set_live(true).await;
-    world.system.retire_wallets().await.unwrap();
-    assert_eq!(world.system.chains().wallets_watched(), 1);
-    world.pay(&payment, "10").await;
-    let late = world.until_status(payment.id(), Status::Mismatched).await;
+    env.system.retire_wallets().await.unwrap();
+    assert_eq!(env.system.chains().wallets_watched(), 1);
+    env.pay(&payment, "10").await;
+    let late = env.until_status(payment.id(), Status::Mismatched).await;
     assert_eq!(late.amount_received(), payment.terms.amount);
-    until_watched(&world, 0).await;
+    until_watched(&env, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfer_to_an_unreadable_live_payment_is_recorded() {
-    let world = World::new().await;
-    let payment = world.initiate("10").await;
-    let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.system.database().reader()).await;
     let row = row.unwrap().unwrap().into_active_model();
     let row = payments::ActiveModel { state: ActiveValue::Set("{}".to_owned()), ..row };
-    row.update(world.system.database().writer()).await.unwrap();
-    let world = world.restart(true).await;
-    assert_eq!(world.system.observe().payments_live, 0);
-    world.pay(&payment, "10").await;
+    row.update(env.system.database().writer()).await.unwrap();
+    let env = env.restart(true).await;
+    assert_eq!(env.system.observe().payments_live, 0);
+    env.pay(&payment, "10").await;
     let recorded = async |id: PaymentId| {
         let of_payment = transfers::Entity::find().filter(transfers::Column::PaymentId.eq(id.to_string()));
-        of_payment.count(world.system.database().reader()).await.unwrap()
+        of_payment.count(env.system.database().reader()).await.unwrap()
     };
     let since = std::time::Instant::now();
     while recorded(payment.id()).await == 0 {
@@ -147,13 +147,13 @@ async fn transfer_to_an_unreadable_live_payment_is_recorded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outbound_transfers_to_own_wallets_are_refused() {
-    let world = World::new().await;
-    let (live, over) = (world.initiate("10").await, world.initiate("10").await);
-    world.system.command(over.id(), Command::Cancel, None).await.unwrap();
-    until_watched(&world, 1).await;
+    let env = Env::new().await;
+    let (live, over) = (env.initiate("10").await, env.initiate("10").await);
+    env.system.command(over.id(), Command::Cancel, None).await.unwrap();
+    until_watched(&env, 1).await;
     for payment in [&live, &over] {
-        let reason = world.system.unsuitable(payment.terms.wallet).await.unwrap();
+        let reason = env.system.unsuitable(payment.terms.wallet).await.unwrap();
         assert_eq!(reason.map(Unsuitable::code), Some("service_vault"), "{}", payment.status.as_str());
     }
-    assert_eq!(world.system.unsuitable(Address([0x5a; 20])).await.unwrap(), None);
+    assert_eq!(env.system.unsuitable(Address([0x5a; 20])).await.unwrap(), None);
 }

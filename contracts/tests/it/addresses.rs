@@ -9,27 +9,27 @@ use payferry_contracts::{
     CREATE2_DEPLOYER_TRANSACTION, Payferry, salt_of, vault_address, vault_implementation_address,
 };
 
-use crate::world::{World, settle_item};
+use crate::env::{Env, settle_item};
 
 #[test]
 fn vault_addresses_match_the_contract() {
-    let mut world = World::new();
-    let implementation = world.read(world.factory, &Payferry::vaultImplementationCall {});
-    assert_eq!(implementation, vault_implementation_address(world.factory));
+    let mut env = Env::new();
+    let implementation = env.read(env.factory, &Payferry::vaultImplementationCall {});
+    assert_eq!(implementation, vault_implementation_address(env.factory));
     for salt in [B256::ZERO, B256::repeat_byte(0xff), salt_of("pay_1"), salt_of("psp_1")] {
-        let on_chain = world.read(world.factory, &Payferry::vaultAddressCall { salt });
-        assert_eq!(on_chain, vault_address(world.factory, salt));
+        let on_chain = env.read(env.factory, &Payferry::vaultAddressCall { salt });
+        assert_eq!(on_chain, vault_address(env.factory, salt));
     }
 }
 
 #[test]
 fn a_clone_is_created_at_its_computed_address_and_has_34_bytes() {
-    let mut world = World::new();
-    let vault = world.vault("pay_1");
-    assert_eq!(world.code_len(vault), 0);
-    world.fund(world.usdc, "pay_1", 100);
-    world.settle(vec![settle_item(1, "pay_1", world.usdc, "psp_1", 99, 1)]);
-    assert_eq!(world.code_len(vault), 34);
+    let mut env = Env::new();
+    let vault = env.vault("pay_1");
+    assert_eq!(env.code_len(vault), 0);
+    env.fund(env.usdc, "pay_1", 100);
+    env.settle(vec![settle_item(1, "pay_1", env.usdc, "psp_1", 99, 1)]);
+    assert_eq!(env.code_len(vault), 34);
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn the_deployer_constants_are_consistent() {
     assert_eq!((tx.chain_id, tx.nonce, tx.to), (None, 0, TxKind::Create));
     assert_eq!(u128::from(tx.gas_limit) * tx.gas_price, u128::from(CREATE2_DEPLOYER_FUNDING_WEI));
     assert_eq!(CREATE2_DEPLOYER_SIGNER.create(0), CREATE2_DEPLOYER);
-    let mut world = World::new();
-    let made = world.create(tx.input.clone());
-    assert_eq!(world.code_len(made), CREATE2_DEPLOYER_CODE.len());
+    let mut env = Env::new();
+    let made = env.create(tx.input.clone());
+    assert_eq!(env.code_len(made), CREATE2_DEPLOYER_CODE.len());
     assert!(tx.input.ends_with(&CREATE2_DEPLOYER_CODE));
 }

@@ -9,7 +9,7 @@ use payferry_contracts::{
     ITEM_GAS_MAX, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, TestUSDC, TestUSDT, Token, VAULT_JSON, Vault,
 };
 
-use crate::world::World;
+use crate::env::Env;
 
 #[test]
 fn artifacts_match_the_sources() {
@@ -106,7 +106,7 @@ fn bindings_match_the_tokens() {
 
 #[test]
 fn constants_match_the_factory() {
-    let mut world = World::new();
-    let item_gas = world.read(world.factory, &Payferry::ITEM_GASCall {});
+    let mut env = Env::new();
+    let item_gas = env.read(env.factory, &Payferry::ITEM_GASCall {});
     assert_eq!(item_gas.to::<u64>(), ITEM_GAS_MAX);
 }

@@ -4,7 +4,7 @@
 mod addresses;
 mod admin;
 mod artifacts;
+mod env;
 mod gas;
 mod hostile;
 mod operations;
-mod world;

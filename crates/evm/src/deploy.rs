@@ -62,7 +62,7 @@ pub enum DeployError {
     NoDeployer,
     /// The fees are above the ceiling.
     #[error("gas is too expensive: {0}; raise max_fee_gwei or wait")]
-    Dear(#[from] AboveCeiling),
+    HighBaseFee(#[from] AboveCeiling),
     /// The native coin balance of the account is too low.
     #[error("account {account} holds {held_wei} wei, but the deployment may cost {needed_wei}; add funds")]
     Poor {

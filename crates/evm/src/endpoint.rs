@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::metrics::EndpointLabels;
 use super::pace;
-use super::trouble::Trouble;
+use super::trouble::Degradation;
 use super::wire::{ClientError, classify};
 
 /// Most calls in one JSON-RPC batch.
@@ -84,7 +84,7 @@ struct Health {
     probing: bool,
     no_batches_until: Option<Instant>,
     /// Last logged problem.
-    said: Option<Trouble>,
+    said: Option<Degradation>,
 }
 
 impl Endpoint {
@@ -124,8 +124,8 @@ impl Endpoint {
 
     /// Records that the endpoint is behind the others, which are preferred for a while.
     pub(super) fn lags(&self, scope: &Scope) {
-        scope.labels().failed(Trouble::Lagging.as_str());
-        self.health.lock().strike(scope, Trouble::Lagging, "it lags behind the blocks already read");
+        scope.labels().failed(Degradation::Lagging.as_str());
+        self.health.lock().strike(scope, Degradation::Lagging, "it lags behind the blocks already read");
     }
 
     /// Error that is known without a request.
@@ -246,10 +246,10 @@ impl Endpoint {
             Ok(answers) => answers.iter().filter_map(|answer| answer.as_ref().err()).collect(),
             Err(error) => vec![error],
         };
-        kinds.sort_unstable_by_key(|error| Trouble::of_call(error).as_str());
-        kinds.dedup_by_key(|error| Trouble::of_call(error));
+        kinds.sort_unstable_by_key(|error| Degradation::of_call(error).as_str());
+        kinds.dedup_by_key(|error| Degradation::of_call(error));
         for error in &kinds {
-            labels.failed(Trouble::of_call(error).as_str());
+            labels.failed(Degradation::of_call(error).as_str());
         }
         let mut health = self.health.lock();
         let now = Instant::now();
@@ -259,7 +259,7 @@ impl Endpoint {
                 let wait = retry_after.map_or_else(|| pace::backoff(health.limits), |wait| wait.min(RETRY_AFTER_MAX));
                 health.limits = health.limits.saturating_add(1);
                 health.limited_until = Some(now + wait);
-                health.say(scope, Trouble::RateLimited, "it limits the rate of requests");
+                health.say(scope, Degradation::RateLimited, "it limits the rate of requests");
             }
             Some(error) => {
                 match error {
@@ -272,7 +272,7 @@ impl Endpoint {
                     // The endpoint was down and may come back as a node of another chain.
                     _ => health.verified = None,
                 }
-                health.strike(scope, Trouble::of_call(error), &error.to_string());
+                health.strike(scope, Degradation::of_call(error), &error.to_string());
             }
             None if outcome.is_err() => {}
             None => {
@@ -282,8 +282,10 @@ impl Endpoint {
                 }
                 (health.limits, health.limited_until, health.wrong) = (0, None, None);
                 if took > SLOW_AFTER {
-                    health.strike(scope, Trouble::Slow, "its responses are slow");
-                } else if health.said != Some(Trouble::Lagging) || health.aside_until.is_none_or(|until| until <= now) {
+                    health.strike(scope, Degradation::Slow, "its responses are slow");
+                } else if health.said != Some(Degradation::Lagging)
+                    || health.aside_until.is_none_or(|until| until <= now)
+                {
                     health.recover(scope);
                 }
             }
@@ -313,7 +315,7 @@ fn is_missing(kind: &TransportErrorKind) -> bool {
 }
 
 impl Health {
-    fn strike(&mut self, scope: &Scope, kind: Trouble, why: &str) {
+    fn strike(&mut self, scope: &Scope, kind: Degradation, why: &str) {
         let now = Instant::now();
         if self.struck.is_none_or(|struck| now - struck > STRIKES_FORGOTTEN_AFTER) {
             self.strikes = 0;
@@ -336,7 +338,7 @@ impl Health {
     }
 
     /// Logs a problem once per change.
-    fn say(&mut self, scope: &Scope, kind: Trouble, why: &str) {
+    fn say(&mut self, scope: &Scope, kind: Degradation, why: &str) {
         if self.said.replace(kind) != Some(kind) {
             tracing::warn!(chain = %scope.labels(), endpoint = scope.index, kind = kind.as_str(),
                 "endpoint {} of {} is skipped: {why}", scope.index, scope.labels());

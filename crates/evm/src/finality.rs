@@ -5,7 +5,7 @@ use payferry_domain::Finality;
 /// Progress of a chain: the last block read, and its finality tags. All numbers are of blocks that were read and
 /// linked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct ChainProgress {
     /// The last block read.
     pub read: u64,
     /// Number of the newest `safe` block.
@@ -14,7 +14,7 @@ pub struct Reach {
     pub finalized: Option<u64>,
 }
 
-impl Reach {
+impl ChainProgress {
     /// True if `block` has this finality. `Blocks(n)` counts the block itself as the first confirmation.
     pub fn reached(&self, block: u64, finality: Finality) -> bool {
         match finality {
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_block_itself_is_the_first_confirmation() {
-        let reach = Reach { read: 10, safe: Some(7), finalized: Some(3) };
+        let reach = ChainProgress { read: 10, safe: Some(7), finalized: Some(3) };
         assert!(reach.reached(10, Finality::Blocks(1)) && !reach.reached(10, Finality::Blocks(2)));
         assert!(reach.reached(9, Finality::Blocks(2)) && !reach.reached(11, Finality::Blocks(0)));
         assert!(reach.reached(7, Finality::Safe) && !reach.reached(8, Finality::Safe));
@@ -47,9 +47,9 @@ mod tests {
 
     #[test]
     fn unread_blocks_are_not_final() {
-        let reach = Reach { read: 5, safe: Some(9), finalized: Some(8) };
+        let reach = ChainProgress { read: 5, safe: Some(9), finalized: Some(8) };
         assert!(!reach.reached(6, Finality::Safe) && !reach.reached(6, Finality::Finalized));
-        let unknown = Reach { read: 5, safe: None, finalized: None };
+        let unknown = ChainProgress { read: 5, safe: None, finalized: None };
         assert!(!unknown.reached(1, Finality::Safe) && !unknown.reached(1, Finality::Finalized));
     }
 }

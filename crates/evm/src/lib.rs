@@ -20,4 +20,4 @@ mod wire;
 
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
-pub use trouble::Trouble;
+pub use trouble::Degradation;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::Chain;
 
-use super::trouble::Trouble;
+use super::trouble::Degradation;
 
 const REQUESTS: &str = "payferry_chain_requests_total";
 const REQUEST_ERRORS: &str = "payferry_chain_request_errors_total";
@@ -28,7 +28,7 @@ pub fn register(chain: Chain, endpoints: usize) {
     for index in 0..endpoints {
         let endpoint = EndpointLabels { chain: Some(chain), index };
         counter!(REQUESTS, &endpoint.labels()).increment(0);
-        for kind in Trouble::ALL {
+        for kind in Degradation::ALL {
             counter!(REQUEST_ERRORS, &endpoint.labels_of(kind.as_str())).increment(0);
         }
     }

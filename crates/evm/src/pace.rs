@@ -21,7 +21,7 @@ pub fn backoff(failures: u32) -> Duration {
 
 /// Severity of an error for the pass that it occurred in, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gravity {
+pub enum Severity {
     /// Another writer committed first: the next pass sees its result.
     Overtaken,
     /// One item, or the items of one account, must wait: the others continue at the same interval.
@@ -32,7 +32,7 @@ pub enum Gravity {
     Own,
 }
 
-impl Gravity {
+impl Severity {
     fn slows(self) -> bool {
         self >= Self::Outside
     }
@@ -40,16 +40,16 @@ impl Gravity {
 
 /// An error that blocks progress, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldUp {
+pub struct BlockingError {
     /// How grave it is.
-    pub gravity: Gravity,
+    pub severity: Severity,
     /// Why.
     pub why: String,
 }
 
 /// The most severe of these, of equals the first; `None` if there are none. It determines the report and the pace.
-pub fn gather(all: impl IntoIterator<Item = HeldUp>) -> Option<HeldUp> {
-    all.into_iter().reduce(|gravest, next| if next.gravity > gravest.gravity { next } else { gravest })
+pub fn gather(all: impl IntoIterator<Item = BlockingError>) -> Option<BlockingError> {
+    all.into_iter().reduce(|gravest, next| if next.severity > gravest.severity { next } else { gravest })
 }
 
 /// Progress of a repeated task. Each task has its own state and its own back-off, so an error that lasts neither blocks
@@ -60,7 +60,7 @@ pub struct Pass {
     /// Consecutive failures that slowed the task down.
     slowed: u32,
     not_before: Option<Instant>,
-    held_up: Option<HeldUp>,
+    blocking_error: Option<BlockingError>,
 }
 
 impl Pass {
@@ -75,28 +75,28 @@ impl Pass {
     }
 
     /// Ends a pass that had these errors.
-    pub fn conclude(&mut self, errors: impl IntoIterator<Item = HeldUp>) {
+    pub fn conclude(&mut self, errors: impl IntoIterator<Item = BlockingError>) {
         match gather(errors) {
             None => self.went_well(),
             // The previous state remains until a pass has learned more.
-            Some(HeldUp { gravity: Gravity::Overtaken, .. }) => {}
-            Some(held_up) => {
+            Some(BlockingError { severity: Severity::Overtaken, .. }) => {}
+            Some(blocking_error) => {
                 self.failures = self.failures.saturating_add(1);
-                if held_up.gravity.slows() {
+                if blocking_error.severity.slows() {
                     self.not_before = Some(Instant::now() + backoff(self.slowed));
                     self.slowed = self.slowed.saturating_add(1);
                 } else {
                     self.not_before = None;
                     self.slowed = 0;
                 }
-                self.held_up = Some(held_up);
+                self.blocking_error = Some(blocking_error);
             }
         }
     }
 
     /// The current blocking error, if any.
-    pub fn held_up(&self) -> Option<&HeldUp> {
-        self.held_up.as_ref()
+    pub fn blocking_error(&self) -> Option<&BlockingError> {
+        self.blocking_error.as_ref()
     }
 
     /// Consecutive passes with errors.
@@ -107,11 +107,11 @@ impl Pass {
 
 /// Requested polls, of which at most one waits in the actor's mailbox.
 #[derive(Clone, Debug, Default)]
-pub struct Looks {
+pub struct PollRequests {
     queued: Arc<AtomicBool>,
 }
 
-impl Looks {
+impl PollRequests {
     /// Requests a poll; returns false if the actor is gone.
     pub fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
         self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
@@ -138,17 +138,18 @@ impl Drop for AbortOnDrop {
 mod tests {
     use super::*;
 
-    fn held_up(gravity: Gravity, why: &str) -> HeldUp {
-        HeldUp { gravity, why: why.to_owned() }
+    fn blocking_error(severity: Severity, why: &str) -> BlockingError {
+        BlockingError { severity, why: why.to_owned() }
     }
 
     #[test]
     fn reports_the_most_severe_error_and_of_equals_the_first() {
         assert_eq!(gather([]), None);
-        let [item, other] = ["the fee", "the receipt"].map(|why| held_up(Gravity::Item, why));
-        let [away, slow] = ["away", "slow"].map(|why| held_up(Gravity::Outside, why));
-        let (overtaken, own) = (held_up(Gravity::Overtaken, "faster"), held_up(Gravity::Own, "the database"));
-        let said = |all: &[&HeldUp]| gather(all.iter().map(|one| (*one).clone())).unwrap();
+        let [item, other] = ["the fee", "the receipt"].map(|why| blocking_error(Severity::Item, why));
+        let [away, slow] = ["away", "slow"].map(|why| blocking_error(Severity::Outside, why));
+        let (overtaken, own) =
+            (blocking_error(Severity::Overtaken, "faster"), blocking_error(Severity::Own, "the database"));
+        let said = |all: &[&BlockingError]| gather(all.iter().map(|one| (*one).clone())).unwrap();
         assert_eq!(said(&[&item, &other]), item);
         assert_eq!(said(&[&other, &item]), other);
         assert_eq!(said(&[&item, &away, &other]), away, "an item's error does not hide an unavailable endpoint");
@@ -161,28 +162,28 @@ mod tests {
 
     #[test]
     fn only_errors_that_affect_all_items_slow_a_pass() {
-        for (gravity, slows) in
-            [(Gravity::Overtaken, false), (Gravity::Item, false), (Gravity::Outside, true), (Gravity::Own, true)]
+        for (severity, slows) in
+            [(Severity::Overtaken, false), (Severity::Item, false), (Severity::Outside, true), (Severity::Own, true)]
         {
             let mut pass = Pass::default();
-            pass.conclude([held_up(gravity, "it")]);
-            assert_eq!(pass.is_due(), !slows, "{gravity:?}");
+            pass.conclude([blocking_error(severity, "it")]);
+            assert_eq!(pass.is_due(), !slows, "{severity:?}");
             pass.conclude([]);
-            assert!(pass.is_due() && pass.held_up().is_none() && pass.failures() == 0, "{gravity:?}");
+            assert!(pass.is_due() && pass.blocking_error().is_none() && pass.failures() == 0, "{severity:?}");
         }
     }
 
     #[test]
     fn errors_of_single_items_do_not_slow_a_pass_but_are_reported() {
         let mut pass = Pass::default();
-        pass.conclude([held_up(Gravity::Outside, "away")]);
+        pass.conclude([blocking_error(Severity::Outside, "away")]);
         for failures in 2..20 {
-            pass.conclude([held_up(Gravity::Item, "the fee")]);
+            pass.conclude([blocking_error(Severity::Item, "the fee")]);
             assert!(pass.is_due());
-            assert_eq!((pass.failures(), pass.held_up().unwrap().why.as_str()), (failures, "the fee"));
+            assert_eq!((pass.failures(), pass.blocking_error().unwrap().why.as_str()), (failures, "the fee"));
         }
         assert_eq!(pass.slowed, 0, "the back-off of the endpoint starts again from its minimum");
-        pass.conclude([held_up(Gravity::Overtaken, "faster")]);
-        assert_eq!(pass.held_up().unwrap().why, "the fee", "the earlier error remains");
+        pass.conclude([blocking_error(Severity::Overtaken, "faster")]);
+        assert_eq!(pass.blocking_error().unwrap().why, "the fee", "the earlier error remains");
     }
 }

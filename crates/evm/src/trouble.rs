@@ -4,7 +4,7 @@ use super::client::ClientError;
 
 /// Reason why a chain cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Degradation {
     /// No endpoint is reachable, or the reachable ones fail.
     Away,
     /// Requests time out.
@@ -27,7 +27,7 @@ pub enum Trouble {
     Database,
 }
 
-impl Trouble {
+impl Degradation {
     /// Every kind.
     pub const ALL: [Self; 10] = [
         Self::Away,

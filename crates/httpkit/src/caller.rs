@@ -1,13 +1,43 @@
-//! The PSP that calls, as an extractor that names the scope its route needs.
+//! The PSP that calls, as an extractor that names the scope its route needs, and the state that extractors read.
 
+use std::future::Future;
 use std::marker::PhantomData;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use payferry_domain::{KeyId, KeyScope, PspId};
+use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 
 use crate::error::ApiError;
-use crate::state::HttpState;
+use crate::idempotency::RunningKeys;
+use crate::limits::Limiters;
+
+/// State of a listener that PSPs call.
+pub trait HttpState: Clone + Send + Sync + 'static {
+    /// Database pool of API requests.
+    fn database(&self) -> &Database;
+
+    /// Clock of the service.
+    fn clock(&self) -> &Clock;
+
+    /// Seals secrets and hashes keys.
+    fn sealer(&self) -> &Sealer;
+
+    /// Counters of the rate limits.
+    fn limiters(&self) -> &Limiters;
+
+    /// Idempotency keys of the requests that run in this process.
+    fn running_keys(&self) -> &RunningKeys;
+
+    /// Finds the API key of a request, counts the request against the limit of the key, and checks that the key has `scope`.
+    fn authenticate(
+        &self,
+        parts: &Parts,
+        scope: KeyScope,
+    ) -> impl Future<Output = Result<(PspId, KeyId), ApiError>> + Send;
+}
 
 /// A scope that a route requires.
 pub trait Requires: Send + Sync + 'static {

@@ -79,7 +79,7 @@ fn drop_unfit_id(mut request: Request) -> Request {
 /// The response to a request whose handler panicked.
 #[allow(clippy::needless_pass_by_value, reason = "the layer passes it by value")]
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
-    ApiError::internal(format!("a handler panicked: {}", words_of(&*panic))).into_response()
+    ApiError::internal(format!("a handler panicked: {}", panic_text(&*panic))).into_response()
 }
 
 /// Runs one request if there is room for it, then writes its document, its headers and its line in the log.
@@ -157,7 +157,7 @@ fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route:
     crate::metrics::request(method, route, status, took);
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> &str {
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
 }

@@ -147,7 +147,7 @@ pub enum Away {
     /// The payment's actor: it has failed too often and waits for an operator.
     Payment,
     /// The actor of the payout or withdrawal: as for a payment.
-    Sending,
+    OutboundTransfer,
     /// Customers cannot be verified because no identity provider is configured.
     IdentityProvider,
     /// The screening provider.
@@ -324,7 +324,7 @@ impl ApiError {
     pub fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
-            Self::Unavailable(Away::Database | Away::Payment | Away::Sending | Away::Documents, reason)
+            Self::Unavailable(Away::Database | Away::Payment | Away::OutboundTransfer | Away::Documents, reason)
             | Self::Internal(reason) => Some((Level::ERROR, reason)),
             Self::TimedOut => Some((Level::ERROR, "the request timed out")),
             // Lack of capacity is not logged either: a metric counts it by status, and a log line for each request
@@ -402,7 +402,7 @@ impl Away {
             Self::Chain => "chain_unavailable",
             Self::ChainPaused => "chain_paused",
             Self::Payment => "payment_quarantined",
-            Self::Sending => "sending_quarantined",
+            Self::OutboundTransfer => "sending_quarantined",
             Self::IdentityProvider => "identity_provider_unconfigured",
             Self::Screening => "screening_unavailable",
             Self::Capacity => "overloaded",
@@ -418,7 +418,9 @@ impl Away {
                 "The chain takes no new payments at the moment: the operator has paused it. Use another chain."
             }
             Self::Payment => "The payment cannot be processed at the moment; the operator was notified.",
-            Self::Sending => "The payout or withdrawal cannot be processed at the moment; the operator was notified.",
+            Self::OutboundTransfer => {
+                "The payout or withdrawal cannot be processed at the moment; the operator was notified."
+            }
             Self::IdentityProvider => "No identity provider is configured, so customers cannot be verified.",
             Self::Screening => "The wallet could not be screened in time; try again.",
             Self::Capacity => "The service is overloaded at the moment; try again.",

@@ -19,8 +19,8 @@ use payferry_runtime::seal::Sealer;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
 
 use crate::answer::Answer;
+use crate::caller::HttpState;
 use crate::error::ApiError;
-use crate::state::HttpState;
 
 /// The request's header.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -35,7 +35,7 @@ const PRUNE_EVERY_MS: i64 = 60_000;
 /// Answers that one statement deletes.
 const PRUNE_STEP: u64 = 500;
 
-type Place = (PspId, String, String);
+type RequestKey = (PspId, String, String);
 
 /// Returns true if a text is a valid idempotency key.
 pub fn is_key(text: &str) -> bool {
@@ -45,26 +45,26 @@ pub fn is_key(text: &str) -> bool {
 /// Requests with a key that run in this process.
 #[derive(Default)]
 pub struct RunningKeys {
-    places: Arc<DashMap<Place, ()>>,
+    places: Arc<DashMap<RequestKey, ()>>,
     pruned_at_ms: AtomicI64,
 }
 
 /// The idempotency of one request; `None` if it came without a key. Clones belong to the same request.
 #[derive(Clone)]
-pub struct Idempotency(Option<Arc<Kept>>);
+pub struct Idempotency(Option<Arc<RunningRequest>>);
 
 /// Key and hash of a running request. While it lives, a second request with the key gets "still runs".
-struct Kept {
+struct RunningRequest {
     psp_id: PspId,
     route: String,
     key: String,
     request_hash: String,
     sealer: Sealer,
     clock: Clock,
-    places: Arc<DashMap<Place, ()>>,
+    places: Arc<DashMap<RequestKey, ()>>,
 }
 
-impl Drop for Kept {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.places.remove(&(self.psp_id, self.route.clone(), self.key.clone()));
     }
@@ -92,7 +92,7 @@ impl Idempotency {
             return Err(ApiError::IdempotencyRunning);
         }
         let path = bare(parts.uri.path());
-        let kept = Kept {
+        let running = RunningRequest {
             psp_id,
             request_hash: app.sealer().keyed_hash(&[b"idempotency", path.as_bytes(), body]),
             route,
@@ -102,7 +102,7 @@ impl Idempotency {
             places: Arc::clone(places),
         };
         app.running_keys().prune(app);
-        let this = Self(Some(Arc::new(kept)));
+        let this = Self(Some(Arc::new(running)));
         match this.find(app).await? {
             Some(answer) => Ok(Err(answer)),
             None => Ok(Ok(this)),
@@ -111,15 +111,15 @@ impl Idempotency {
 
     /// The row that stores `answer`, if the request came with a key.
     pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
-        let kept = self.0.as_deref()?;
-        let now: Timestamp = kept.clock.now();
+        let running = self.0.as_deref()?;
+        let now: Timestamp = running.clock.now();
         Some(idempotency_keys::Model {
-            psp_id: kept.psp_id.to_string(),
-            route: kept.route.clone(),
-            key: kept.key.clone(),
-            request_hash: kept.request_hash.clone(),
+            psp_id: running.psp_id.to_string(),
+            route: running.route.clone(),
+            key: running.key.clone(),
+            request_hash: running.request_hash.clone(),
             response_status: i64::from(answer.status().as_u16()),
-            response_body: kept.sealer.seal(&kept.seal_place(), answer.body()),
+            response_body: running.sealer.seal(&running.seal_place(), answer.body()),
             created_at: now.as_millis(),
             expires_at: now.plus_secs(KEPT_SECS).as_millis(),
         })
@@ -165,8 +165,8 @@ impl Idempotency {
     }
 
     async fn find(&self, app: &impl HttpState) -> Result<Option<Response>, ApiError> {
-        let Some(kept) = self.0.as_deref() else { return Ok(None) };
-        let id = (kept.psp_id.to_string(), kept.route.clone(), kept.key.clone());
+        let Some(running) = self.0.as_deref() else { return Ok(None) };
+        let id = (running.psp_id.to_string(), running.route.clone(), running.key.clone());
         let row = idempotency_keys::Entity::find_by_id(id).one(app.database().reader()).await?;
         let Some(row) = row else { return Ok(None) };
         let now = app.clock().now::<Timestamp>().as_millis();
@@ -181,10 +181,10 @@ impl Idempotency {
                 .await?;
             return Ok(None);
         }
-        if row.request_hash != kept.request_hash {
+        if row.request_hash != running.request_hash {
             return Err(ApiError::IdempotencyKeyReused);
         }
-        let body = kept.sealer.open(&kept.seal_place(), &row.response_body).map_err(ApiError::internal)?;
+        let body = running.sealer.open(&running.seal_place(), &row.response_body).map_err(ApiError::internal)?;
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
         let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
         let mut response = Answer::of_bytes(status, body).into_response();
@@ -193,7 +193,7 @@ impl Idempotency {
     }
 }
 
-impl Kept {
+impl RunningRequest {
     fn seal_place(&self) -> [&str; 3] {
         ["idempotency_keys", &self.route, &self.key]
     }
@@ -229,7 +229,7 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
     loop {
         let statement = Statement::from_sql_and_values(database.backend(), sql, step.clone());
         // Deletes in small statements, so that writes of payments are not delayed.
-        let rows = database.patient().execute_raw(statement).await?.rows_affected();
+        let rows = database.long_timeout().execute_raw(statement).await?.rows_affected();
         deleted += rows;
         if rows < PRUNE_STEP {
             return Ok(deleted);

@@ -14,14 +14,13 @@ pub mod live;
 pub mod metrics;
 pub mod pages;
 mod serve;
-mod state;
 
 pub use answer::Answer;
+pub use caller::HttpState;
 pub use edge::X_REQUEST_ID;
 pub use error::ApiError;
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, HEAD_TIMEOUT, serve};
-pub use state::HttpState;
 
 /// Prefix under which the routes without a prefix are served a second time.
 pub const PREFIX: &str = "/api/v1";

@@ -134,18 +134,18 @@ impl Limiters {
     /// Counts a public page for the requesting address.
     pub fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.pages.as_ref(), &household(self.address(parts)))
+        check(self.pages.as_ref(), &network_prefix(self.address(parts)))
     }
 
     /// Counts a callback for the sending address.
     pub fn callback(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.callbacks.as_ref(), &household(self.address(parts)))
+        check(self.callbacks.as_ref(), &network_prefix(self.address(parts)))
     }
 
     /// Refuses a key that was never seen if its address has tried too many unknown keys.
     pub fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
-        let tried = self.strangers.get(&household(self.address(parts)));
+        let tried = self.strangers.get(&network_prefix(self.address(parts)));
         if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
             return Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs()));
         }
@@ -154,13 +154,13 @@ impl Limiters {
 
     /// Counts a key that does not exist.
     pub fn unknown_key(&self, parts: &Parts) {
-        let tried = self.strangers.get_with(household(self.address(parts)), Arc::default);
+        let tried = self.strangers.get_with(network_prefix(self.address(parts)), Arc::default);
         tried.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The household of the requesting address.
-    pub fn household(&self, parts: &Parts) -> IpAddr {
-        household(self.address(parts))
+    pub fn network_prefix(&self, parts: &Parts) -> IpAddr {
+        network_prefix(self.address(parts))
     }
 
     fn address(&self, parts: &Parts) -> IpAddr {
@@ -199,7 +199,7 @@ fn check<K: Clone + Eq + std::hash::Hash>(
 }
 
 /// An IPv6 customer usually has a /64 network, so that prefix is counted as one address.
-pub fn household(address: IpAddr) -> IpAddr {
+pub fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let bits = u128::from(address) >> IPV6_HOUSEHOLD_BITS << IPV6_HOUSEHOLD_BITS;

@@ -28,7 +28,7 @@ pub const UNBUFFERED: (HeaderName, HeaderValue) =
 
 /// Holder of an open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum StreamOwner {
     /// An address.
     Address(IpAddr),
     /// A PSP, by its key.
@@ -36,19 +36,19 @@ pub enum Holder {
 }
 
 /// Limit of requests that stay open: in all, and for each holder.
-pub struct Rooms {
+pub struct StreamLimits {
     all: Arc<Semaphore>,
-    held: DashMap<Holder, usize>,
+    held: DashMap<StreamOwner, usize>,
 }
 
-impl Rooms {
-    /// A limit of `at_once` in all.
-    pub fn new(at_once: usize) -> Arc<Self> {
-        Arc::new(Self { all: Arc::new(Semaphore::new(at_once)), held: DashMap::new() })
+impl StreamLimits {
+    /// A limit of `in_one_statement` in all.
+    pub fn new(in_one_statement: usize) -> Arc<Self> {
+        Arc::new(Self { all: Arc::new(Semaphore::new(in_one_statement)), held: DashMap::new() })
     }
 
     /// Takes a place, unless this holder has `each_max` already or none is left.
-    pub fn take(self: &Arc<Self>, holder: Holder, each_max: usize) -> Result<Place, ApiError> {
+    pub fn take(self: &Arc<Self>, holder: StreamOwner, each_max: usize) -> Result<StreamPermit, ApiError> {
         let all = Arc::clone(&self.all).try_acquire_owned();
         let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
         let mut held = self.held.entry(holder).or_insert(0);
@@ -56,23 +56,23 @@ impl Rooms {
             return Err(ApiError::RateLimited(FULL_RETRY_SECS));
         }
         *held += 1;
-        Ok(Place { rooms: Arc::clone(self), holder, _all: all })
+        Ok(StreamPermit { stream_limits: Arc::clone(self), holder, _all: all })
     }
 }
 
 /// A place among the open requests. It becomes free when dropped.
-pub struct Place {
-    rooms: Arc<Rooms>,
-    holder: Holder,
+pub struct StreamPermit {
+    stream_limits: Arc<StreamLimits>,
+    holder: StreamOwner,
     _all: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
-        if let Some(mut held) = self.rooms.held.get_mut(&self.holder) {
+        if let Some(mut held) = self.stream_limits.held.get_mut(&self.holder) {
             *held = held.saturating_sub(1);
         }
-        self.rooms.held.remove_if(&self.holder, |_, held| *held == 0);
+        self.stream_limits.held.remove_if(&self.holder, |_, held| *held == 0);
     }
 }
 
@@ -82,17 +82,17 @@ mod tests {
 
     #[test]
     fn places_are_bounded_in_all_and_for_each_and_come_free() {
-        let rooms = Rooms::new(3);
-        let (one, two) = (Holder::Address([127, 0, 0, 1].into()), Holder::Psp(PspId::generate()));
-        let first = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        let second = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        assert!(matches!(rooms.take(one, 2), Err(ApiError::RateLimited(_))));
-        let third = rooms.take(two, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        assert!(matches!(rooms.take(two, 2), Err(ApiError::Unavailable(Away::Capacity, _))));
+        let stream_limits = StreamLimits::new(3);
+        let (one, two) = (StreamOwner::Address([127, 0, 0, 1].into()), StreamOwner::Psp(PspId::generate()));
+        let first = stream_limits.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        let second = stream_limits.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(matches!(stream_limits.take(one, 2), Err(ApiError::RateLimited(_))));
+        let third = stream_limits.take(two, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(matches!(stream_limits.take(two, 2), Err(ApiError::Unavailable(Away::Capacity, _))));
         drop(first);
-        let fourth = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        let fourth = stream_limits.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
         drop((second, third, fourth));
-        assert!(rooms.held.is_empty(), "nothing is kept of those who left");
-        assert_eq!(rooms.all.available_permits(), 3);
+        assert!(stream_limits.held.is_empty(), "nothing is kept of those who left");
+        assert_eq!(stream_limits.all.available_permits(), 3);
     }
 }

@@ -15,7 +15,7 @@ use payferry_domain::{
 };
 use payferry_entities::{Database, merchants, psps};
 use payferry_journal::payments as store;
-use payferry_journal::{Journal, JournalError, Unit};
+use payferry_journal::{Journal, JournalError, JournalWrite};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
 
@@ -59,7 +59,7 @@ async fn main() -> Outcome<()> {
             Arc::new((0..count).map(|_| payment::initiate(terms(psp_id, merchant_id), Timestamp(9_000_000))).collect());
         let rows = Arc::clone(&made);
         measure("initiations", clients, count, &journal, move |n| {
-            Ok(Unit::Initiation(Box::new(store::initiation_unit(&rows[n], None)?)))
+            Ok(JournalWrite::Initiation(Box::new(store::initiation_write(&rows[n], None)?)))
         })
         .await?;
         // Ending a payment creates two events, each with a delivery.
@@ -71,11 +71,11 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-fn end(payment: &Payment) -> Outcome<Unit> {
+fn end(payment: &Payment) -> Outcome<JournalWrite> {
     let now = Timestamp(5_000);
     let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("the command has no effect")?;
-    let beside = store::RowsBeside::default();
-    Ok(store::transition_unit(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| true)?)
+    let beside = store::RequestRows::default();
+    Ok(store::transition_write(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| true)?)
 }
 
 async fn measure(
@@ -83,15 +83,15 @@ async fn measure(
     clients: usize,
     count: usize,
     journal: &Journal,
-    unit: impl Fn(usize) -> Outcome<Unit> + Send + Sync + 'static,
+    write: impl Fn(usize) -> Outcome<JournalWrite> + Send + Sync + 'static,
 ) -> Outcome<()> {
-    let unit = Arc::new(unit);
+    let write = Arc::new(write);
     let next = Arc::new(AtomicUsize::new(0));
     let before = journal.stats();
     let begun = Instant::now();
     let tasks: Vec<_> = (0..clients)
         .map(|_| {
-            let (unit, next, journal) = (Arc::clone(&unit), Arc::clone(&next), journal.clone());
+            let (write, next, journal) = (Arc::clone(&write), Arc::clone(&next), journal.clone());
             tokio::spawn(async move {
                 let mut waits = Vec::new();
                 loop {
@@ -99,9 +99,9 @@ async fn measure(
                     if n >= count {
                         return Outcome::Ok(waits);
                     }
-                    let unit = unit(n)?;
+                    let write = write(n)?;
                     let asked = Instant::now();
-                    match journal.submit(unit).await {
+                    match journal.submit(write).await {
                         Ok(_) => waits.push(asked.elapsed()),
                         Err(JournalError::Busy) => return Err("busy: more clients than queue places".into()),
                         Err(error) => return Err(error.into()),
@@ -138,7 +138,7 @@ fn millis(took: Duration) -> f64 {
 }
 
 async fn prepare(database: &Database) -> Outcome<(PspId, MerchantId)> {
-    Migrator::up(database.patient(), None).await?;
+    Migrator::up(database.long_timeout(), None).await?;
     let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
     let psp = psps::Model {
         id: psp_id.to_string(),

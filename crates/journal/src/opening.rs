@@ -51,7 +51,7 @@ pub async fn open(database: &Database, real_now: Timestamp) -> Result<u64, DbErr
             .filter(payments::Column::Id.in_subquery(paid))
             .order_by_asc(payments::Column::Id)
             .limit(STEP);
-        let page = page.all(database.patient()).await?;
+        let page = page.all(database.long_timeout()).await?;
         let Some(last) = page.last() else { break };
         after.clone_from(&last.id);
         let of_page = post(database, &page).await?;
@@ -75,7 +75,7 @@ async fn post(database: &Database, page: &[payments::Model]) -> Result<Opened, D
         .filter(PaymentId.is_in(ids))
         .order_by_asc(PaymentId)
         .order_by_asc(Version)
-        .all(database.patient())
+        .all(database.long_timeout())
         .await?;
     let mut of_payment: BTreeMap<&str, Vec<&payment_transitions::Model>> = BTreeMap::new();
     for transition in &transitions {

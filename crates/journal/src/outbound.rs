@@ -2,20 +2,22 @@
 
 use std::fmt;
 
+use payferry_domain::outbound::{
+    Announcement, Command, Event, OutboundId, OutboundStatus, OutboundTransfer, Transition, payload,
+};
 use payferry_domain::payment::EventName;
-use payferry_domain::sending::{Announcement, Command, Event, Sending, SendingId, SendingStatus, Transition, payload};
 use payferry_domain::{Amount, DeliveryId, EventId, Timestamp};
 use payferry_entities::{Database, operations, sending_transitions, sendings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::payments::{RowsBeside, StoreError};
+use crate::payments::{RequestRows, StoreError};
 use crate::postings;
-use crate::{DaySends, NewEvent, OperationChange, Reserve, SendingChange, TransfersApplied, Unit};
+use crate::{DailyOutbound, JournalWrite, NewEvent, OperationChange, OutboundChange, Reserve, TransfersApplied};
 
 /// Row of an outbound transfer.
-pub fn row_of(sending: &Sending) -> Result<sendings::Model, StoreError> {
-    let order = &sending.order;
-    let state = serde_json::to_string(sending);
+pub fn row_of(outbound: &OutboundTransfer) -> Result<sendings::Model, StoreError> {
+    let order = &outbound.order;
+    let state = serde_json::to_string(outbound);
     Ok(sendings::Model {
         id: order.id.to_string(),
         psp_id: order.psp_id.to_string(),
@@ -26,23 +28,23 @@ pub fn row_of(sending: &Sending) -> Result<sendings::Model, StoreError> {
         token: order.token.as_str().to_owned(),
         amount: order.amount.units(),
         recipient: order.to.to_string(),
-        version: i64::from(sending.version),
-        status: sending.status.as_str().to_owned(),
-        live: sending.is_live(),
-        in_review: sending.is_in_review(),
+        version: i64::from(outbound.version),
+        status: outbound.status.as_str().to_owned(),
+        live: outbound.is_live(),
+        in_review: outbound.is_in_review(),
         created_at: order.created_at.as_millis(),
-        updated_at: sending.updated_at.as_millis(),
+        updated_at: outbound.updated_at.as_millis(),
         state: state.map_err(|error| unreadable(&order.id, &error))?,
     })
 }
 
 /// Outbound transfer in a row. Its id and version must match the columns.
-pub fn sending_of(row: &sendings::Model) -> Result<Sending, StoreError> {
-    let sending: Sending = serde_json::from_str(&row.state).map_err(|error| unreadable(&row.id, &error))?;
-    if sending.order.id.to_string() != row.id || i64::from(sending.version) != row.version {
+pub fn outbound_of(row: &sendings::Model) -> Result<OutboundTransfer, StoreError> {
+    let outbound: OutboundTransfer = serde_json::from_str(&row.state).map_err(|error| unreadable(&row.id, &error))?;
+    if outbound.order.id.to_string() != row.id || i64::from(outbound.version) != row.version {
         return Err(unreadable(&row.id, &"its state belongs to another id or version"));
     }
-    Ok(sending)
+    Ok(outbound)
 }
 
 fn unreadable(id: &dyn fmt::Display, reason: &dyn fmt::Display) -> StoreError {
@@ -50,9 +52,9 @@ fn unreadable(id: &dyn fmt::Display, reason: &dyn fmt::Display) -> StoreError {
 }
 
 /// Loads the outbound transfer with this id.
-pub async fn load(database: &Database, id: SendingId) -> Result<Option<Sending>, StoreError> {
+pub async fn load(database: &Database, id: OutboundId) -> Result<Option<OutboundTransfer>, StoreError> {
     let row = sendings::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
-    row.as_ref().map(sending_of).transpose()
+    row.as_ref().map(outbound_of).transpose()
 }
 
 /// Page of the live outbound transfers, by id, after `after`. The caller skips and logs unreadable rows: they must not
@@ -70,39 +72,39 @@ pub async fn load_live(database: &Database, after: &str, limit: u64) -> Result<V
 /// daily send limit; `wants` selects the events that are delivered.
 pub fn change(
     transition: &Transition,
-    rows: RowsBeside,
+    rows: RequestRows,
     real_now: Timestamp,
     send_daily_max: Amount,
     wants: impl Fn(EventName) -> bool,
-) -> Result<Unit, StoreError> {
-    let sending = &transition.sending;
-    let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&sending.id(), &error))?;
+) -> Result<JournalWrite, StoreError> {
+    let outbound = &transition.outbound;
+    let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&outbound.id(), &error))?;
     let announcements = transition
         .announcements
         .iter()
-        .map(|announcement| new_event(sending, announcement, real_now, wants(announcement.name)))
+        .map(|announcement| new_event(outbound, announcement, real_now, wants(announcement.name)))
         .collect::<Result<_, _>>()?;
     let queued =
-        transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(sending, real_now))));
-    let done = transition.events.iter().filter_map(|event| taken_in(sending, event));
-    Ok(Unit::Sending(Box::new(SendingChange {
-        sending: row_of(sending)?,
+        transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(outbound, real_now))));
+    let done = transition.events.iter().filter_map(|event| taken_in(outbound, event));
+    Ok(JournalWrite::OutboundTransfer(Box::new(OutboundChange {
+        outbound: row_of(outbound)?,
         transition: sending_transitions::Model {
-            sending_id: sending.id().to_string(),
-            version: i64::from(sending.version),
-            at: sending.updated_at.as_millis(),
+            sending_id: outbound.id().to_string(),
+            version: i64::from(outbound.version),
+            at: outbound.updated_at.as_millis(),
             events,
         },
         announcements,
         operations: queued.into_iter().chain(done).collect(),
         postings: postings::rows(
-            &sending.id().to_string(),
-            sending.version,
-            sending.order.psp_id,
+            &outbound.id().to_string(),
+            outbound.version,
+            outbound.order.psp_id,
             &transition.postings,
-            sending.updated_at,
+            outbound.updated_at,
         ),
-        reserve: (sending.version == 1).then(|| reserve(sending, real_now, send_daily_max)),
+        reserve: (outbound.version == 1).then(|| reserve(outbound, real_now, send_daily_max)),
         idempotency: rows.idempotency,
         audit: rows.audit,
     })))
@@ -110,17 +112,17 @@ pub fn change(
 
 /// Write that marks the outcome in `command` as applied, if it was already known: otherwise it would be notified again
 /// for ever.
-pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Option<Unit> {
-    let id = sending.id().operation().to_string();
-    let operation = match (command, sending.status) {
-        (Command::Complete { revision, .. }, SendingStatus::Sent) => {
+pub fn known(outbound: &OutboundTransfer, command: &Command, real_now: Timestamp) -> Option<JournalWrite> {
+    let id = outbound.id().operation().to_string();
+    let operation = match (command, outbound.status) {
+        (Command::Complete { revision, .. }, OutboundStatus::Sent) => {
             OperationChange::Succeeded { id, revision: i64::from(*revision) }
         }
-        (Command::Fail { .. }, SendingStatus::Failed) => OperationChange::Cancel { id },
+        (Command::Fail { .. }, OutboundStatus::Failed) => OperationChange::Cancel { id },
         _ => return None,
     };
-    let (version, at) = (i64::from(sending.version), real_now.as_millis());
-    Some(Unit::TransfersApplied(Box::new(TransfersApplied {
+    let (version, at) = (i64::from(outbound.version), real_now.as_millis());
+    Some(JournalWrite::TransfersApplied(Box::new(TransfersApplied {
         version,
         transfers: Vec::new(),
         operations: vec![operation],
@@ -129,8 +131,8 @@ pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Optio
 }
 
 /// End of an operation that an event applies.
-fn taken_in(sending: &Sending, event: &Event) -> Option<OperationChange> {
-    let id = sending.id().operation().to_string();
+fn taken_in(outbound: &OutboundTransfer, event: &Event) -> Option<OperationChange> {
+    let id = outbound.id().operation().to_string();
     match event {
         Event::Sent { revision, .. } => Some(OperationChange::Succeeded { id, revision: i64::from(*revision) }),
         Event::Failed { .. } => Some(OperationChange::Cancel { id }),
@@ -138,14 +140,14 @@ fn taken_in(sending: &Sending, event: &Event) -> Option<OperationChange> {
     }
 }
 
-fn reserve(sending: &Sending, real_now: Timestamp, send_daily_max: Amount) -> Reserve {
-    let order = &sending.order;
+fn reserve(outbound: &OutboundTransfer, real_now: Timestamp, send_daily_max: Amount) -> Reserve {
+    let order = &outbound.order;
     Reserve {
         psp_id: order.psp_id.to_string(),
         chain: order.asset.chain.as_str().to_owned(),
         token_address: order.asset.address.to_string(),
         amount: order.amount.units(),
-        day: DaySends {
+        day: DailyOutbound {
             token: order.token.as_str().to_owned(),
             day: postings::day_of(real_now),
             amount: order.amount.units(),
@@ -155,17 +157,17 @@ fn reserve(sending: &Sending, real_now: Timestamp, send_daily_max: Amount) -> Re
 }
 
 fn new_event(
-    sending: &Sending,
+    outbound: &OutboundTransfer,
     announcement: &Announcement,
     real_now: Timestamp,
     wanted: bool,
 ) -> Result<NewEvent, StoreError> {
     let id = EventId::generate();
-    let payload = payload(sending, announcement, id);
+    let payload = payload(outbound, announcement, id);
     Ok(NewEvent {
         id: id.to_string(),
-        psp_id: sending.order.psp_id.to_string(),
-        payment_id: sending.id().to_string(),
+        psp_id: outbound.order.psp_id.to_string(),
+        payment_id: outbound.id().to_string(),
         sequence: i64::from(announcement.sequence),
         name: announcement.name.as_str().to_owned(),
         payload: payload.map_err(|error| unreadable(&id, &error))?,
@@ -174,8 +176,8 @@ fn new_event(
     })
 }
 
-fn operation_row(sending: &Sending, real_now: Timestamp) -> operations::Model {
-    let order = &sending.order;
+fn operation_row(outbound: &OutboundTransfer, real_now: Timestamp) -> operations::Model {
+    let order = &outbound.order;
     operations::Model {
         id: order.id.operation().to_string(),
         chain: order.asset.chain.as_str().to_owned(),

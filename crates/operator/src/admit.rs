@@ -21,7 +21,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use moka::sync::Cache;
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::{ApiError, TokenProblem};
-use payferry_httpkit::limits::household;
+use payferry_httpkit::limits::network_prefix;
 use payferry_runtime::clock::Clock;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -51,7 +51,7 @@ pub struct Admission {
 
 /// Credential of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum Credential {
     Token,
     Session,
 }
@@ -80,14 +80,14 @@ impl Admission {
         cookie(&session, SESSION_SECS, secure)
     }
 
-    fn look(&self, headers: &HeaderMap, from: IpAddr) -> Result<Shown, TokenProblem> {
+    fn look(&self, headers: &HeaderMap, from: IpAddr) -> Result<Credential, TokenProblem> {
         if let Some(header) = headers.get(AUTHORIZATION) {
             let text = header.to_str().map_err(|_| TokenProblem::Wrong)?;
             let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
             if !scheme.eq_ignore_ascii_case("bearer") {
                 return Err(TokenProblem::Missing);
             }
-            return self.token(token.trim(), from).map(|()| Shown::Token);
+            return self.token(token.trim(), from).map(|()| Credential::Token);
         }
         let session = session_of(headers).ok_or(TokenProblem::Missing)?;
         let (ends_at, seal) = session.split_once('.').ok_or(TokenProblem::Wrong)?;
@@ -95,7 +95,11 @@ impl Admission {
         // A forged seal counts as a wrong token.
         let given = hex::decode(seal).map_err(|_| TokenProblem::Wrong)?;
         self.attempt(from, || bool::from(given.ct_eq(&self.seal(ends_at))))?;
-        if Timestamp(ends_at) <= self.clock.real_now() { Err(TokenProblem::SessionOver) } else { Ok(Shown::Session) }
+        if Timestamp(ends_at) <= self.clock.real_now() {
+            Err(TokenProblem::SessionOver)
+        } else {
+            Ok(Credential::Session)
+        }
     }
 
     fn seal(&self, ends_at: i64) -> [u8; 32] {
@@ -104,7 +108,7 @@ impl Admission {
 
     /// Checks one attempt, unless too many failed before.
     fn attempt(&self, from: IpAddr, is_right: impl FnOnce() -> bool) -> Result<(), TokenProblem> {
-        let address = household(from);
+        let address = network_prefix(from);
         let failed = self.failures.get(&address).map_or(0, |count| count.load(Ordering::Relaxed));
         if failed >= FAILED_ATTEMPTS_PER_MINUTE_MAX {
             return Err(TokenProblem::TooManyAttempts(ATTEMPTS_WINDOW.as_secs()));
@@ -128,7 +132,7 @@ pub(super) async fn admit(
     next: Next,
 ) -> Response {
     match operator.admission.look(request.headers(), from) {
-        Ok(Shown::Session) if changes(request.method()) && !is_same_origin(request.headers()) => {
+        Ok(Credential::Session) if changes(request.method()) && !is_same_origin(request.headers()) => {
             ApiError::ForeignOrigin.into_response()
         }
         Ok(_) => next.run(request).await,
@@ -219,12 +223,12 @@ mod tests {
     fn accepts_only_the_token_or_its_session() {
         let admission = Admission::new("correct horse battery", Clock::default());
         let look = |pairs: &[(&'static str, &str)]| admission.look(&headers(pairs), HERE);
-        assert_eq!(look(&[("authorization", "Bearer correct horse battery")]), Ok(Shown::Token));
+        assert_eq!(look(&[("authorization", "Bearer correct horse battery")]), Ok(Credential::Token));
         assert_eq!(look(&[("authorization", "bearer correct horse")]), Err(TokenProblem::Wrong));
         assert_eq!(look(&[("authorization", "Basic Y29ycmVjdA==")]), Err(TokenProblem::Missing));
         assert_eq!(look(&[]), Err(TokenProblem::Missing));
         let good = session(&admission);
-        assert_eq!(look(&[("cookie", &format!("theme=dark; {good}"))]), Ok(Shown::Session));
+        assert_eq!(look(&[("cookie", &format!("theme=dark; {good}"))]), Ok(Credential::Session));
         let longer = good.replacen("payferry_operator=1", "payferry_operator=2", 1);
         assert_eq!(look(&[("cookie", &longer)]), Err(TokenProblem::Wrong), "a session cannot be extended");
         let other = Admission::new("another token", Clock::default());

@@ -65,7 +65,7 @@ pub struct Tick {
 }
 
 /// Produces the ticks while there are listeners.
-pub(super) struct Pulse {
+pub(super) struct EventTicker {
     /// Start time of the service. Numbers of incidents are valid for this run only.
     started: Timestamp,
     latest: watch::Sender<Option<Arc<Tick>>>,
@@ -73,7 +73,7 @@ pub(super) struct Pulse {
     room: Arc<Semaphore>,
 }
 
-impl Pulse {
+impl EventTicker {
     /// For a service that started at this wall clock time.
     pub(super) fn new(started: Timestamp) -> Self {
         Self {
@@ -112,17 +112,17 @@ pub(super) async fn listen(
     State(operator): State<Operator>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
-    let room = operator.pulse.room.clone().try_acquire_owned();
+    let room = operator.ticker.room.clone().try_acquire_owned();
     let room =
         room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
     let incidents = operator.system.watch_incidents();
     let newest = *incidents.borrow();
-    let pulse = &operator.pulse;
+    let ticker = &operator.ticker;
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
     // A client of an earlier run of the service gets all entries.
-    let told = heard.map_or(newest, |id| pulse.incident_of(id).map_or(0, |heard| heard.min(newest)));
-    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(pulse.id_of(told));
-    let ticks = operator.pulse.latest.subscribe();
+    let told = heard.map_or(newest, |id| ticker.incident_of(id).map_or(0, |heard| heard.min(newest)));
+    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(ticker.id_of(told));
+    let ticks = operator.ticker.latest.subscribe();
     operator.beat();
     let mut listener = Listener { incidents, ticks, told, waiting: VecDeque::new(), _room: room, operator };
     listener.waiting.extend(hello.json_data(json!({"incidents": newest})).ok());
@@ -158,7 +158,7 @@ impl Listener {
         self.incidents.borrow_and_update();
         for incident in self.operator.system.incidents(Some(self.told)) {
             self.told = self.told.max(incident.number);
-            let event = Event::default().event("incident").id(self.operator.pulse.id_of(incident.number));
+            let event = Event::default().event("incident").id(self.operator.ticker.id_of(incident.number));
             self.waiting.extend(event.json_data(&incident).ok());
         }
     }
@@ -167,14 +167,14 @@ impl Listener {
 impl Operator {
     /// Starts the task that produces ticks, unless it runs.
     fn beat(&self) {
-        if !self.pulse.beating.swap(true, Ordering::AcqRel) {
+        if !self.ticker.beating.swap(true, Ordering::AcqRel) {
             tokio::spawn(beat(self.clone()));
         }
     }
 }
 
 async fn beat(operator: Operator) {
-    let pulse = &operator.pulse;
+    let ticker = &operator.ticker;
     let mut every = tokio::time::interval(TICK_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -182,14 +182,14 @@ async fn beat(operator: Operator) {
             () = operator.closing.cancelled() => return,
             _ = every.tick() => {}
         }
-        if pulse.latest.receiver_count() == 0 {
-            pulse.beating.store(false, Ordering::Release);
+        if ticker.latest.receiver_count() == 0 {
+            ticker.beating.store(false, Ordering::Release);
             // A listener may have subscribed since, and seen the task still running.
-            if pulse.latest.receiver_count() == 0 || pulse.beating.swap(true, Ordering::AcqRel) {
+            if ticker.latest.receiver_count() == 0 || ticker.beating.swap(true, Ordering::AcqRel) {
                 return;
             }
         }
-        pulse.latest.send_replace(Some(Arc::new(tick(&operator.system).await)));
+        ticker.latest.send_replace(Some(Arc::new(tick(&operator.system).await)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Administration: PSPs with their policies, and their API keys. The changes themselves are in `crate::tenants`, which
+//! Administration: PSPs with their policies, and their API keys. The changes themselves are in `payferry_accounts::tenants`, which
 //! the command line uses too.
 
 use std::str::FromStr;

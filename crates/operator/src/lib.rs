@@ -1,7 +1,8 @@
 //! The operator's listener: health, metrics, and the state of the whole service.
 //!
-//! `table` lists the routes with their access; routes are added only there. `read` holds the data for programs and for
-//! pages. Deliberately absent: everything that PSPs and payers use.
+//! `table` lists the routes with their access; routes are added only there. Each screen is one folder with its query, its JSON
+//! routes (`mod.rs`) and its page (`page.rs`). `page` holds the parts that all pages share. Deliberately absent: everything that
+//! PSPs and payers use.
 
 mod actors;
 mod admit;
@@ -22,14 +23,19 @@ mod payment;
 pub mod psps;
 mod query;
 mod routes;
-mod secure;
 mod webhooks;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
-use axum::{Router, middleware};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::KeyMode;
 use payferry_actors::System;
@@ -39,7 +45,7 @@ use payferry_httpkit::error::{ApiError, Listener};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use events::Pulse;
+use events::EventTicker;
 
 pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
 pub use events::{EVENT_LISTENERS_MAX, Tick};
@@ -85,7 +91,7 @@ pub struct Shared {
     door: Arc<Semaphore>,
     /// Serialises releases from quarantine.
     releasing: Mutex<()>,
-    pulse: Pulse,
+    ticker: EventTicker,
 }
 
 impl Operator {
@@ -94,8 +100,8 @@ impl Operator {
         let OperatorConfig { token, key_mode, documents, metrics, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
-        let (releasing, pulse) = (Mutex::default(), Pulse::new(system.clock().real_now()));
-        Self(Arc::new(Shared { system, key_mode, documents, closing, metrics, admission, door, releasing, pulse }))
+        let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
+        Self(Arc::new(Shared { system, key_mode, documents, closing, metrics, admission, door, releasing, ticker }))
     }
 }
 
@@ -124,5 +130,27 @@ pub fn router(operator: Operator) -> Router {
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-    edge.surround(router).layer(middleware::from_fn(secure::harden)).with_state(operator)
+    edge.surround(router).layer(middleware::from_fn(harden)).with_state(operator)
+}
+
+/// Content security policy of responses that are not pages.
+const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Adds the headers that a response does not have yet.
+async fn harden(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_FRAME_OPTIONS, "DENY"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-store"),
+        // With `no-referrer`, browsers would send `Origin: null` with the forms of this site.
+        (REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
 }

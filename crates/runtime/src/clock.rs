@@ -66,6 +66,7 @@ pub(crate) fn serialize_millis<S: serde::Serializer>(moment: &SystemTime, serial
 }
 
 /// As [`serialize_millis`]; `None` is null.
+#[allow(clippy::ref_option, reason = "serde passes the field like this")]
 pub(crate) fn serialize_millis_or_null<S: serde::Serializer>(
     moment: &Option<SystemTime>,
     serializer: S,

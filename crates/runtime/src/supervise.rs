@@ -13,7 +13,7 @@ use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 
 pub use budget::Budget;
 
-use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
+use crate::observe::{ActorKind, ActorRegistry, Behaviour, Cause, Mailbox, ended};
 
 /// Initial pause before a failed actor is restarted; doubles with each failure.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ pub enum RootMessage {
 /// Root supervisor.
 pub struct Root {
     /// Where failures are recorded.
-    pub books: Books,
+    pub registry: ActorRegistry,
 }
 
 struct Slot {
@@ -141,7 +141,7 @@ impl Behaviour for Root {
         if slot.started.elapsed() >= BACKOFF_FORGIVEN_AFTER {
             slot.pause = BACKOFF_MIN;
         }
-        self.books.restarted(slot.child.kind, &slot.child.name, cause, &reason);
+        self.registry.restarted(slot.child.kind, &slot.child.name, cause, &reason);
         myself.send_after(slot.pause, move || RootMessage::Restart(index));
         slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
         Ok(())
@@ -159,7 +159,7 @@ impl Root {
             }
             Err(error) => {
                 let error = error.to_string();
-                self.books.restarted(slot.child.kind, &slot.child.name, Cause::Start, &error);
+                self.registry.restarted(slot.child.kind, &slot.child.name, Cause::Start, &error);
                 myself.send_after(slot.pause, move || RootMessage::Restart(index));
                 slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
             }

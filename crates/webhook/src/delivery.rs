@@ -12,12 +12,12 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
-use payferry_journal::{DeliveryOutcome, JournalError, Unit};
+use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
 
 use super::attempt::{Outcome, Target, attempt};
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
-use super::sender::Desk;
+use super::sender::SenderContext;
 
 /// Pause before a failed write of an outcome is repeated.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -47,8 +47,12 @@ pub(super) enum Turn {
 pub(super) type Rows = Shared<BoxFuture<'static, Result<Arc<HashMap<String, Due>>, String>>>;
 
 /// Returns the rows of these deliveries: those in `just_read`, and the others by one query on first use.
-pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>, mut just_read: HashMap<String, Due>) -> Rows {
-    let desk = Arc::clone(desk);
+pub(super) fn rows(
+    context: &Arc<SenderContext>,
+    delivery_ids: Vec<String>,
+    mut just_read: HashMap<String, Due>,
+) -> Rows {
+    let context = Arc::clone(context);
     let (mut rows, mut unread) = (HashMap::with_capacity(delivery_ids.len()), Vec::new());
     for id in delivery_ids {
         match just_read.remove(&id) {
@@ -57,7 +61,7 @@ pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>, mut just_read: H
         }
     }
     let read = async move {
-        let found = queue::due(&desk.database, &unread).await.map_err(|error| error.to_string())?;
+        let found = queue::due(&context.database, &unread).await.map_err(|error| error.to_string())?;
         rows.extend(found.into_iter().map(|due| (due.id.clone(), due)));
         Ok(Arc::new(rows))
     };
@@ -65,22 +69,28 @@ pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>, mut just_read: H
 }
 
 /// Attempts the delivery and records the outcome. With `is_probe`, a failure takes no retry.
-pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, rows: Rows, is_probe: bool) -> Turn {
+pub(super) async fn take_turn(
+    context: &SenderContext,
+    target: &Target,
+    delivery_id: &str,
+    rows: Rows,
+    is_probe: bool,
+) -> Turn {
     let due = match rows.await.map(|rows| rows.get(delivery_id).cloned()) {
         Ok(Some(due)) if matches!(due.status.as_str(), "queued" | "failed") => due,
         Ok(_) => return Turn::Closed,
         Err(error) => return Turn::Unread(error),
     };
     let Due { id: _, event_id, status, attempt_count, retries_left, payload } = due;
-    let at: Timestamp = desk.clock.real_now();
-    let policy = desk.config.url_policy;
-    let outcome = attempt(&desk.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
+    let at: Timestamp = context.clock.real_now();
+    let policy = context.config.url_policy;
+    let outcome = attempt(&context.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
     let takes_no_retry = is_probe || status == "queued";
-    let next = next(desk, &outcome, retries_left, takes_no_retry);
-    desk.metrics.attempted(next.status, outcome.duration);
+    let next = next(context, &outcome, retries_left, takes_no_retry);
+    context.metrics.attempted(next.status, outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
     let row = row(delivery_id, attempt_count + 1, target, at, outcome);
-    match record(desk, row, next).await {
+    match record(context, row, next).await {
         Ok(()) => Turn::Attempted { delivered, strained, failure, next_attempt_at: next.attempt_at },
         Err(refusal) => Turn::Broken(refusal),
     }
@@ -94,15 +104,15 @@ struct Next {
     attempt_at: Option<i64>,
 }
 
-fn next(desk: &Desk, outcome: &Outcome, retries_left: i64, takes_no_retry: bool) -> Next {
+fn next(context: &SenderContext, outcome: &Outcome, retries_left: i64, takes_no_retry: bool) -> Next {
     if outcome.is_delivered() {
         return Next { status: "delivered", retries_left, attempt_at: None };
     }
     let spread: f64 = rand::random();
-    match desk.config.schedule.after_failure(takes_no_retry, retries_left, outcome.retry_after, spread) {
+    match context.config.schedule.after_failure(takes_no_retry, retries_left, outcome.retry_after, spread) {
         AfterFailure::Retry { after, retries_left } => {
             let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
-            let attempt_at = desk.clock.real_now::<Timestamp>().plus_millis(after_ms).as_millis();
+            let attempt_at = context.clock.real_now::<Timestamp>().plus_millis(after_ms).as_millis();
             Next { status: "failed", retries_left, attempt_at: Some(attempt_at) }
         }
         AfterFailure::Exhausted => Next { status: "exhausted", retries_left: 0, attempt_at: None },
@@ -123,11 +133,11 @@ fn row(delivery_id: &str, number: i64, target: &Target, at: Timestamp, outcome: 
 }
 
 /// Writes the outcome and retries until it is written. Returns an error if it can never be written.
-async fn record(desk: &Desk, attempt: delivery_attempts::Model, next: Next) -> Result<(), String> {
+async fn record(context: &SenderContext, attempt: delivery_attempts::Model, next: Next) -> Result<(), String> {
     let Next { status, retries_left, attempt_at: next_attempt_at } = next;
     loop {
         let unit = DeliveryOutcome { attempt: attempt.clone(), status, retries_left, next_attempt_at };
-        match desk.journal.submit(Unit::Delivery(Box::new(unit))).await {
+        match context.journal.submit(JournalWrite::Delivery(Box::new(unit))).await {
             // Conflict: another node, or this node before a restart, recorded an attempt with this number.
             Ok(_) | Err(JournalError::Conflict) => return Ok(()),
             Err(JournalError::Refused(error)) => return Err(error),
@@ -141,15 +151,15 @@ async fn record(desk: &Desk, attempt: delivery_attempts::Model, next: Next) -> R
 }
 
 /// Marks a delivery as in progress until dropped, however its task ends.
-pub(super) struct UnderWay {
-    desk: Arc<Desk>,
+pub(super) struct InProgress {
+    context: Arc<SenderContext>,
     delivery_id: String,
 }
 
-impl UnderWay {
-    pub(super) fn new(desk: &Arc<Desk>, delivery_id: &str) -> Self {
-        desk.under_way.insert(delivery_id.to_owned());
-        Self { desk: Arc::clone(desk), delivery_id: delivery_id.to_owned() }
+impl InProgress {
+    pub(super) fn new(context: &Arc<SenderContext>, delivery_id: &str) -> Self {
+        context.under_way.insert(delivery_id.to_owned());
+        Self { context: Arc::clone(context), delivery_id: delivery_id.to_owned() }
     }
 
     pub(super) fn delivery_id(&self) -> &str {
@@ -157,8 +167,8 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InProgress {
     fn drop(&mut self) {
-        self.desk.under_way.remove(&self.delivery_id);
+        self.context.under_way.remove(&self.delivery_id);
     }
 }

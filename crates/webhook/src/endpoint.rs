@@ -21,9 +21,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::attempt::Target;
 use super::breaker::{Breaker, BreakerState, Permission};
 use super::concurrency::{Concurrency, Epoch, IN_FLIGHT_MIN};
-use super::delivery::{self, Turn, UnderWay, take_turn};
+use super::delivery::{self, InProgress, Turn, take_turn};
 use super::queue::{self, Due, Waiting};
-use super::sender::Desk;
+use super::sender::SenderContext;
 use super::window::Window;
 use super::{STOP_PATIENCE, endpoints};
 
@@ -103,7 +103,7 @@ pub struct EndpointView {
 
 /// Endpoint actor of one PSP.
 pub(super) struct Endpoint {
-    pub(super) desk: Arc<Desk>,
+    pub(super) context: Arc<SenderContext>,
     pub(super) psp_id: PspId,
 }
 
@@ -147,7 +147,7 @@ impl Behaviour for Endpoint {
 
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
         // The breaker state of the previous actor ends with it.
-        self.desk.broken.remove(&self.psp_id);
+        self.context.broken.remove(&self.psp_id);
         Ok(State {
             concurrency: Concurrency::default(),
             breaker: Breaker::default(),
@@ -180,7 +180,7 @@ impl Behaviour for Endpoint {
         match message {
             Message::Nudge => {
                 // Removed before the read, so that rows queued from now on nudge again.
-                self.desk.nudged.remove(&self.psp_id);
+                self.context.nudged.remove(&self.psp_id);
                 state.more = true;
             }
             Message::Wake => {}
@@ -224,9 +224,9 @@ impl Behaviour for Endpoint {
 impl Endpoint {
     fn note_breaker(&self, state: &State) {
         if state.breaker.state(Instant::now()) == BreakerState::Closed {
-            self.desk.broken.remove(&self.psp_id);
+            self.context.broken.remove(&self.psp_id);
         } else {
-            self.desk.broken.insert(self.psp_id);
+            self.context.broken.insert(self.psp_id);
         }
     }
 
@@ -263,7 +263,7 @@ impl Endpoint {
         self.start(myself, state, &target, admitted, just_read, permission == Permission::Probe);
         read?;
         if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
-            let wait = at.saturating_sub(self.desk.clock.real_now::<Timestamp>().as_millis()).max(0).unsigned_abs();
+            let wait = at.saturating_sub(self.context.clock.real_now::<Timestamp>().as_millis()).max(0).unsigned_abs();
             wake_after(myself, state, Duration::from_millis(wait));
         }
         Ok(())
@@ -276,9 +276,9 @@ impl Endpoint {
         {
             return Ok(target.clone());
         }
-        let now = self.desk.clock.real_now();
-        let row = endpoints::load(self.desk.database.reader(), self.psp_id).await?;
-        let secrets = row.as_ref().map(|row| endpoints::secrets(&self.desk.sealer, row, now));
+        let now = self.context.clock.real_now();
+        let row = endpoints::load(self.context.database.reader(), self.psp_id).await?;
+        let secrets = row.as_ref().map(|row| endpoints::secrets(&self.context.sealer, row, now));
         let target = match (row, secrets) {
             (Some(row), Some(Ok(secrets))) => Some(Arc::new(Target { url: row.url, secrets })),
             (_, Some(Err(error))) => {
@@ -295,12 +295,12 @@ impl Endpoint {
     }
 
     async fn read_retries(&self, state: &mut State) -> Result<(), DbErr> {
-        let now = self.desk.clock.real_now::<Timestamp>().as_millis();
+        let now = self.context.clock.real_now::<Timestamp>().as_millis();
         if !state.retries.is_empty() || state.retries_at.is_none_or(|at| at > now) {
             return Ok(());
         }
         let under_way = state.taken.len();
-        let page = queue::retries_due(&self.desk.database, self.psp_id, now, under_way).await?;
+        let page = queue::retries_due(&self.context.database, self.psp_id, now, under_way).await?;
         let is_last = page.len() < queue::PAGE + under_way;
         for delivery in page {
             if state.taken.insert(delivery.id.clone()) {
@@ -308,7 +308,7 @@ impl Endpoint {
             }
         }
         state.retries_at = if is_last && state.retries.is_empty() {
-            queue::next_retry_after(&self.desk.database, self.psp_id, now).await?
+            queue::next_retry_after(&self.context.database, self.psp_id, now).await?
         } else {
             Some(now)
         };
@@ -317,7 +317,7 @@ impl Endpoint {
 
     async fn read_first_attempts(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
         while state.more && state.window.ready_len() < READY_MIN && state.window.len() < WINDOW_MAX {
-            let page = queue::first_attempts(&self.desk.database, self.psp_id, state.read_to).await?;
+            let page = queue::first_attempts(&self.context.database, self.psp_id, state.read_to).await?;
             let read = page.len();
             for (delivery, due) in page {
                 state.read_to = delivery.position;
@@ -348,7 +348,7 @@ impl Endpoint {
         let share = if state.in_flight < IN_FLIGHT_MIN {
             None
         } else {
-            Some(Arc::clone(&self.desk.shares).try_acquire_owned().ok()?)
+            Some(Arc::clone(&self.context.shares).try_acquire_owned().ok()?)
         };
         state.taken.insert(delivery.id.clone());
         state.in_flight += 1;
@@ -367,13 +367,13 @@ impl Endpoint {
         is_probe: bool,
     ) {
         let ids = admitted.iter().map(|admitted| admitted.delivery.id.clone()).collect();
-        let rows = delivery::rows(&self.desk, ids, just_read);
+        let rows = delivery::rows(&self.context, ids, just_read);
         for Admitted { delivery, is_first, share } in admitted {
-            let (desk, target, myself) = (Arc::clone(&self.desk), Arc::clone(target), myself.clone());
+            let (context, target, myself) = (Arc::clone(&self.context), Arc::clone(target), myself.clone());
             let (rows, epoch) = (rows.clone(), state.concurrency.epoch());
-            let under_way = UnderWay::new(&desk, &delivery.id);
+            let under_way = InProgress::new(&context, &delivery.id);
             state.tasks.spawn(async move {
-                let turn = take_turn(&desk, &target, under_way.delivery_id(), rows, is_probe);
+                let turn = take_turn(&context, &target, under_way.delivery_id(), rows, is_probe);
                 let turn = AssertUnwindSafe(turn).catch_unwind().await;
                 let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
                 drop((under_way, share));

@@ -129,7 +129,7 @@ mod tests {
     const SECOND: &str = "https://two.example/";
 
     async fn one_psp(database: &Database) -> PspId {
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let psp = PspId::generate();
         let row = psps::Model {
             id: psp.to_string(),

@@ -13,7 +13,7 @@ use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
@@ -38,7 +38,7 @@ const STOP_MARGIN: Duration = Duration::from_millis(250);
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// State shared by the sender and its endpoints.
-pub(super) struct Desk {
+pub(super) struct SenderContext {
     pub(super) database: Database,
     pub(super) journal: Journal,
     pub(super) sealer: Sealer,
@@ -53,13 +53,13 @@ pub(super) struct Desk {
     running: DashMap<PspId, Mailbox<endpoint::Message>>,
     /// Permits for attempts in progress beyond the minimum of each endpoint.
     pub(super) shares: Arc<Semaphore>,
-    books: Books,
+    registry: ActorRegistry,
     pub(super) metrics: WebhookMetrics,
     /// PSPs whose circuit breaker is not closed.
     pub(super) broken: DashSet<PspId>,
 }
 
-impl Desk {
+impl SenderContext {
     /// Notifies the PSP's endpoint that rows wait; notifies the sender if no endpoint runs.
     fn nudge(&self, sender: &Mailbox<Message>, psp_id: PspId) {
         if !self.nudged.insert(psp_id) {
@@ -76,7 +76,7 @@ impl Desk {
 #[derive(Clone)]
 pub struct WebhookSender {
     actor: Mailbox<Message>,
-    desk: Arc<Desk>,
+    context: Arc<SenderContext>,
 }
 
 /// Result of a test of the endpoint.
@@ -129,11 +129,11 @@ impl WebhookSender {
         journal: Journal,
         sealer: Sealer,
         clock: Clock,
-        books: Books,
+        registry: ActorRegistry,
         config: WebhookConfig,
     ) -> Result<Self, ActorProcessingErr> {
         let client = client(&config)?;
-        let desk = Arc::new(Desk {
+        let context = Arc::new(SenderContext {
             database,
             journal,
             sealer,
@@ -144,19 +144,19 @@ impl WebhookSender {
             nudged: DashSet::new(),
             running: DashMap::new(),
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
-            books,
+            registry,
             metrics: WebhookMetrics::new(),
             broken: DashSet::new(),
         });
-        let sender = Sender { desk: desk.clone() };
-        let actor = desk.books.spawn("webhook sender", sender, (), Some(supervisor)).await?;
-        let (to, here) = (actor.clone(), Arc::downgrade(&desk));
-        desk.journal.tell_announced(move |psp_id| {
-            if let (Some(desk), Ok(psp_id)) = (here.upgrade(), psp_id.parse()) {
-                desk.nudge(&to, psp_id);
+        let sender = Sender { context: context.clone() };
+        let actor = context.registry.spawn("webhook sender", sender, (), Some(supervisor)).await?;
+        let (to, here) = (actor.clone(), Arc::downgrade(&context));
+        context.journal.on_announced(move |psp_id| {
+            if let (Some(context), Ok(psp_id)) = (here.upgrade(), psp_id.parse()) {
+                context.nudge(&to, psp_id);
             }
         });
-        Ok(Self { actor, desk })
+        Ok(Self { actor, context })
     }
 
     /// The actor's cell, for its supervisor.
@@ -166,7 +166,7 @@ impl WebhookSender {
 
     /// Reports that rows of this PSP wait. The journal reports its own commits, and sooner.
     pub fn nudge(&self, psp_id: PspId) {
-        self.desk.nudge(&self.actor, psp_id);
+        self.context.nudge(&self.actor, psp_id);
     }
 
     /// Reports that the PSP's configuration changed, or that old rows are queued again.
@@ -176,25 +176,25 @@ impl WebhookSender {
 
     /// Returns `true` if an attempt at the delivery is in progress.
     pub fn is_under_way(&self, delivery_id: &str) -> bool {
-        self.desk.under_way.contains(delivery_id)
+        self.context.under_way.contains(delivery_id)
     }
 
     /// Policy for webhook URLs.
     pub fn url_policy(&self) -> super::UrlPolicy {
-        self.desk.config.url_policy
+        self.context.config.url_policy
     }
 
     /// Posts a signed `webhook.test` once, immediately, and returns the result. The test is not in the feed and not
     /// retried.
     pub async fn test(&self, psp_id: PspId) -> Result<TestOutcome, TestError> {
-        let desk = &self.desk;
-        let now = desk.clock.real_now();
-        let endpoint = endpoints::load(desk.database.reader(), psp_id).await?.ok_or(TestError::NoEndpoint)?;
-        let target = Target { secrets: endpoints::secrets(&desk.sealer, &endpoint, now)?, url: endpoint.url };
+        let context = &self.context;
+        let now = context.clock.real_now();
+        let endpoint = endpoints::load(context.database.reader(), psp_id).await?.ok_or(TestError::NoEndpoint)?;
+        let target = Target { secrets: endpoints::secrets(&context.sealer, &endpoint, now)?, url: endpoint.url };
         let event_id = EventId::generate();
         let body = serde_json::Value::Object(test_payload(now, event_id)).to_string();
-        let (policy, now_secs) = (desk.config.url_policy, now.as_millis() / 1_000);
-        let outcome = attempt(&desk.client, policy, &target, &event_id.to_string(), body, now_secs).await;
+        let (policy, now_secs) = (context.config.url_policy, now.as_millis() / 1_000);
+        let outcome = attempt(&context.client, policy, &target, &event_id.to_string(), body, now_secs).await;
         Ok(TestOutcome {
             event_id,
             url: target.url,
@@ -208,31 +208,31 @@ impl WebhookSender {
 
     /// Sets the gauges that are not updated by events, from memory.
     pub fn refresh_metrics(&self) {
-        self.desk.metrics.show(self.desk.under_way.len(), self.breakers_open());
+        self.context.metrics.show(self.context.under_way.len(), self.breakers_open());
     }
 
     /// Number of endpoints whose circuit breaker lets only probes through.
     pub(super) fn breakers_open(&self) -> usize {
-        self.desk.broken.len()
+        self.context.broken.len()
     }
 
     /// Counts the waiting deliveries in the database and sets the gauges.
     pub async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
-        let backlog = queue::backlog(&self.desk.database).await?;
-        self.desk.metrics.show_backlog(backlog, self.desk.clock.real_now());
+        let backlog = queue::backlog(&self.context.database).await?;
+        self.context.metrics.show_backlog(backlog, self.context.clock.real_now());
         Ok(())
     }
 
     /// Running endpoints with their views; the view is `None` if the endpoint is too busy to answer.
     pub async fn observe(&self) -> Vec<(PspId, Option<EndpointView>)> {
-        let running: Vec<_> = self.desk.running.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
+        let running: Vec<_> = self.context.running.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
         let views = running.iter().map(|(psp_id, endpoint)| async move { (*psp_id, view_of(endpoint).await) });
         futures::future::join_all(views).await
     }
 
     /// Like [`Self::observe`] for one PSP; `None` if its endpoint does not run.
     pub async fn observe_one(&self, psp_id: PspId) -> Option<(PspId, Option<EndpointView>)> {
-        let endpoint = self.desk.running.get(&psp_id).map(|entry| entry.value().clone())?;
+        let endpoint = self.context.running.get(&psp_id).map(|entry| entry.value().clone())?;
         Some((psp_id, view_of(&endpoint).await))
     }
 
@@ -246,7 +246,7 @@ impl WebhookSender {
 
     #[cfg(test)]
     pub(super) fn stall_endpoint(&self, psp_id: PspId, time: Duration) {
-        if let Some(endpoint) = self.desk.running.get(&psp_id) {
+        if let Some(endpoint) = self.context.running.get(&psp_id) {
             let _ = endpoint.cast(endpoint::Message::Stall(time));
         }
     }
@@ -264,12 +264,12 @@ async fn view_of(endpoint: &Mailbox<endpoint::Message>) -> Option<EndpointView> 
 
 impl std::fmt::Debug for WebhookSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebhookSender").field("under_way", &self.desk.under_way.len()).finish_non_exhaustive()
+        f.debug_struct("WebhookSender").field("under_way", &self.context.under_way.len()).finish_non_exhaustive()
     }
 }
 
 struct Sender {
-    desk: Arc<Desk>,
+    context: Arc<SenderContext>,
 }
 
 #[derive(Default)]
@@ -305,12 +305,12 @@ impl Behaviour for Sender {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Nudge(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Nudge).await,
-            Message::Refresh(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Refresh).await,
-            Message::Sweep => match queue::psps_with_open(&self.desk.database).await {
+            Message::Nudge(psp_id) => self.notify(myself, state, psp_id, endpoint::Message::Nudge).await,
+            Message::Refresh(psp_id) => self.notify(myself, state, psp_id, endpoint::Message::Refresh).await,
+            Message::Sweep => match queue::psps_with_open(&self.context.database).await {
                 Ok(psps) => {
                     for psp_id in psps {
-                        self.tell(myself, state, psp_id, endpoint::Message::Sweep).await;
+                        self.notify(myself, state, psp_id, endpoint::Message::Sweep).await;
                     }
                 }
                 Err(error) => tracing::warn!(%error, "could not search for open deliveries"),
@@ -322,7 +322,7 @@ impl Behaviour for Sender {
                 }
             }
             #[cfg(test)]
-            Message::PanicEndpoint(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Panic).await,
+            Message::PanicEndpoint(psp_id) => self.notify(myself, state, psp_id, endpoint::Message::Panic).await,
         }
         Ok(())
     }
@@ -357,27 +357,27 @@ impl Behaviour for Sender {
 impl Sender {
     /// Sends to the PSP's endpoint actor and starts it if the PSP has no slot. An endpoint that waits for its restart
     /// reads its rows then, so skipping the message loses nothing.
-    async fn tell(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
+    async fn notify(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
         if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
             place.insert(Slot { actor: None, started: Instant::now(), pause: RESTART_PAUSE_MIN });
             self.start(myself, state, psp_id).await;
         }
         let actor = state.endpoints.get(&psp_id).and_then(|slot| slot.actor.as_ref());
         if actor.is_none_or(|actor| actor.cast(message).is_err()) {
-            self.desk.nudged.remove(&psp_id);
+            self.context.nudged.remove(&psp_id);
         }
     }
 
     /// Fills the PSP's slot.
     async fn start(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId) {
-        let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
-        match self.desk.books.spawn(&psp_id.to_string(), endpoint, (), Some(myself.get_cell())).await {
+        let endpoint = Endpoint { context: self.context.clone(), psp_id };
+        match self.context.registry.spawn(&psp_id.to_string(), endpoint, (), Some(myself.get_cell())).await {
             Ok(actor) => {
                 // The endpoint begins by reading its rows.
                 let _ = actor.cast(endpoint::Message::Wake);
-                self.desk.running.insert(psp_id, actor.clone());
+                self.context.running.insert(psp_id, actor.clone());
                 // A nudge lost with the previous actor must not block the next one.
-                self.desk.nudged.remove(&psp_id);
+                self.context.nudged.remove(&psp_id);
                 state.owners.insert(actor.get_id(), psp_id);
                 if let Some(slot) = state.endpoints.get_mut(&psp_id) {
                     (slot.actor, slot.started) = (Some(actor), Instant::now());
@@ -390,13 +390,13 @@ impl Sender {
     /// Empties the PSP's slot and schedules a restart.
     fn start_later(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, cause: Cause, reason: &str) {
         let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
-        self.desk.running.remove(&psp_id);
+        self.context.running.remove(&psp_id);
         if slot.started.elapsed() >= RESTART_FORGIVEN_AFTER {
             slot.pause = RESTART_PAUSE_MIN;
         }
         let pause = slot.pause;
         (slot.actor, slot.pause) = (None, (pause * 2).min(RESTART_PAUSE_MAX));
-        self.desk.books.restarted(ActorKind::Endpoint, &psp_id.to_string(), cause, reason);
+        self.context.registry.restarted(ActorKind::Endpoint, &psp_id.to_string(), cause, reason);
         myself.send_after(pause, move || Message::Restart(psp_id));
     }
 }

@@ -26,14 +26,14 @@ pub const LISTED_MAX: usize = 2_000;
 
 /// Value class of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Worth {
+enum ValueClass {
     Dust,
     Misdirected,
     Part,
     Whole,
 }
 
-impl Worth {
+impl ValueClass {
     fn of(payment: &Payment, transfer: &Transfer) -> Self {
         if payment.is_dust(transfer) {
             Self::Dust
@@ -59,9 +59,9 @@ impl Worth {
 /// Returns true if a new transfer fits into the list. An orphaned transfer makes room only for the transfer that
 /// replaces it, possibly under another log index.
 pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
-    let worth = Worth::of(payment, transfer);
+    let worth = ValueClass::of(payment, transfer);
     let is_gone = |t: &Transfer| t.status == TransferStatus::Orphaned;
-    let alike = || payment.transfers.iter().filter(|t| Worth::of(payment, t) == worth);
+    let alike = || payment.transfers.iter().filter(|t| ValueClass::of(payment, t) == worth);
     let taking = alike().filter(|t| is_gone(transfer) || !is_gone(t));
     if taking.count() < worth.listed_max() {
         return true;

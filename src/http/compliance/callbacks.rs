@@ -37,7 +37,7 @@ pub async fn take(
     body: Body,
 ) -> Result<Answer, ApiError> {
     let body = read_body(body, CALLBACK_BYTES_MAX).await?;
-    match app.system.desk().callback(&provider, &headers, &body).await {
+    match app.system.compliance().callback(&provider, &headers, &body).await {
         Ok(_) => Answer::ok(&json!({"message": "Accepted"})),
         Err(CallbackFailure::UnknownProvider) => Err(ApiError::NotFound("provider")),
         Err(CallbackFailure::Refused(CallbackError::Forged(why))) => Err(ApiError::ForgedCallback(why)),

@@ -78,7 +78,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
         ChangeError::NotFound => unknown_customer(),
         error => error.into(),
     })?;
-    if app.system.desk().provider().is_none() {
+    if app.system.compliance().provider().is_none() {
         return Err(ApiError::Unavailable(Away::IdentityProvider, "no identity provider is configured".into()));
     }
     let command = Command::RequestCheck { check: CheckId::generate() };
@@ -86,7 +86,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     let kyc_status = opened.customer().kyc_status.to_string();
     let check = opened.customer().check.ok_or_else(|| ApiError::internal("a verification without a check"))?.id;
     opened.commit().await?;
-    app.system.desk().nudge();
+    app.system.compliance().nudge();
     let answer = Answer::accepted(&ComplianceAnswer {
         message: "Verification in progress",
         customer_id: customer_id.to_string(),

@@ -99,7 +99,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
     })?;
     let answered = request.idempotency.commit(&app, opened.into_transaction(), answer).await?;
     if replaces {
-        app.system.desk().nudge();
+        app.system.compliance().nudge();
     }
     Ok(answered)
 }

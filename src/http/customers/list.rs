@@ -13,7 +13,6 @@ use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{PageQuery, QueryFields, read};
-use sea_orm::sea_query::ExprTrait;
 use sea_orm::{
     ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
     Select,

@@ -52,7 +52,7 @@ pub struct PaymentDetails {
 
 /// Payment details as stored.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredPaymentDetails {
     #[serde(flatten)]
     details: PaymentDetails,
     /// The customer's last wallet, of these or of earlier details. Removing a wallet before setting another one counts
@@ -111,13 +111,13 @@ impl PaymentDetails {
         customer_id: &str,
         last_wallet: Option<WalletAddress>,
     ) -> Result<String, ApiError> {
-        let kept = serde_json::to_vec(&Kept { details: self, last_wallet })?;
-        Ok(sealer.seal(&["payment_details", customer_id, "details"], &kept))
+        let stored = serde_json::to_vec(&StoredPaymentDetails { details: self, last_wallet })?;
+        Ok(sealer.seal(&["payment_details", customer_id, "details"], &stored))
     }
 
     /// Decrypts from the column of this customer.
     pub fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
-        Ok(Kept::open(sealer, customer_id, sealed)?.details)
+        Ok(StoredPaymentDetails::open(sealer, customer_id, sealed)?.details)
     }
 
     /// The customer's last wallet.
@@ -126,11 +126,11 @@ impl PaymentDetails {
         customer_id: &str,
         sealed: &str,
     ) -> Result<Option<WalletAddress>, ApiError> {
-        Ok(Kept::open(sealer, customer_id, sealed)?.last_wallet)
+        Ok(StoredPaymentDetails::open(sealer, customer_id, sealed)?.last_wallet)
     }
 }
 
-impl Kept {
+impl StoredPaymentDetails {
     fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
         let opened = sealer.open(&["payment_details", customer_id, "details"], sealed).map_err(ApiError::internal)?;
         // The parser's message may quote the data, so it is dropped.

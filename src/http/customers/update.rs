@@ -68,7 +68,7 @@ pub async fn update(
     let answer = Answer::ok(&CustomerAnswer { message, customer })?;
     let answered = request.idempotency.commit(&app, opened.into_transaction(), answer).await?;
     if is_new {
-        app.system.desk().nudge();
+        app.system.compliance().nudge();
     }
     Ok(answered)
 }

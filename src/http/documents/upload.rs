@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
+use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentLocation, DocumentStore, MediaType};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, Timestamp};
 use payferry_entities::customers::Model;
@@ -151,14 +151,14 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
 /// Checks that the customer accepts these documents, before anything is stored.
 fn check(row: &Model, uploads: &[Upload]) -> Result<(), ApiError> {
     let kind: CustomerKind = row.kind.parse().map_err(|_| ApiError::internal("a customer's kind cannot be read"))?;
-    let misfits = uploads.iter().filter(|upload| !kind.takes(upload.kind)).map(|upload| FieldError {
+    let mismatches = uploads.iter().filter(|upload| !kind.takes(upload.kind)).map(|upload| FieldError {
         field: upload.kind.to_string(),
         code: "not_for_this_type".into(),
         message: format!("is not a document of an {kind}"),
     });
-    let misfits: Vec<_> = misfits.collect();
-    if !misfits.is_empty() {
-        return Err(ApiError::Validation(misfits));
+    let mismatches: Vec<_> = mismatches.collect();
+    if !mismatches.is_empty() {
+        return Err(ApiError::Validation(mismatches));
     }
     if !row.is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -167,7 +167,7 @@ fn check(row: &Model, uploads: &[Upload]) -> Result<(), ApiError> {
 }
 
 /// A document whose object is in the store.
-type Stored = (Place, DocumentKind, customer_documents::Model);
+type Stored = (DocumentLocation, DocumentKind, customer_documents::Model);
 
 async fn store_all(
     store: &DocumentStore,
@@ -177,7 +177,7 @@ async fn store_all(
 ) -> Result<Vec<Stored>, ApiError> {
     let mut stored = Vec::new();
     for Upload { kind, media, content } in uploads {
-        let place = Place { customer_id, document_id: DocumentId::generate() };
+        let place = DocumentLocation { customer_id, document_id: DocumentId::generate() };
         let row = customer_documents::Model {
             id: place.document_id.to_string(),
             customer_id: customer_id.to_string(),

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use payferry_actors::OrderSending;
-use payferry_domain::sending::{SendingId, SendingKind};
+use payferry_actors::OutboundOrder;
+use payferry_domain::outbound::{OutboundId, OutboundKind};
 use payferry_domain::{CustomerId, PayoutId};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Money, Read};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::payee;
-use super::sendings::{self, Asked, SendingPage, SendingRecord};
+use super::sendings::{self, OrderRequest, OutboundPage, SendingRecord};
 use crate::http::payments::initiate::check_customer;
 use crate::http::state::AppState;
 
@@ -57,17 +57,17 @@ pub struct PayoutRequest {
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
-    let (customer_id, asked) = request.read(|body| {
+    let (customer_id, order_request) = request.read(|body| {
         let customer_id = body.required("customer_id", read::id::<CustomerId>);
-        let asked = Asked::read(body);
-        Some((customer_id?, asked?))
+        let order_request = OrderRequest::read(body);
+        Some((customer_id?, order_request?))
     })?;
     sendings::check_open(&app, request.psp_id)?;
     check_customer(&app, request.psp_id, customer_id).await?;
     let to = payee::wallet_of(&app, customer_id).await?;
-    let Asked { amount, token, chain, reference, metadata } = asked;
-    let (id, psp_id, customer_id) = (SendingId::Payout(PayoutId::generate()), request.psp_id, Some(customer_id));
-    let order = OrderSending { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer: None };
+    let OrderRequest { amount, token, chain, reference, metadata } = order_request;
+    let (id, psp_id, customer_id) = (OutboundId::Payout(PayoutId::generate()), request.psp_id, Some(customer_id));
+    let order = OutboundOrder { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer: None };
     sendings::order(&app, &request, order).await
 }
 
@@ -92,8 +92,8 @@ pub struct PayoutList {
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let page = sendings::list(&app, caller.psp_id, SendingKind::Payout, &uri).await?;
-    let SendingPage { total, limit, offset, records } = page;
+    let page = sendings::list(&app, caller.psp_id, OutboundKind::Payout, &uri).await?;
+    let OutboundPage { total, limit, offset, records } = page;
     Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts: records })
 }
 
@@ -111,5 +111,5 @@ pub async fn get(
     caller: Caller<Read>,
     Path(id): Path<String>,
 ) -> Result<Answer, ApiError> {
-    sendings::one(&app, caller.psp_id, SendingKind::Payout, &id).await
+    sendings::one(&app, caller.psp_id, OutboundKind::Payout, &id).await
 }

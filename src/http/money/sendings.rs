@@ -3,9 +3,9 @@
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::pauses::Scope;
-use payferry_actors::{OrderError, OrderSending};
+use payferry_actors::{OrderError, OutboundOrder};
+use payferry_domain::outbound::{OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Decision;
-use payferry_domain::sending::{Sending, SendingId, SendingKind, SendingStatus};
 use payferry_domain::{Amount, Chain, PspId, Token};
 use payferry_entities::sendings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
@@ -60,11 +60,11 @@ pub struct SendingRecord {
 
 impl SendingRecord {
     /// The current record of an outbound transfer.
-    pub fn of(sending: &Sending) -> Self {
-        let order = &sending.order;
+    pub fn of(outbound: &OutboundTransfer) -> Self {
+        let order = &outbound.order;
         Self {
             id: order.id.to_string(),
-            status: sending.status.as_str(),
+            status: outbound.status.as_str(),
             customer_id: order.customer_id.map(|id| id.to_string()),
             reference: order.reference.clone(),
             amount: order.amount.to_string(),
@@ -72,19 +72,19 @@ impl SendingRecord {
             chain: order.asset.chain.as_str(),
             token_address: checksummed(order.asset.address),
             address: checksummed(order.to),
-            kyt_verdict: sending.decision().map_or("pending", Decision::as_str),
-            tx_hash: sending.tx_hash.map(|hash| hash.to_string()),
-            failure_reason: sending.failure_reason.map(payferry_domain::sending::FailureReason::as_str),
-            failure: sending.failure.clone(),
+            kyt_verdict: outbound.decision().map_or("pending", Decision::as_str),
+            tx_hash: outbound.tx_hash.map(|hash| hash.to_string()),
+            failure_reason: outbound.failure_reason.map(payferry_domain::outbound::FailureReason::as_str),
+            failure: outbound.failure.clone(),
             metadata: order.metadata.clone(),
             created_at: order.created_at.to_string(),
-            finished_at: sending.finished_at.map(|at| at.to_string()),
+            finished_at: outbound.finished_at.map(|at| at.to_string()),
         }
     }
 }
 
 /// A page of outbound transfers, newest first.
-pub(super) struct SendingPage {
+pub(super) struct OutboundPage {
     pub total: u64,
     pub limit: u64,
     pub offset: u64,
@@ -92,7 +92,7 @@ pub(super) struct SendingPage {
 }
 
 /// The fields that both kinds of order have.
-pub(super) struct Asked {
+pub(super) struct OrderRequest {
     pub amount: Amount,
     pub token: Token,
     pub chain: Chain,
@@ -100,7 +100,7 @@ pub(super) struct Asked {
     pub metadata: Option<Map<String, Value>>,
 }
 
-impl Asked {
+impl OrderRequest {
     /// Reads the fields.
     pub fn read(body: &Fields<'_>) -> Option<Self> {
         let amount = body.required("amount", read::part);
@@ -126,45 +126,45 @@ pub(super) fn check_open(app: &Shared, psp_id: PspId) -> Result<(), ApiError> {
 pub(super) async fn order(
     app: &AppState,
     request: &Submission<Money>,
-    mut order: OrderSending,
+    mut order: OutboundOrder,
 ) -> Result<Response, ApiError> {
     payee::check_suitable(app, order.to).await?;
-    order.answer = request.idempotency.row_of(|sending| Answer::accepted(&SendingRecord::of(sending)));
+    order.answer = request.idempotency.row_of(|outbound| Answer::accepted(&SendingRecord::of(outbound)));
     // Runs in a task of its own: a disconnecting caller must not interrupt it between the commit and the actor's start.
     let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
     let ordered = tokio::spawn(
         async move {
-            let ordered = system.order_sending(order).await;
+            let ordered = system.order_outbound(order).await;
             drop(idempotency);
             ordered
         }
         .in_current_span(),
     );
     match ordered.await.map_err(ApiError::internal)? {
-        Ok(sending) => Ok(Answer::accepted(&SendingRecord::of(&sending))?.into_response()),
+        Ok(outbound) => Ok(Answer::accepted(&SendingRecord::of(&outbound))?.into_response()),
         Err(OrderError::IdempotencyKeyTaken) => request.idempotency.first_answer(app).await,
         Err(error) => Err(error.into()),
     }
 }
 
 /// Answers one outbound transfer of the account.
-pub(super) async fn one(app: &Shared, psp_id: PspId, kind: SendingKind, id: &str) -> Result<Answer, ApiError> {
+pub(super) async fn one(app: &Shared, psp_id: PspId, kind: OutboundKind, id: &str) -> Result<Answer, ApiError> {
     let not_found = || ApiError::NotFound(kind.as_str());
-    let id: SendingId = id.parse().map_err(|_| not_found())?;
+    let id: OutboundId = id.parse().map_err(|_| not_found())?;
     let row = Entity::find_by_id(id.to_string())
         .filter(Column::PspId.eq(psp_id.to_string()))
         .filter(Column::Kind.eq(kind.as_str()))
         .one(app.database().reader())
         .await?;
-    Answer::ok(&SendingRecord::of(&payferry_journal::outbound::sending_of(&row.ok_or_else(not_found)?)?))
+    Answer::ok(&SendingRecord::of(&payferry_journal::outbound::outbound_of(&row.ok_or_else(not_found)?)?))
 }
 
 /// Reads a page of the account's outbound transfers, newest first.
-pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &Uri) -> Result<SendingPage, ApiError> {
+pub(super) async fn list(app: &Shared, psp_id: PspId, kind: OutboundKind, uri: &Uri) -> Result<OutboundPage, ApiError> {
     let mut query = QueryFields::of(uri);
     let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Kind.eq(kind.as_str()));
     let statuses = "pending, sent, failed";
-    if let Some(status) = query.optional("status", |text| read::name::<SendingStatus>(&text.into(), statuses)) {
+    if let Some(status) = query.optional("status", |text| read::name::<OutboundStatus>(&text.into(), statuses)) {
         wanted = wanted.filter(Column::Status.eq(status.as_str()));
     }
     let page = query.page();
@@ -173,7 +173,7 @@ pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &U
     let total = wanted.clone().count(reader).await?;
     let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
     let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
-    let record = |row: &Model| Ok(SendingRecord::of(&payferry_journal::outbound::sending_of(row)?));
+    let record = |row: &Model| Ok(SendingRecord::of(&payferry_journal::outbound::outbound_of(row)?));
     let records = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
-    Ok(SendingPage { total, limit: page.limit, offset: page.offset, records })
+    Ok(OutboundPage { total, limit: page.limit, offset: page.offset, records })
 }

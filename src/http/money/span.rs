@@ -84,7 +84,7 @@ mod tests {
     async fn database(folder: &tempfile::TempDir) -> Database {
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         database
     }
 

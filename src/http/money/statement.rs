@@ -9,7 +9,7 @@ use payferry_domain::{Chain, Token};
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Fault, QueryFields, read};
-use payferry_httpkit::live::{Holder, Place};
+use payferry_httpkit::live::{StreamOwner, StreamPermit};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -92,7 +92,7 @@ pub async fn read_statement(
     query.finish()?;
     let Some(period) = period else { return Err(ApiError::internal("a valid period is missing")) };
     let format = format.unwrap_or_else(|| accepted(&headers));
-    let place = app.statements.take(Holder::Psp(caller.psp_id), STATEMENTS_PER_PSP)?;
+    let place = app.statements.take(StreamOwner::Psp(caller.psp_id), STATEMENTS_PER_PSP)?;
     let wanted = Wanted { psp_id: caller.psp_id, period, chain, currency };
     let tokens = Tokens::of(app.system.chains().running());
     let statement = Statement::begin(app.database().clone(), wanted, &tokens, format).await?;
@@ -109,7 +109,7 @@ fn accepted(headers: &HeaderMap) -> Format {
     }
 }
 
-fn respond(app: &AppState, statement: Statement, place: Place, format: Format, period: Period) -> Response {
+fn respond(app: &AppState, statement: Statement, place: StreamPermit, format: Format, period: Period) -> Response {
     let closing = app.config.closing.clone();
     let chunks = futures::stream::try_unfold((statement, place), move |(mut statement, place)| {
         let closing = closing.clone();

@@ -1,7 +1,7 @@
 //! `POST /transfers`, `GET /transfers`, `GET /transfers/{transfer_id}`: a payment whose money is forwarded to a
 //! customer.
 //!
-//! The payer's side is that of a payment (`http::payments`). Refunds, cancellation and the delivery log use the
+//! The payer's side is that of a payment (`crate::http::payments`). Refunds, cancellation and the delivery log use the
 //! payment's paths with the transfer's id.
 
 use axum::extract::State;

@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use payferry_actors::OrderSending;
+use payferry_actors::OutboundOrder;
 use payferry_domain::WithdrawalId;
-use payferry_domain::sending::{SendingId, SendingKind};
+use payferry_domain::outbound::{OutboundId, OutboundKind};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Money, Read};
 use payferry_httpkit::error::{ApiError, Problem};
@@ -15,7 +15,7 @@ use payferry_operator::psps::withdrawal::WithdrawalWalletError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::sendings::{self, Asked, SendingPage, SendingRecord};
+use super::sendings::{self, OrderRequest, OutboundPage, SendingRecord};
 use crate::http::state::AppState;
 
 /// A withdrawal to create.
@@ -53,7 +53,7 @@ pub struct WithdrawalRequest {
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
-    let Asked { amount, token, chain, reference, metadata } = request.read(Asked::read)?;
+    let OrderRequest { amount, token, chain, reference, metadata } = request.read(OrderRequest::read)?;
     sendings::check_open(&app, request.psp_id)?;
     let now = app.clock().now();
     let wallet =
@@ -62,9 +62,9 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
         return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));
     };
-    let (id, psp_id) = (SendingId::Withdrawal(WithdrawalId::generate()), request.psp_id);
+    let (id, psp_id) = (OutboundId::Withdrawal(WithdrawalId::generate()), request.psp_id);
     let order =
-        OrderSending { id, psp_id, customer_id: None, reference, metadata, amount, token, chain, to, answer: None };
+        OutboundOrder { id, psp_id, customer_id: None, reference, metadata, amount, token, chain, to, answer: None };
     sendings::order(&app, &request, order).await
 }
 
@@ -89,8 +89,8 @@ pub struct WithdrawalList {
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let page = sendings::list(&app, caller.psp_id, SendingKind::Withdrawal, &uri).await?;
-    let SendingPage { total, limit, offset, records } = page;
+    let page = sendings::list(&app, caller.psp_id, OutboundKind::Withdrawal, &uri).await?;
+    let OutboundPage { total, limit, offset, records } = page;
     Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals: records })
 }
 
@@ -108,5 +108,5 @@ pub async fn get(
     caller: Caller<Read>,
     Path(id): Path<String>,
 ) -> Result<Answer, ApiError> {
-    sendings::one(&app, caller.psp_id, SendingKind::Withdrawal, &id).await
+    sendings::one(&app, caller.psp_id, OutboundKind::Withdrawal, &id).await
 }

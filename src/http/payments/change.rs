@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use payferry_actors::CommandError;
 use payferry_actors::pauses::Scope;
-use payferry_actors::payment::Beside;
+use payferry_actors::payment::ResultRows;
 use payferry_domain::PaymentId;
 use payferry_domain::payment::{Command, Payment};
 use payferry_httpkit::Answer;
@@ -54,8 +54,8 @@ impl Change {
             subject: self.payment_id.to_string(),
             detail: self.detail,
         };
-        let beside = Beside::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now());
-        match app.system.command(self.payment_id, self.command, beside).await {
+        let result_rows = ResultRows::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now());
+        match app.system.command(self.payment_id, self.command, result_rows).await {
             Ok(payment) => {
                 let first = first.lock().take();
                 Ok(first.map_or_else(|| answer(app, &payment), Ok)?.into_response())

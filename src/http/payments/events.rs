@@ -7,7 +7,7 @@ use payferry_domain::payment::Payment;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Path;
-use payferry_httpkit::live::{Holder, STREAMS_PER_PSP};
+use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
 
 use super::{PaymentRecord, own};
 use crate::http::live;
@@ -33,7 +33,7 @@ pub async fn events(
     Path(payment_id): Path<String>,
 ) -> Result<Response, ApiError> {
     let payment = payferry_journal::payments::payment_of(&own(&app, caller.psp_id, &payment_id).await?)?;
-    let place = app.rooms.take(Holder::Psp(caller.psp_id), STREAMS_PER_PSP)?;
+    let place = app.stream_limits.take(StreamOwner::Psp(caller.psp_id), STREAMS_PER_PSP)?;
     Ok(live::follow(app, payment, place, event))
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::{ChainAsked, InitiateError, InitiatePayment};
+use payferry_actors::{ChainChoiceRequest, InitiateError, InitiatePayment};
 use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
@@ -93,12 +93,12 @@ pub struct InitiateAnswer {
     chain_candidates: Option<Vec<ChainCandidateRecord>>,
 }
 
-struct Asked {
+struct ParsedInitiation {
     merchant_id: MerchantId,
     customer_id: Option<CustomerId>,
     amount: Amount,
     token: Token,
-    chain: ChainAsked,
+    chain: ChainChoiceRequest,
     metadata: Option<Map<String, Value>>,
     expires_in_secs: i64,
     reference: Option<String>,
@@ -159,7 +159,7 @@ pub(in crate::http) async fn make(
     }
 }
 
-fn asked(body: &Fields<'_>) -> Option<Asked> {
+fn asked(body: &Fields<'_>) -> Option<ParsedInitiation> {
     let merchant_id = body.required("merchant_id", read::id);
     let customer_id = body.optional("customer_id", read::id);
     let amount = body.required("amount", read::amount);
@@ -168,7 +168,7 @@ fn asked(body: &Fields<'_>) -> Option<Asked> {
     let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX));
     let expires_in_secs = expires_in(body);
     let reference = body.optional("reference", read::text);
-    Some(Asked {
+    Some(ParsedInitiation {
         merchant_id: merchant_id?,
         customer_id,
         amount: amount?,
@@ -187,11 +187,11 @@ pub(in crate::http) fn expires_in(body: &Fields<'_>) -> i64 {
 }
 
 /// Reads a chain's name, or `best`.
-pub(in crate::http) fn chain(value: &Value) -> Result<ChainAsked, Fault> {
+pub(in crate::http) fn chain(value: &Value) -> Result<ChainChoiceRequest, Fault> {
     if value == BEST {
-        return Ok(ChainAsked::Best);
+        return Ok(ChainChoiceRequest::Best);
     }
-    read::name::<Chain>(value, "base, polygon, arbitrum, best").map(ChainAsked::Named)
+    read::name::<Chain>(value, "base, polygon, arbitrum, best").map(ChainChoiceRequest::Named)
 }
 
 /// Checks that the merchant belongs to the PSP. Merchants are permanent, so the result is cached.

@@ -14,8 +14,8 @@ pub mod resolve;
 mod view;
 
 use payferry_actors::chains::Chains;
+use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{Payment, Purpose, Status, Terms};
-use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::sendings;
@@ -48,8 +48,8 @@ pub(crate) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, 
 
 /// Returns the id that webhooks use for one of the PSP's own payments, transfers, payouts or withdrawals.
 async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
-    let Ok(sending) = id.parse::<SendingId>() else { return own(app, psp_id, id).await.map(|_| id.to_owned()) };
-    let row = sendings::Entity::find_by_id(sending.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
+    let Ok(outbound) = id.parse::<OutboundId>() else { return own(app, psp_id, id).await.map(|_| id.to_owned()) };
+    let row = sendings::Entity::find_by_id(outbound.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
     let row = row.one(app.database().reader()).await?;
     row.map(|row| row.id).ok_or(ApiError::NotFound("payment"))
 }

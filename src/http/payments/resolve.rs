@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::change::Change;
-use super::refunds::request::{RefundAsked, unsuitable};
+use super::refunds::request::{RefundFields, unsuitable};
 use super::{PaymentRecord, own};
 use crate::http::state::{AppState, Shared};
 
@@ -42,7 +42,7 @@ pub struct ResolveRequest {
 /// The requested resolution.
 enum Action {
     Accept { expected_received: Option<Amount> },
-    Refund(RefundAsked),
+    Refund(RefundFields),
     RetrySettlement,
 }
 
@@ -102,14 +102,14 @@ fn action(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action>
         _ => Err(Fault::new("unknown_value", "must be one of accept, refund, retry_settlement")),
     });
     let expected_received = fields.optional(EXPECTED_RECEIVED, |value| read::decimal(value, Amount::MAX));
-    let refund = RefundAsked::read(fields, unsuitable);
+    let refund = RefundFields::read(fields, unsuitable);
     let name = name?;
     let belongs = |field: &str| match name {
         "accept" => field == EXPECTED_RECEIVED,
-        "refund" => RefundAsked::FIELDS.contains(&field),
+        "refund" => RefundFields::FIELDS.contains(&field),
         _ => false,
     };
-    let known = RefundAsked::FIELDS.into_iter().chain([EXPECTED_RECEIVED]);
+    let known = RefundFields::FIELDS.into_iter().chain([EXPECTED_RECEIVED]);
     for field in known.filter(|field| fields.has(field) && !belongs(field)) {
         fields.fault(field, Fault::new("not_applicable", format!("is not allowed with the action {name}")));
     }

@@ -1,6 +1,6 @@
 //! The PSP's policies: those it decides, and those the operator has set for it.
 //!
-//! `payferry_domain` applies policies to payments, and `crate::tenants` stores them.
+//! `payferry_domain` applies policies to payments, and `payferry_accounts::tenants` stores them.
 
 pub mod change;
 pub mod show;
@@ -13,8 +13,7 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_httpkit::error::ApiError;
 use payferry_journal::psps::EventFamilies;
 use payferry_operator::psps::tiers::{self, Tier};
-use payferry_operator::psps::wallet_record::WalletRecord;
-use payferry_operator::psps::withdrawal;
+use payferry_operator::psps::withdrawal::{self, WalletRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -15,7 +15,7 @@ use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, FieldError, Problem};
 use payferry_httpkit::extract::{Fault, PageQuery, QueryFields, between, read};
-use payferry_httpkit::live::Holder;
+use payferry_httpkit::live::StreamOwner;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -122,7 +122,7 @@ async fn rows(
     if wait.is_zero() {
         return Ok(asked.all(reader).await?);
     }
-    let _place = app.waits.take(Holder::Psp(psp_id), app.config.limits.waits_per_psp)?;
+    let _place = app.waits.take(StreamOwner::Psp(psp_id), app.config.limits.waits_per_psp)?;
     let wait = wait.min(app.config.limits.request_timeout.saturating_sub(WAIT_MARGIN));
     let until = Instant::now() + wait;
     // Subscribe before the first read, so that no event between the two is missed.

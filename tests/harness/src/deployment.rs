@@ -96,9 +96,9 @@ impl Deployment {
 
     /// The same without the settlement contract, for `payferry deploy`: set `contract` to the printed address.
     pub async fn tokens_only(chain: Chain, node: Node, accounts: &Accounts) -> Self {
-        let gas_money = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
+        let gas_price_cache = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
         for wallet in [&accounts.deployer, &accounts.operator].into_iter().chain(accounts.all_payers()) {
-            node.set_balance(wallet.address(), gas_money).await;
+            node.set_balance(wallet.address(), gas_price_cache).await;
         }
         let owner = accounts.deployer.address();
         let codes = [(Token::Usdc, test_usdc_init_code(owner)), (Token::Usdt, test_usdt_init_code(owner))];

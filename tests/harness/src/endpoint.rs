@@ -86,7 +86,7 @@ impl Endpoint {
     }
 
     /// Closes every connection and refuses new ones.
-    pub async fn go_away(&self) {
+    pub async fn close_connections(&self) {
         let server = self.server.lock().take();
         if let Some(server) = server {
             server.abort();
@@ -95,7 +95,7 @@ impl Endpoint {
     }
 
     /// Listens again at the same address.
-    pub async fn come_back(&self) {
+    pub async fn listen_again(&self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         let server = tokio::spawn(serve(listener, Arc::clone(&self.script)));
         if let Some(before) = self.server.lock().replace(server) {

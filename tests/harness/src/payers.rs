@@ -103,7 +103,7 @@ mod tests {
         Node::anvil(Chain::Base.default_id(), NEVER).await
     }
 
-    async fn world(node: Node) -> (Deployment, Payers) {
+    async fn env(node: Node) -> (Deployment, Payers) {
         let accounts = Arc::new(Accounts::known(4));
         let deployment = Deployment::new(Chain::Base, node, &accounts).await;
         let payers = Payers::new(&deployment, &accounts);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     async fn pay_many_at_once(node: Node) {
-        let (deployment, payers) = world(node).await;
+        let (deployment, payers) = env(node).await;
         let to = Address::repeat_byte(9);
         let pays = (0..50).map(|_| payers.transfer(Payer::Clean, Token::Usdt, to, 2));
         let hashes: BTreeSet<B256> = futures::future::join_all(pays).await.into_iter().collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     async fn reorganise(node: Node) {
-        let (deployment, payers) = world(node).await;
+        let (deployment, payers) = env(node).await;
         let to = Address::repeat_byte(9);
         let mut gone = Vec::new();
         for _ in 0..8 {

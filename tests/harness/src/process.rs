@@ -181,8 +181,8 @@ impl Served {
 
     /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
     pub fn stop(mut self) -> Duration {
-        let told = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let notified = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
+        assert!(notified.success());
         let since = Instant::now();
         loop {
             if let Some(status) = self.ended() {

@@ -9,8 +9,8 @@ use reqwest::header::HeaderValue;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::PATIENCE;
 use crate::receiver::Receiver;
+use crate::{PATIENCE, install_tls};
 
 /// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
@@ -32,6 +32,8 @@ pub struct Psp {
 impl Psp {
     /// Makes a client without a merchant.
     pub fn new(url: &str, api_key: &str) -> Self {
+        // For tests that also use an HTTP client of their own.
+        install_tls();
         let client = Client::new(url, api_key).unwrap();
         Self { url: url.to_owned(), api_key: api_key.to_owned(), merchant_id: String::new(), client }
     }
@@ -107,7 +109,7 @@ impl Psp {
 
     /// Posts with an idempotency key until it succeeds, through kills and outages of the service. Returns the response,
     /// and the number of repetitions. A response that forbids a repetition is the error.
-    pub async fn insist(
+    pub async fn post_until_accepted(
         &self,
         path: &str,
         body: &Value,

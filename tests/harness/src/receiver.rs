@@ -17,14 +17,14 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Manner of the responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Manner {
+pub enum ReceiverBehaviour {
     /// Answers 200 at once.
     #[default]
     Well,
     /// This status, at once. The delivery is recorded.
     Status(u16),
     /// This status to the first requests of each event, then 200.
-    Hesitant(u16, usize),
+    ReviewThenAllow(u16, usize),
     /// 200, after this time.
     Slow(Duration),
 }
@@ -59,7 +59,7 @@ pub struct Receiver {
 struct Inbox {
     received: Mutex<Vec<Delivery>>,
     unverified: Mutex<Vec<String>>,
-    manner: Mutex<(Manner, Option<Instant>)>,
+    receiver_behaviour: Mutex<(ReceiverBehaviour, Option<Instant>)>,
 }
 
 impl Receiver {
@@ -83,13 +83,13 @@ impl Receiver {
     }
 
     /// Changes the manner of the responses.
-    pub fn behave(&self, manner: Manner) {
-        *self.inbox.manner.lock() = (manner, None);
+    pub fn behave(&self, receiver_behaviour: ReceiverBehaviour) {
+        *self.inbox.receiver_behaviour.lock() = (receiver_behaviour, None);
     }
 
     /// Changes the manner of the responses for `period`.
-    pub fn misbehave(&self, manner: Manner, period: Duration) {
-        *self.inbox.manner.lock() = (manner, Some(Instant::now() + period));
+    pub fn set_behaviour(&self, receiver_behaviour: ReceiverBehaviour, period: Duration) {
+        *self.inbox.receiver_behaviour.lock() = (receiver_behaviour, Some(Instant::now() + period));
     }
 
     /// Returns every verified delivery, in order of arrival.
@@ -127,12 +127,12 @@ impl Receiver {
 }
 
 impl Inbox {
-    fn manner(&self) -> Manner {
-        let mut manner = self.manner.lock();
-        if manner.1.is_some_and(|until| until <= Instant::now()) {
-            *manner = (Manner::Well, None);
+    fn receiver_behaviour(&self) -> ReceiverBehaviour {
+        let mut receiver_behaviour = self.receiver_behaviour.lock();
+        if receiver_behaviour.1.is_some_and(|until| until <= Instant::now()) {
+            *receiver_behaviour = (ReceiverBehaviour::Well, None);
         }
-        manner.0
+        receiver_behaviour.0
     }
 
     async fn reply(self: Arc<Self>, request: WebhookRequest) -> StatusCode {
@@ -142,14 +142,14 @@ impl Inbox {
             self.unverified.lock().push(webhook_id);
             return StatusCode::BAD_REQUEST;
         }
-        let answered = match self.manner() {
-            Manner::Well => 200,
-            Manner::Status(status) => status,
-            Manner::Hesitant(status, times) => {
+        let answered = match self.receiver_behaviour() {
+            ReceiverBehaviour::Well => 200,
+            ReceiverBehaviour::Status(status) => status,
+            ReceiverBehaviour::ReviewThenAllow(status, times) => {
                 let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
                 if self.received.lock().iter().filter(refused).count() < times { status } else { 200 }
             }
-            Manner::Slow(delay) => {
+            ReceiverBehaviour::Slow(delay) => {
                 // The sender may time out meanwhile. Then this future is dropped, and the delivery is not recorded.
                 tokio::time::sleep(delay).await;
                 200
@@ -201,15 +201,15 @@ mod tests {
     async fn fails_for_the_requested_period() {
         let receiver = Receiver::start().await;
         receiver.verify_with(SECRETS[0]);
-        receiver.behave(Manner::Status(500));
+        receiver.behave(ReceiverBehaviour::Status(500));
         assert_eq!(send(&receiver, SECRETS[0], "evt_1", "{}").await, 500);
-        receiver.misbehave(Manner::Slow(Duration::from_millis(300)), Duration::from_mins(1));
+        receiver.set_behaviour(ReceiverBehaviour::Slow(Duration::from_millis(300)), Duration::from_mins(1));
         let since = Instant::now();
         assert_eq!(send(&receiver, SECRETS[0], "evt_1", "{}").await, 200);
         assert!(since.elapsed() >= Duration::from_millis(300));
-        receiver.misbehave(Manner::Status(500), Duration::ZERO);
+        receiver.set_behaviour(ReceiverBehaviour::Status(500), Duration::ZERO);
         assert_eq!(send(&receiver, SECRETS[0], "evt_1", "{}").await, 200);
-        receiver.behave(Manner::Hesitant(503, 2));
+        receiver.behave(ReceiverBehaviour::ReviewThenAllow(503, 2));
         for (id, status) in [("evt_2", 503), ("evt_3", 503), ("evt_2", 503), ("evt_2", 200), ("evt_3", 503)] {
             assert_eq!(send(&receiver, SECRETS[0], id, "{}").await, status, "{id}");
         }

@@ -4,12 +4,12 @@ use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::world::{Desk, NARROW, WIDE};
+use super::env::{NARROW, ServiceFixture, WIDE};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
-    let desk = Desk::logged_in().await;
-    let browser = &desk.browser;
+    let service = ServiceFixture::logged_in().await;
+    let browser = &service.browser;
     browser.click("header nav a[href='/ops/view/psps']").await;
     browser.until("h1", |text| text == "PSPs").await;
     browser.fill("#new-psp input[name=name]", "Northern <b>Pay</b>").await;
@@ -17,7 +17,7 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     browser.until("h1", |text| text == "Northern <b>Pay</b>").await;
     let page = browser.path().await;
     for width in [NARROW, WIDE] {
-        desk.assert_fits(width).await;
+        service.assert_fits(width).await;
     }
 
     browser.fill("#policies input[name=fee_bps]", "70000").await;
@@ -25,7 +25,7 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     browser.click("#policies button").await;
     browser.until(".notice.bad", |text| text.contains("fee_bps")).await;
     assert_eq!(browser.status().await, 422);
-    desk.open(&page).await;
+    service.open(&page).await;
     browser.fill("#policies input[name=fee_bps]", "80").await;
     browser.click("#policies button").await;
     browser.until(".notice.good", |_| true).await;
@@ -37,16 +37,16 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     browser.click("#new-wallet button").await;
     browser.until("#wallets", |text| text.contains(wallet) && text.contains("effective")).await;
     for width in [NARROW, WIDE] {
-        desk.assert_fits(width).await;
+        service.assert_fits(width).await;
     }
 
     browser.fill("#new-key input[name=name]", "till").await;
     browser.click("#new-key button").await;
     let key = browser.until(".secret", |text| text.starts_with("sk_test_")).await;
-    let psp = Psp::new(desk.running.text("api_url"), &key);
+    let psp = Psp::new(service.running.text("api_url"), &key);
     let (status, _) = psp.call(Method::GET, "/payments", Value::Null).await;
     assert_eq!(status, 200);
-    desk.open(&page).await;
+    service.open(&page).await;
     assert_eq!(browser.count(".secret").await, 0, "it is shown once");
     assert!(!browser.run("return document.documentElement.outerHTML").await.as_str().unwrap().contains(&key[40..]));
 
@@ -59,13 +59,13 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     }
     let complaints = browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("422")), "{complaints:?}");
-    desk.browser.close().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_sets_and_lifts_a_pause() {
-    let desk = Desk::logged_in().await;
-    let browser = &desk.browser;
+    let service = ServiceFixture::logged_in().await;
+    let browser = &service.browser;
     browser.click("header nav a[href='/ops/view/pauses']").await;
     browser.until("h1", |text| text == "Pauses").await;
     browser.fill("#new-pause input[name=scope]", "sending:polygon").await;
@@ -73,19 +73,19 @@ async fn operator_sets_and_lifts_a_pause() {
     browser.click("#new-pause button").await;
     browser.until("main table", |text| text.contains("a <b>key</b> may have leaked")).await;
     for width in [NARROW, WIDE] {
-        desk.assert_fits(width).await;
+        service.assert_fits(width).await;
     }
-    desk.open("/ops").await;
+    service.open("/ops").await;
     browser.until("#held", |text| text.contains("sending:polygon")).await;
-    desk.open("/ops/view/stuck").await;
+    service.open("/ops/view/stuck").await;
     browser.until("#paused", |text| text.contains("sending:polygon")).await;
     for width in [NARROW, WIDE] {
-        desk.assert_fits(width).await;
+        service.assert_fits(width).await;
     }
     browser.click("#paused a").await;
     browser.until("h1", |text| text == "Pauses").await;
     browser.click("main table form button").await;
     browser.until("main", |text| text.contains("Nothing is paused.")).await;
-    desk.assert_calm().await;
-    desk.browser.close().await;
+    service.assert_calm().await;
+    service.browser.close().await;
 }

@@ -4,38 +4,38 @@ use payferry_harness::browser::Browser;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{Desk, NARROW, WIDE};
+use super::env::{NARROW, ServiceFixture, WIDE};
 
 /// Creates a customer as the PSP does; returns its id.
-async fn customer(desk: &Desk) -> String {
+async fn customer(service: &ServiceFixture) -> String {
     let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
         "country": "USA" });
     let body = json!({ "type": "individual", "country": "USA", "currency": "USD", "email": "ada@example.com",
         "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
         "residential_address": address });
-    let made = desk.psp.ok(Method::POST, "/api/v1/customers", body).await;
+    let made = service.psp.ok(Method::POST, "/api/v1/customers", body).await;
     made["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
-async fn consent(desk: &Desk, id: &str) -> Value {
-    desk.psp.ok(Method::POST, &format!("/api/v1/customers/{id}/service-consent"), Value::Null).await
+async fn consent(service: &ServiceFixture, id: &str) -> Value {
+    service.psp.ok(Method::POST, &format!("/api/v1/customers/{id}/service-consent"), Value::Null).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn terms_are_accepted_without_javascript() {
-    let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
-    let browser = &desk.browser;
-    let id = customer(&desk).await;
-    let link = consent(&desk, &id).await["url"].as_str().unwrap().to_owned();
+    let service = ServiceFixture::start_with(Browser::without_javascript().await, [0, 0]).await;
+    let browser = &service.browser;
+    let id = customer(&service).await;
+    let link = consent(&service, &id).await["url"].as_str().unwrap().to_owned();
     browser.open(&link).await;
     browser.until("h1", |text| text == "Terms of service").await;
     for width in [NARROW, WIDE] {
-        desk.assert_fits(width).await;
-        browser.picture(&super::world::pictures().join(format!("consent-{width}.png"))).await;
+        service.assert_fits(width).await;
+        browser.picture(&super::env::pictures().join(format!("consent-{width}.png"))).await;
     }
     browser.click("form button").await;
     browser.until("h1", |text| text == "Thank you").await;
-    assert!(consent(&desk, &id).await["accepted_at"].is_string());
+    assert!(consent(&service, &id).await["accepted_at"].is_string());
     browser.open(&link).await;
     browser.until("h1", |text| text.contains("already")).await;
     browser.open(&link[..link.len() - 3]).await;
@@ -43,14 +43,14 @@ async fn terms_are_accepted_without_javascript() {
     assert_eq!(browser.status().await, 404);
     let complaints = browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("404")), "{complaints:?}");
-    desk.browser.close().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_finds_a_customer_and_decides() {
-    let desk = Desk::logged_in().await;
-    let browser = &desk.browser;
-    let id = customer(&desk).await;
+    let service = ServiceFixture::logged_in().await;
+    let browser = &service.browser;
+    let id = customer(&service).await;
     browser.click("header nav a[href='/ops/view/customers']").await;
     browser.until("h1", |text| text == "Customers").await;
     browser.fill("#find-customers input[name=search]", "ADA@").await;
@@ -62,23 +62,23 @@ async fn operator_finds_a_customer_and_decides() {
     browser.until(".notice.bad", |text| text.contains("terms of service")).await;
     assert_eq!(browser.status().await, 409);
 
-    let link = consent(&desk, &id).await["url"].as_str().unwrap().to_owned();
+    let link = consent(&service, &id).await["url"].as_str().unwrap().to_owned();
     browser.open(&link).await;
     browser.click("form button").await;
     browser.until("h1", |text| text == "Thank you").await;
-    desk.open(&format!("/ops/view/customers/{id}")).await;
+    service.open(&format!("/ops/view/customers/{id}")).await;
     browser.fill("#decision input[name=reason]", "seen at the counter").await;
     browser.click("#decision button").await;
     browser.until(".notice.good", |text| text.contains("decision")).await;
     browser.until(".title .badge", |text| text == "approved").await;
     browser.until("#history", |text| text.contains("decided by hand") && text.contains("seen at the counter")).await;
     for width in [NARROW, WIDE] {
-        desk.assert_fits(width).await;
-        browser.picture(&super::world::pictures().join(format!("customer-{width}.png"))).await;
+        service.assert_fits(width).await;
+        browser.picture(&super::env::pictures().join(format!("customer-{width}.png"))).await;
     }
     let page = browser.run("return document.documentElement.outerHTML").await;
     assert!(!page.as_str().unwrap().contains("P1234567"), "ids stay sealed");
     let complaints = browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("409")), "{complaints:?}");
-    desk.browser.close().await;
+    service.browser.close().await;
 }

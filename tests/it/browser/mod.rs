@@ -2,46 +2,46 @@
 
 mod admin;
 mod customers;
+mod env;
 mod live;
 mod pay;
 mod pictures;
 mod verify;
-mod world;
 
 use payferry_harness::browser::Browser;
 
-use world::{Desk, NARROW, WIDE};
+use env::{NARROW, ServiceFixture, WIDE};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_token_shows_the_form_again() {
-    let desk = Desk::start().await;
-    let browser = &desk.browser;
+    let service = ServiceFixture::start().await;
+    let browser = &service.browser;
     let shard = "/ops/view/shards/0";
-    desk.open(shard).await;
+    service.open(shard).await;
     assert_eq!(browser.status().await, 401);
     assert_eq!(browser.count(".panel").await, 0, "nothing is shown before login");
-    desk.enter("not the token").await;
+    service.enter("not the token").await;
     assert_eq!(browser.status().await, 401);
     browser.until("[role=alert]", |text| text.contains("not the operator token")).await;
-    desk.assert_fits(NARROW).await;
-    desk.assert_fits(WIDE).await;
-    desk.enter(desk.running.text("operator_token")).await;
+    service.assert_fits(NARROW).await;
+    service.assert_fits(WIDE).await;
+    service.enter(service.running.text("operator_token")).await;
     browser.until("h1", |text| text == "Shard 0").await;
     assert_eq!((browser.path().await.as_str(), browser.status().await), (shard, 200), "the requested page");
     let complaints = browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("401")), "{complaints:?}");
-    desk.browser.close().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_without_javascript_is_current_when_loaded() {
-    let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
-    let id = desk.payment().await;
-    desk.log_in().await;
-    let browser = &desk.browser;
+    let service = ServiceFixture::start_with(Browser::without_javascript().await, [0, 0]).await;
+    let id = service.payment().await;
+    service.log_in().await;
+    let browser = &service.browser;
     let live = "#status-pending td:nth-of-type(2)";
     assert_eq!(browser.text(live).await.as_deref(), Some("1"));
-    desk.panic(&id, 1).await;
+    service.panic(&id, 1).await;
     assert_eq!(browser.count(".log li").await, 0, "nothing updates automatically");
     browser.reload().await;
     browser.until(".log li", |text| text.contains(&id)).await;
@@ -51,5 +51,5 @@ async fn page_without_javascript_is_current_when_loaded() {
     browser.click("form.search button").await;
     browser.until("h1", |text| text == "No such payment").await;
     assert_eq!(browser.status().await, 404);
-    desk.browser.close().await;
+    service.browser.close().await;
 }

@@ -6,7 +6,7 @@ use payferry_harness::free_ports;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{Desk, NARROW, WIDE, pictures};
+use super::env::{NARROW, ServiceFixture, WIDE, pictures};
 use crate::process::Running;
 
 /// A wallet like a browser extension's, on another chain at first; it records its requests.
@@ -20,36 +20,36 @@ const WALLET: &str = "window.asked = []; window.refusal = null; let chain = '0x1
       return '0x' + '12'.repeat(32); } };";
 
 /// Creates a payment of 25 USDC on Base and opens its page; returns its id and the API's answer.
-async fn opened(desk: &Desk) -> (String, Value) {
-    let made = desk.psp.initiate("25", Token::Usdc, Chain::Base.as_str()).await;
-    desk.browser.open(made["magic_link"].as_str().unwrap()).await;
-    desk.browser.until("h1", |text| text == "Waiting for your payment").await;
+async fn opened(service: &ServiceFixture) -> (String, Value) {
+    let made = service.psp.initiate("25", Token::Usdc, Chain::Base.as_str()).await;
+    service.browser.open(made["magic_link"].as_str().unwrap()).await;
+    service.browser.until("h1", |text| text == "Waiting for your payment").await;
     (made["payment_id"].as_str().unwrap().to_owned(), made)
 }
 
 /// Takes pictures of the page at both widths; `kept` ones are also used in the documentation.
-async fn pictured(desk: &Desk, name: &str, kept: bool) {
+async fn pictured(service: &ServiceFixture, name: &str, kept: bool) {
     for width in [WIDE, NARROW] {
-        desk.assert_fits(width).await;
+        service.assert_fits(width).await;
         if kept || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
-            desk.browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
+            service.browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
         }
     }
 }
 
-async fn mining(desk: &Desk, paused: bool) {
-    desk.psp.ok(Method::POST, "/sandbox/chains/base/mining", json!({ "paused": paused })).await;
+async fn mining(service: &ServiceFixture, paused: bool) {
+    service.psp.ok(Method::POST, "/sandbox/chains/base/mining", json!({ "paused": paused })).await;
 }
 
-async fn mine(desk: &Desk) {
-    desk.psp.ok(Method::POST, "/sandbox/chains/base/mine", json!({ "blocks": 1 })).await;
+async fn mine(service: &ServiceFixture) {
+    service.psp.ok(Method::POST, "/sandbox/chains/base/mine", json!({ "blocks": 1 })).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payer_sees_each_step_without_a_reload() {
-    let desk = Desk::start().await;
-    let browser = &desk.browser;
-    let (id, made) = opened(&desk).await;
+    let service = ServiceFixture::start().await;
+    let browser = &service.browser;
+    let (id, made) = opened(&service).await;
     let wallet = made["intermediary_wallet"].as_str().unwrap();
     browser.until("#value-address", |text| text == wallet).await;
     browser.until("#value-amount", |text| text == "25.00").await;
@@ -57,8 +57,8 @@ async fn payer_sees_each_step_without_a_reload() {
     browser.until("#link", |text| text.contains("updates by itself")).await;
     assert_eq!(browser.count("svg.qr path").await, 1);
     assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "this browser has no wallet");
-    pictured(&desk, "pay", true).await;
-    desk.mark().await;
+    pictured(&service, "pay", true).await;
+    service.mark().await;
 
     let copied = "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async text => { \
         window.copied = text; } } })";
@@ -68,35 +68,35 @@ async fn payer_sees_each_step_without_a_reload() {
     assert_eq!(browser.run("return window.copied").await, wallet);
 
     // A partial payment, block by block, and then the rest.
-    mining(&desk, true).await;
-    desk.pay(&id, Some("10")).await;
-    mine(&desk).await;
+    mining(&service, true).await;
+    service.pay(&id, Some("10")).await;
+    mine(&service).await;
     browser.until("h1", |text| text == "Part of the payment seen").await;
     browser.until("li[aria-current=step]", |text| text.contains("1 of 2 confirmations")).await;
     browser.until("#value-amount", |text| text == "15.00").await;
-    pictured(&desk, "pay-seen", false).await;
-    mine(&desk).await;
+    pictured(&service, "pay-seen", false).await;
+    mine(&service).await;
     browser.until("h1", |text| text == "Payment incomplete").await;
     browser.until("#explanation", |text| text.contains("10.00 USDC of 25.00 USDC")).await;
-    pictured(&desk, "pay-incomplete", true).await;
-    mining(&desk, false).await;
-    desk.pay(&id, Some("15")).await;
+    pictured(&service, "pay-incomplete", true).await;
+    mining(&service, false).await;
+    service.pay(&id, Some("15")).await;
     browser.until("h1", |text| text == "Payment complete").await;
     browser.until("#announcer", |text| text.contains("Payment complete")).await;
     assert_eq!(browser.count("#asking").await, 0, "no payment is requested any more");
     assert_eq!(browser.count(".steps .done").await, 4);
-    pictured(&desk, "pay-complete", true).await;
-    assert!(desk.is_marked().await, "the page was not reloaded");
-    desk.assert_calm().await;
-    desk.browser.close().await;
+    pictured(&service, "pay-complete", true).await;
+    assert!(service.is_marked().await, "the page was not reloaded");
+    service.assert_calm().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn browser_wallet_gets_exactly_this_transfer_request() {
-    let desk = Desk::start().await;
-    let browser = &desk.browser;
+    let service = ServiceFixture::start().await;
+    let browser = &service.browser;
     browser.run_first(WALLET).await;
-    let (id, made) = opened(&desk).await;
+    let (id, made) = opened(&service).await;
     browser.run("window.refusal = 4001").await;
     browser.click("#wallet").await;
     browser.until("#told", |text| text.contains("declined")).await;
@@ -119,84 +119,84 @@ async fn browser_wallet_gets_exactly_this_transfer_request() {
     assert!(
         uri.contains("@8453/") && browser.run("return ethereum.request({method: 'eth_chainId'})").await == "0x2105"
     );
-    desk.pay(&id, None).await;
+    service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
-    desk.assert_calm().await;
-    desk.browser.close().await;
+    service.assert_calm().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_without_javascript_is_complete_and_refreshes() {
-    let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
-    let browser = &desk.browser;
-    let (id, made) = opened(&desk).await;
+    let service = ServiceFixture::start_with(Browser::without_javascript().await, [0, 0]).await;
+    let browser = &service.browser;
+    let (id, made) = opened(&service).await;
     browser.until("#value-address", |text| text == made["intermediary_wallet"].as_str().unwrap()).await;
     browser.until(".clock", |text| text.starts_with("Pay until") && text.ends_with("UTC")).await;
     assert_eq!(browser.count("svg.qr path").await, 1);
     assert_eq!(browser.count(&format!("a.button[href='{}']", made["payment_uri"].as_str().unwrap())).await, 1);
     assert_eq!(browser.count("button:not([hidden])").await, 0, "no button without function");
-    pictured(&desk, "pay-without-scripts", false).await;
-    desk.pay(&id, None).await;
+    pictured(&service, "pay-without-scripts", false).await;
+    service.pay(&id, None).await;
     // Automatically: the page contains a refresh interval.
     browser.until("h1", |text| text == "Payment complete").await;
-    desk.assert_calm().await;
-    desk.browser.close().await;
+    service.assert_calm().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_explains_every_other_outcome() {
-    let desk = Desk::start().await;
-    let browser = &desk.browser;
-    let (over, _) = opened(&desk).await;
-    desk.pay(&over, Some("30")).await;
+    let service = ServiceFixture::start().await;
+    let browser = &service.browser;
+    let (over, _) = opened(&service).await;
+    service.pay(&over, Some("30")).await;
     browser.until("h1", |text| text == "More than the amount arrived").await;
-    pictured(&desk, "pay-over", false).await;
+    pictured(&service, "pay-over", false).await;
 
-    let (other, _) = opened(&desk).await;
+    let (other, _) = opened(&service).await;
     let wrong = json!({ "chain": "polygon" });
-    desk.psp.ok(Method::POST, &format!("/sandbox/payments/{other}/pay"), wrong).await;
+    service.psp.ok(Method::POST, &format!("/sandbox/payments/{other}/pay"), wrong).await;
     browser.until(".notice", |text| text.contains("another chain than Base")).await;
     browser.until("h1", |text| text == "Waiting for your payment").await;
-    pictured(&desk, "pay-wrong-chain", false).await;
+    pictured(&service, "pay-wrong-chain", false).await;
 
-    let (cancelled, _) = opened(&desk).await;
-    desk.psp.ok(Method::POST, &format!("/payments/{cancelled}/cancel"), Value::Null).await;
+    let (cancelled, _) = opened(&service).await;
+    service.psp.ok(Method::POST, &format!("/payments/{cancelled}/cancel"), Value::Null).await;
     browser.until("h1", |text| text == "Payment cancelled").await;
     assert_eq!(browser.count("svg.qr").await, 0);
 
-    let (expired, _) = opened(&desk).await;
-    desk.psp.ok(Method::POST, "/sandbox/clock/advance", json!({ "seconds": 1_201 })).await;
+    let (expired, _) = opened(&service).await;
+    service.psp.ok(Method::POST, "/sandbox/clock/advance", json!({ "seconds": 1_201 })).await;
     browser.until("h1", |text| text == "Payment expired").await;
     assert_eq!(browser.count("#asking").await, 0);
-    pictured(&desk, "pay-expired", false).await;
-    desk.pay(&expired, None).await;
-    desk.psp.until_status(&expired, "mismatched").await;
+    pictured(&service, "pay-expired", false).await;
+    service.pay(&expired, None).await;
+    service.psp.until_status(&expired, "mismatched").await;
     browser.reload().await;
     browser.until("h1", |text| text == "Payment arrived late").await;
-    desk.assert_calm().await;
+    service.assert_calm().await;
     if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
         browser.prefer_dark(true).await;
-        opened(&desk).await;
-        pictured(&desk, "pay-dark", false).await;
+        opened(&service).await;
+        pictured(&service, "pay-dark", false).await;
     }
-    desk.browser.close().await;
+    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_reconnects_after_a_restart_of_the_service() {
     let ports = free_ports();
-    let desk = Desk::start_with(Browser::start().await, ports).await;
-    let browser = &desk.browser;
-    let (id, _) = opened(&desk).await;
+    let service = ServiceFixture::start_with(Browser::start().await, ports).await;
+    let browser = &service.browser;
+    let (id, _) = opened(&service).await;
     browser.until("#link", |text| text.contains("updates by itself")).await;
-    desk.mark().await;
-    let pid = desk.running.child.id().to_string();
+    service.mark().await;
+    let pid = service.running.child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
     browser.until("#link", |text| text.contains("Connecting")).await;
-    let again = Running::start_with(&desk.home, ports, &[]);
-    desk.pay(&id, None).await;
+    let again = Running::start_with(&service.home, ports, &[]);
+    service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
-    assert!(desk.is_marked().await, "the page was not reloaded");
+    assert!(service.is_marked().await, "the page was not reloaded");
     again.kill();
-    desk.browser.close().await;
+    service.browser.close().await;
 }

@@ -6,7 +6,7 @@
 use payferry_domain::{Chain, Token};
 use serde_json::Value;
 
-use super::world::{Desk, NARROW, WIDE, pictures};
+use super::env::{NARROW, ServiceFixture, WIDE, pictures};
 
 /// Payments in the pictures.
 const PAYMENTS: usize = 60;
@@ -16,11 +16,11 @@ const DOTS: u32 = 1;
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long"]
 async fn takes_pictures_of_every_page_at_both_widths() {
-    let desk = Desk::logged_in().await;
-    let browser = &desk.browser;
-    let (settled, quarantined) = busy(&desk).await;
+    let service = ServiceFixture::logged_in().await;
+    let browser = &service.browser;
+    let (settled, quarantined) = busy(&service).await;
     let payment = format!("/ops/view/payments/{settled}");
-    let shard = shard_of(&desk, &quarantined).await;
+    let shard = shard_of(&service, &quarantined).await;
     let pages = [
         ("overview", "/ops"),
         ("payment", &payment),
@@ -35,9 +35,9 @@ async fn takes_pictures_of_every_page_at_both_widths() {
     // New incidents are highlighted for a moment.
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     for (name, path) in pages {
-        desk.open(path).await;
+        service.open(path).await;
         for width in [WIDE, NARROW] {
-            desk.assert_fits(width).await;
+            service.assert_fits(width).await;
             browser.resize(width, 900, DOTS).await;
             if matches!(name, "overview" | "payment") || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
                 browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
@@ -46,46 +46,46 @@ async fn takes_pictures_of_every_page_at_both_widths() {
     }
     if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
         browser.prefer_dark(true).await;
-        desk.open("/ops").await;
+        service.open("/ops").await;
         browser.resize(WIDE, 900, DOTS).await;
         browser.picture(&pictures().join("overview-dark.png")).await;
     }
-    desk.assert_calm().await;
-    desk.browser.close().await;
+    service.assert_calm().await;
+    service.browser.close().await;
 }
 
 /// Creates payments of every kind; returns one that was settled across a restart, and one that is quarantined.
-async fn busy(desk: &Desk) -> (String, String) {
+async fn busy(service: &ServiceFixture) -> (String, String) {
     let mut ids = Vec::new();
     for (index, chain) in Chain::ALL.into_iter().cycle().take(PAYMENTS).enumerate() {
         let amount = format!("{}.50", 10 + index);
-        ids.push(desk.psp.payment(&amount, Token::Usdc, chain).await);
+        ids.push(service.psp.payment(&amount, Token::Usdc, chain).await);
     }
     let (settled, quarantined) = (ids[0].clone(), ids[1].clone());
-    desk.panic(&settled, 1).await;
+    service.panic(&settled, 1).await;
     for (index, id) in ids.iter().enumerate() {
         match index {
-            0 => desk.pay(id, None).await,
-            2 => desk.pay(id, Some("3")).await,
-            3 => desk.pay(id, Some("500")).await,
-            index if index > 3 && index % 2 == 0 => desk.pay(id, None).await,
+            0 => service.pay(id, None).await,
+            2 => service.pay(id, Some("3")).await,
+            3 => service.pay(id, Some("500")).await,
+            index if index > 3 && index % 2 == 0 => service.pay(id, None).await,
             _ => {}
         }
     }
-    desk.psp.until_status(&settled, "settled").await;
-    desk.psp.until_status(&ids[2], "mismatched").await;
+    service.psp.until_status(&settled, "settled").await;
+    service.psp.until_status(&ids[2], "mismatched").await;
     for id in ids.iter().skip(4).step_by(2) {
-        desk.psp.until_status(id, "settled").await;
+        service.psp.until_status(id, "settled").await;
     }
-    desk.psp.ok(reqwest::Method::POST, &format!("/payments/{}/cancel", ids[5]), Value::Null).await;
-    desk.panic(&quarantined, 10).await;
+    service.psp.ok(reqwest::Method::POST, &format!("/payments/{}/cancel", ids[5]), Value::Null).await;
+    service.panic(&quarantined, 10).await;
     (settled, quarantined)
 }
 
 /// Opens the page of a payment's shard through the breadcrumb links.
-async fn shard_of(desk: &Desk, id: &str) -> String {
-    desk.open(&format!("/ops/view/payments/{id}")).await;
-    desk.browser.click(".crumbs a[href^='/ops/view/shards/']").await;
-    desk.browser.until("h1", |text| text.starts_with("Shard ")).await;
-    desk.browser.path().await
+async fn shard_of(service: &ServiceFixture, id: &str) -> String {
+    service.open(&format!("/ops/view/payments/{id}")).await;
+    service.browser.click(".crumbs a[href^='/ops/view/shards/']").await;
+    service.browser.until("h1", |text| text.starts_with("Shard ")).await;
+    service.browser.path().await
 }

@@ -4,7 +4,7 @@ use payferry_harness::browser::Browser;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::NARROW;
+use super::env::NARROW;
 use crate::cli::customers::{make_ready, person};
 use crate::process::{Home, Running};
 

@@ -5,13 +5,13 @@ mod bench;
 mod config;
 pub(crate) mod customers;
 mod demo;
+mod env;
 mod operator;
 mod readiness;
 mod reconcile;
 mod sandbox;
 mod serve;
 mod statement;
-mod world;
 
 use std::process::Output;
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ const TOLD_WITHIN: Duration = Duration::from_secs(2);
 const TOLD_LATEST: Duration = Duration::from_secs(8);
 
 impl Running {
-    async fn desk(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    async fn service(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("operator_url")));
         let request = request.bearer_auth(self.text("operator_token"));
@@ -32,11 +32,11 @@ async fn command_line_and_listener_are_equivalent() {
     let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
     let psp = beside(&["psp", "create", "--name", "Northern Pay", "--fee-bps", "80", "--dust-floor", "0.5"]);
     let path = format!("/ops/psps/{psp}");
-    let (status, shown) = sandbox.desk(Method::GET, &path, None).await;
+    let (status, shown) = sandbox.service(Method::GET, &path, None).await;
     assert_eq!(status, StatusCode::OK);
     let told = ["name", "fee_bps", "dust_floor"].map(|name| shown[name].clone());
     assert_eq!(json!(told), json!(["Northern Pay", 80, "0.50"]));
-    sandbox.desk(Method::PATCH, &path, Some(json!({"tolerance_bps": 25, "overpayment": "accept"}))).await;
+    sandbox.service(Method::PATCH, &path, Some(json!({"tolerance_bps": 25, "overpayment": "accept"}))).await;
     beside(&["psp", "set", &psp, "--require-customer", "true"]);
     let listed = beside(&["psp", "list"]);
     let line = listed.lines().find(|line| line.starts_with(&psp)).unwrap();
@@ -44,18 +44,18 @@ async fn command_line_and_listener_are_equivalent() {
         assert!(line.contains(wanted), "{wanted} in {line}");
     }
 
-    let (status, made) = sandbox.desk(Method::POST, &format!("{path}/keys"), Some(json!({"name": "web"}))).await;
+    let (status, made) = sandbox.service(Method::POST, &format!("{path}/keys"), Some(json!({"name": "web"}))).await;
     assert_eq!(status, StatusCode::CREATED, "{made:#}");
     let text =
         beside(&["key", "create", "--psp", &psp, "--name", "terminal", "--scope", "read", "--expires-days", "7"]);
     let listed = beside(&["key", "list", "--psp", &psp]);
     assert!(listed.lines().count() == 2 && listed.contains("web") && listed.contains("terminal"), "{listed}");
-    let (_, keys) = sandbox.desk(Method::GET, &format!("{path}/keys"), None).await;
+    let (_, keys) = sandbox.service(Method::GET, &format!("{path}/keys"), None).await;
     assert_eq!(keys["total"], 2, "{keys:#}");
     assert_eq!(keys["keys"][1]["scopes"], json!(["read"]));
     assert!(keys["keys"][1]["expires_at"].is_string() && !keys.to_string().contains(&text[40..]), "{keys:#}");
     beside(&["key", "revoke", made["key_id"].as_str().unwrap()]);
-    let (_, keys) = sandbox.desk(Method::GET, &format!("{path}/keys"), None).await;
+    let (_, keys) = sandbox.service(Method::GET, &format!("{path}/keys"), None).await;
     assert_eq!((&keys["keys"][0]["state"], &keys["keys"][1]["state"]), (&json!("revoked"), &json!("active")));
     sandbox.stop();
 }

@@ -3,7 +3,7 @@
 use std::process::Output;
 use std::time::Duration;
 
-use payferry::sandbox::{Folder, Payer, World};
+use payferry::sandbox::{Folder, Payer, SandboxEnv};
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{Database, chain_cursors, transfers};
 use reqwest::Method;
@@ -29,11 +29,11 @@ fn report(home: &Home, code: i32) -> Value {
 /// Sends money while no sandbox runs: 2.5 USDC on Base.
 async fn pay_while_closed(home: &Home, wallet: Address) {
     let folder = Folder::open(home.path()).unwrap();
-    let world = World::open(&folder, Duration::from_hours(24)).await.unwrap();
-    let chain = world.chain(Chain::Base);
+    let env = SandboxEnv::open(&folder, Duration::from_hours(24)).await.unwrap();
+    let chain = env.chain(Chain::Base);
     chain.transfer(Payer::Clean, Token::Usdc, wallet, "2.5".parse().unwrap()).await.unwrap();
     chain.devchain().mine(3).await.unwrap();
-    world.close().await;
+    env.close().await;
 }
 
 async fn change(home: &Home, sql: &str) {

@@ -93,7 +93,8 @@ async fn serves_after_deploy_and_check() {
     for chain in &outside.chains {
         // Unavailable until the chain was read for the first time.
         let (name, path) = (chain.chain.as_str(), "/payments/initiate");
-        let (made, _) = psp.insist(path, &psp.initiation("10", Token::Usdt, name), name, PATIENCE).await.unwrap();
+        let (made, _) =
+            psp.post_until_accepted(path, &psp.initiation("10", Token::Usdt, name), name, PATIENCE).await.unwrap();
         let id = made["payment_id"].as_str().unwrap();
         let wallet = made["intermediary_wallet"].as_str().unwrap().parse().unwrap();
         let payers = Payers::new(chain, &outside.accounts);
@@ -137,7 +138,8 @@ async fn wrong_chain_does_not_run_and_the_others_do() {
     psp.merchant_id = psp.merchant("shop").await;
     // Unavailable until Base was read.
     let body = psp.initiation("10", Token::Usdc, "best");
-    let (made, _) = psp.insist("/payments/initiate", &body, "on-the-one-that-runs", PATIENCE).await.unwrap();
+    let (made, _) =
+        psp.post_until_accepted("/payments/initiate", &body, "on-the-one-that-runs", PATIENCE).await.unwrap();
     assert_eq!(made["chain"], "base");
     let (status, problem) =
         psp.call(reqwest::Method::POST, "/payments/initiate", psp.initiation("10", Token::Usdc, "polygon")).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
+use payferry_actors::compliance::identity::{ComplianceConfig, Sumsub, SumsubSettings};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
 use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};
@@ -23,12 +23,12 @@ const PATH: &str = "/customers/compliance";
 const CALLBACKS: &str = "/compliance/callbacks/sumsub";
 
 /// A service with an identity provider.
-pub struct Site {
+pub struct Fixture {
     pub app: TestApp,
     pub remote: SumsubStandIn,
 }
 
-impl Site {
+impl Fixture {
     pub async fn new() -> Self {
         let remote = SumsubStandIn::start().await;
         let settings = SumsubSettings {
@@ -42,8 +42,8 @@ impl Site {
         };
         let provider = Sumsub::new(settings, Clock::default()).unwrap();
         let brief = Duration::from_millis(50);
-        let desk = DeskConfig { retry_min: brief, sweep_interval: brief, ..DeskConfig::default() };
-        let config = TestConfig { identity: Some(Arc::new(provider)), desk, ..TestConfig::default() };
+        let compliance = ComplianceConfig { retry_min: brief, sweep_interval: brief, ..ComplianceConfig::default() };
+        let config = TestConfig { identity: Some(Arc::new(provider)), compliance, ..TestConfig::default() };
         Self { app: TestApp::start_with(config).await, remote }
     }
 
@@ -119,46 +119,46 @@ fn shown(reply: &Reply) -> Value {
 
 #[tokio::test]
 async fn verification_is_requested_and_decided() {
-    let site = Site::new().await;
-    let id = ready(&site.app).await;
-    let asked = site.request(id).await;
+    let fixture = Fixture::new().await;
+    let id = ready(&fixture.app).await;
+    let asked = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_asked", shown(&asked));
     let verification = asked.json["verification_id"].as_str().unwrap();
-    let again = site.app.post("/api/v1/customers/compliance", &json!({ "customer_id": id })).await;
+    let again = fixture.app.post("/api/v1/customers/compliance", &json!({ "customer_id": id })).await;
     assert_eq!((again.status.as_u16(), &again.json), (202, &asked.json), "the same verification");
-    assert_eq!(site.remote.applicants().len(), 1);
+    assert_eq!(fixture.remote.applicants().len(), 1);
 
-    let callback = site.decide(verification, green());
-    let taken = site.send(&callback).await;
+    let callback = fixture.decide(verification, green());
+    let taken = fixture.send(&callback).await;
     insta::assert_json_snapshot!("compliance_callback_taken", taken.redacted());
-    assert_eq!(kyc_status(&site.app, id).await, "approved");
-    let cleared = site.request(id).await;
+    assert_eq!(kyc_status(&fixture.app, id).await, "approved");
+    let cleared = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_already_cleared", cleared.redacted());
 
     // A repeated callback, and a rejection after the verdict.
-    let late = site.decide(verification, red(&["FORGERY"]));
+    let late = fixture.decide(verification, red(&["FORGERY"]));
     for callback in [&callback, &late, &callback] {
-        assert_eq!(site.send(callback).await.status, 200);
-        assert_eq!(kyc_status(&site.app, id).await, "approved");
+        assert_eq!(fixture.send(callback).await.status, 200);
+        assert_eq!(kyc_status(&fixture.app, id).await, "approved");
     }
-    change(&site.app, id, &Command::ChangePhone { check: CheckId::generate() }).await;
-    let busy = site.request(id).await;
+    change(&fixture.app, id, &Command::ChangePhone { check: CheckId::generate() }).await;
+    let busy = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_update_in_progress", busy.redacted());
 }
 
 #[tokio::test]
 async fn missing_requirements_are_named() {
-    let site = Site::new().await;
-    let app = &site.app;
+    let fixture = Fixture::new().await;
+    let app = &fixture.app;
     let fresh = customer(app, CustomerKind::Business, &[]).await;
-    let reply = site.request(fresh).await;
+    let reply = fixture.request(fresh).await;
     insta::assert_json_snapshot!("compliance_tos_not_accepted", reply.redacted());
     change(app, fresh, &Command::AcceptTerms).await;
     change(app, fresh, &residence()).await;
-    let reply = site.request(fresh).await;
+    let reply = fixture.request(fresh).await;
     insta::assert_json_snapshot!("compliance_documents_missing", reply.redacted());
     change(app, fresh, &Command::Deactivate).await;
-    site.request(fresh).await.assert_problem(409, "customer_inactive");
+    fixture.request(fresh).await.assert_problem(409, "customer_inactive");
 
     let foreign = app.add_psp().await;
     let key = app.add_key(foreign, &[Scope::Full]).await;
@@ -166,7 +166,7 @@ async fn missing_requirements_are_named() {
     let body = json!({ "customer_id": own });
     let reply = app.request(Method::POST, PATH).key(&key).json(&body).send().await;
     insta::assert_json_snapshot!("compliance_foreign_customer", reply.redacted());
-    site.request(CustomerId::generate()).await.assert_problem(404, "customer_not_found");
+    fixture.request(CustomerId::generate()).await.assert_problem(404, "customer_not_found");
     for (body, fault) in [
         (json!({}), "customer_id: required"),
         (json!({ "customer_id": 7 }), "customer_id: wrong_type"),
@@ -183,95 +183,96 @@ async fn missing_requirements_are_named() {
 
 #[tokio::test]
 async fn repeated_request_returns_the_first_answer() {
-    let site = Site::new().await;
-    let id = ready(&site.app).await;
-    let ask = || site.app.request(Method::POST, PATH).idempotency_key("k").json(&json!({ "customer_id": id })).send();
+    let fixture = Fixture::new().await;
+    let id = ready(&fixture.app).await;
+    let ask =
+        || fixture.app.request(Method::POST, PATH).idempotency_key("k").json(&json!({ "customer_id": id })).send();
     let first = ask().await;
     assert_eq!(first.status, 202, "{}", first.text());
-    let callback = site.decide(first.json["verification_id"].as_str().unwrap(), green());
-    assert_eq!(site.send(&callback).await.status, 200);
+    let callback = fixture.decide(first.json["verification_id"].as_str().unwrap(), green());
+    assert_eq!(fixture.send(&callback).await.status, 200);
     let again = ask().await;
     assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &first.bytes));
-    let other = json!({ "customer_id": ready(&site.app).await });
-    let reused = site.app.request(Method::POST, PATH).idempotency_key("k").json(&other).send().await;
+    let other = json!({ "customer_id": ready(&fixture.app).await });
+    let reused = fixture.app.request(Method::POST, PATH).idempotency_key("k").json(&other).send().await;
     reused.assert_problem(422, "idempotency_key_reused");
 }
 
 #[tokio::test]
 async fn provider_outage_delays_only_the_link() {
-    let site = Site::new().await;
-    site.remote.set_down(true);
-    let id = ready(&site.app).await;
-    let asked = site.request(id).await;
+    let fixture = Fixture::new().await;
+    fixture.remote.set_down(true);
+    let id = ready(&fixture.app).await;
+    let asked = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_asked_without_link", shown(&asked));
-    site.remote.set_down(false);
+    fixture.remote.set_down(false);
     let linked = async |_: &TestApp| {
-        let again = site.request(id).await;
+        let again = fixture.request(id).await;
         assert_eq!(again.json["verification_id"], asked.json["verification_id"]);
         again.json["verification_url"].is_string().then_some(())
     };
-    site.app.until("there is a link", linked).await;
+    fixture.app.until("there is a link", linked).await;
 }
 
 #[tokio::test]
 async fn rejection_has_reasons_and_allows_a_new_verification() {
-    let site = Site::new().await;
-    let id = ready(&site.app).await;
-    let first = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
-    assert_eq!(site.send(&site.decide(&first, red(&["FORGERY"]))).await.status, 200);
-    assert_eq!(kyc_status(&site.app, id).await, "rejected");
-    let anew = site.request(id).await;
+    let fixture = Fixture::new().await;
+    let id = ready(&fixture.app).await;
+    let first = fixture.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    assert_eq!(fixture.send(&fixture.decide(&first, red(&["FORGERY"]))).await.status, 200);
+    assert_eq!(kyc_status(&fixture.app, id).await, "rejected");
+    let anew = fixture.request(id).await;
     assert_eq!((anew.status.as_u16(), &anew.json["kyc_status"]), (202, &json!("pending")));
     assert_ne!(anew.json["verification_id"], first.as_str());
-    assert_eq!(site.send(&site.decide(&first, green())).await.status, 200);
-    assert_eq!(kyc_status(&site.app, id).await, "pending", "the old check has ended");
+    assert_eq!(fixture.send(&fixture.decide(&first, green())).await.status, 200);
+    assert_eq!(kyc_status(&fixture.app, id).await, "pending", "the old check has ended");
 }
 
 #[tokio::test]
 async fn forged_callbacks_change_nothing() {
-    let site = Site::new().await;
-    let id = ready(&site.app).await;
-    let verification = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
-    let genuine = site.decide(&verification, green());
-    let forged = site.send(&Callback { digest: "ab".repeat(32), ..genuine.clone() }).await;
+    let fixture = Fixture::new().await;
+    let id = ready(&fixture.app).await;
+    let verification = fixture.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    let genuine = fixture.decide(&verification, green());
+    let forged = fixture.send(&Callback { digest: "ab".repeat(32), ..genuine.clone() }).await;
     insta::assert_json_snapshot!("compliance_callback_forged", forged.redacted());
-    let stale = site.remote.callback_at(&verification, chrono::Utc::now() - chrono::TimeDelta::days(3));
-    site.send(&stale).await.assert_problem(401, "callback_not_genuine");
-    let unsigned = site.app.request(Method::POST, CALLBACKS).without_key().bytes(genuine.body.clone()).send().await;
+    let stale = fixture.remote.callback_at(&verification, chrono::Utc::now() - chrono::TimeDelta::days(3));
+    fixture.send(&stale).await.assert_problem(401, "callback_not_genuine");
+    let unsigned = fixture.app.request(Method::POST, CALLBACKS).without_key().bytes(genuine.body.clone()).send().await;
     unsigned.assert_problem(401, "callback_not_genuine");
     // The PSP's API key proves nothing here.
-    let keyed = site.app.request(Method::POST, CALLBACKS).bytes(genuine.body.clone()).send().await;
+    let keyed = fixture.app.request(Method::POST, CALLBACKS).bytes(genuine.body.clone()).send().await;
     keyed.assert_problem(401, "callback_not_genuine");
-    let unreadable = site.send(&sign(&json!({"type": "applicantReviewed"}))).await;
+    let unreadable = fixture.send(&sign(&json!({"type": "applicantReviewed"}))).await;
     insta::assert_json_snapshot!("compliance_callback_unreadable", unreadable.redacted());
-    let elsewhere = site.app.request(Method::POST, "/compliance/callbacks/didit").without_key();
+    let elsewhere = fixture.app.request(Method::POST, "/compliance/callbacks/didit").without_key();
     let elsewhere = elsewhere.bytes(genuine.body.clone()).send().await;
     insta::assert_json_snapshot!("compliance_callback_unknown_provider", elsewhere.redacted());
-    let huge = site.app.request(Method::POST, CALLBACKS).without_key().bytes("x".repeat(70_000)).send().await;
+    let huge = fixture.app.request(Method::POST, CALLBACKS).without_key().bytes("x".repeat(70_000)).send().await;
     huge.assert_problem(413, "body_too_large");
-    assert_eq!(kyc_status(&site.app, id).await, "pending");
+    assert_eq!(kyc_status(&fixture.app, id).await, "pending");
     // A check of another system, correctly signed.
     let mut foreign: Value = serde_json::from_str(&genuine.body).unwrap();
     foreign["externalUserId"] = json!(CheckId::generate());
-    assert_eq!(site.send(&sign(&foreign)).await.status, 200);
+    assert_eq!(fixture.send(&sign(&foreign)).await.status, 200);
     let mut other_session: Value = serde_json::from_str(&genuine.body).unwrap();
     other_session["applicantId"] = json!("000000000000000000000000");
-    assert_eq!(site.send(&sign(&other_session)).await.status, 200);
-    assert_eq!(kyc_status(&site.app, id).await, "pending");
-    assert_eq!(site.send(&genuine).await.status, 200);
-    assert_eq!(kyc_status(&site.app, id).await, "approved");
+    assert_eq!(fixture.send(&sign(&other_session)).await.status, 200);
+    assert_eq!(kyc_status(&fixture.app, id).await, "pending");
+    assert_eq!(fixture.send(&genuine).await.status, 200);
+    assert_eq!(kyc_status(&fixture.app, id).await, "approved");
 }
 
 #[tokio::test]
 async fn unrecordable_callback_gets_503() {
-    let site = Site::new().await;
-    let id = ready(&site.app).await;
-    let verification = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
-    let genuine = site.decide(&verification, green());
-    site.app.state.database().clone().close().await.unwrap();
-    site.send(&genuine).await.assert_problem(503, "database_unavailable");
+    let fixture = Fixture::new().await;
+    let id = ready(&fixture.app).await;
+    let verification = fixture.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    let genuine = fixture.decide(&verification, green());
+    fixture.app.state.database().clone().close().await.unwrap();
+    fixture.send(&genuine).await.assert_problem(503, "database_unavailable");
     // A forged callback is refused without a database query.
-    let forged = site.send(&Callback { digest: "ab".repeat(32), ..genuine }).await;
+    let forged = fixture.send(&Callback { digest: "ab".repeat(32), ..genuine }).await;
     forged.assert_problem(401, "callback_not_genuine");
 }
 

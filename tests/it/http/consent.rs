@@ -105,14 +105,14 @@ async fn customer_accepts_through_a_link() {
     "#);
     let entries = audit_log::Entity::find().order_by_asc(audit_log::Column::Number);
     let entries = entries.all(app.state.database().reader()).await.unwrap();
-    let told: Vec<_> = entries.iter().map(|row| format!("{} {}", row.actor_kind, row.action)).collect();
+    let notified: Vec<_> = entries.iter().map(|row| format!("{} {}", row.actor_kind, row.action)).collect();
     let expected = [
         "service customer.created",
         "api_key customer.consent_requested",
         "customer customer.terms_accepted",
         "customer customer.terms_shown",
     ];
-    assert_eq!(told, expected, "a second acceptance is not recorded again");
+    assert_eq!(notified, expected, "a second acceptance is not recorded again");
     assert_eq!(entries[3].detail, json!({"sha256": Terms::default().digest()}).to_string());
 }
 

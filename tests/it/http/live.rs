@@ -150,7 +150,7 @@ async fn passed_deadline_is_shown_without_a_write() {
     let mut stream = Events::open(&app, &format!("{}/events", page_path(&made)), None).await;
     stream.until("it waits", |event| event.data.contains("Waiting for your payment")).await;
     // A halted chain says nothing about the deadline.
-    app.world().chain(Chain::Base).devchain().pause_mining();
+    app.env().chain(Chain::Base).devchain().pause_mining();
     app.state.clock().advance_secs(1_201);
     let over = stream.until("time is up", |event| event.data.contains("Time is up")).await;
     assert!(!over.data.contains("ethereum:"), "{}", over.data);

@@ -69,7 +69,7 @@ async fn excess_is_refunded_and_the_rest_accepted() {
     assert_eq!((accepted.status.as_u16(), &accepted.json["status"]), (200, &json!("confirmed")), "{}", accepted.text());
     let settled = app.payment_when(&made, "settled").await;
     assert_eq!(settled.json["settlement"]["amount"], "10.00");
-    let told = [
+    let notified = [
         "payment.mismatched",
         "payin.mismatched",
         "refund.sent",
@@ -78,7 +78,7 @@ async fn excess_is_refunded_and_the_rest_accepted() {
         "payment.settled",
         "payin.settled",
     ];
-    assert_eq!(events_of(&app, &made).await, told);
+    assert_eq!(events_of(&app, &made).await, notified);
     let entries: Vec<_> = audit_log::Entity::find().all(app.state.database().reader()).await.unwrap();
     let actions: Vec<_> = entries.iter().map(|entry| (entry.actor_kind.as_str(), entry.action.as_str())).collect();
     assert_eq!(actions, [("api_key", "payment.refund_requested"), ("api_key", "payment.accepted")]);
@@ -126,8 +126,8 @@ async fn refund_rejected_by_the_token_can_go_elsewhere() {
     let failed = refund_when(&app, &made, &asked, "failed").await;
     insta::assert_json_snapshot!("refund_failed", failed.redacted());
     assert!(failed.json["failure"].as_str().unwrap().contains("blacklisted"), "{}", failed.text());
-    let told = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"];
-    assert_eq!(events_of(&app, &made).await, told);
+    let notified = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"];
+    assert_eq!(events_of(&app, &made).await, notified);
     // The reserve is released.
     let again = app.post(&path, &json!({ "address": BOB })).await;
     assert_eq!((again.status.as_u16(), &again.json["amount"]), (202, &json!("4.00")), "{}", again.text());
@@ -184,7 +184,7 @@ async fn invalid_requests_list_all_errors_and_move_nothing() {
     let (made, other) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
     app.pay(&made, "4").await;
     app.payment_when(&made, "mismatched").await;
-    let spec = app.world().chain(Chain::Polygon).spec().clone();
+    let spec = app.env().chain(Chain::Polygon).spec().clone();
     let vault = payferry_evm::wallet::Vaults::new(spec.contract).of_psp(app.psp_id).to_string();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let path = refunds_of(&made);

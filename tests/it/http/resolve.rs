@@ -57,7 +57,7 @@ async fn underpayment_is_accepted_if_the_expected_amount_matches() {
 async fn failed_settlement_is_retried_or_refunded_whole() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
-    let treasury = app.world().chain(Chain::Base).spec().treasury.to_string();
+    let treasury = app.env().chain(Chain::Base).spec().treasury.to_string();
     blacklist(&app, Chain::Base, &treasury, true).await;
     let (made, given_up) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
     let failed = async |payment: &Reply| {

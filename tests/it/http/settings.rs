@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};
 use crate::chainside::balance;
-use crate::operator::Desk;
+use crate::operator::ServiceFixture;
 
 const SETTINGS: &str = "/api/v1/settings";
 
@@ -61,8 +61,8 @@ async fn settings_are_read_and_changed_with_an_audit_entry() {
         .all(app.state.database().reader())
         .await
         .unwrap();
-    let told: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.actor_kind.as_str())).collect();
-    assert_eq!(told, [("psp.changed", "api_key"); 2]);
+    let notified: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.actor_kind.as_str())).collect();
+    assert_eq!(notified, [("psp.changed", "api_key"); 2]);
     let detail: Value = serde_json::from_str(&entries[1].detail).unwrap();
     assert_eq!(detail["overpayment"], json!({ "from": "refund_excess", "to": "hold" }));
     assert_eq!(detail.as_object().unwrap().len(), 2, "only the differences: {detail}");
@@ -183,12 +183,12 @@ async fn tolerance_and_acceptance_apply_to_later_payments() {
 
 #[tokio::test]
 async fn operator_fee_applies_to_later_payments() {
-    let desk = Desk::over(TestApp::start_with_chains().await).await;
-    let app = &desk.app;
+    let service = ServiceFixture::over(TestApp::start_with_chains().await).await;
+    let app = &service.app;
     let merchant = app.add_merchant().await;
     let before = app.add_payment(&merchant).await;
     let path = format!("/ops/psps/{}", app.psp_id);
-    let set = desk.call(Method::PATCH, &path).json(&json!({ "fee_bps": 250 })).send().await.unwrap();
+    let set = service.call(Method::PATCH, &path).json(&json!({ "fee_bps": 250 })).send().await.unwrap();
     assert_eq!(set.status(), 200);
     assert_eq!(app.get(SETTINGS).await.json["settings"]["fee_bps"], 250);
     let after = app.add_payment(&merchant).await;
@@ -198,9 +198,9 @@ async fn operator_fee_applies_to_later_payments() {
         let settlement = &settled.json["settlement"];
         assert_eq!((&settlement["psp_amount"], &settlement["treasury_fee"]), (&json!(amount), &json!(fee)));
     }
-    let treasury = app.world().chain(Chain::Base).spec().treasury.to_string();
+    let treasury = app.env().chain(Chain::Base).spec().treasury.to_string();
     assert_eq!(balance(app, Chain::Base, Token::Usdc, &treasury).await, 350_000);
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]

@@ -174,7 +174,7 @@ async fn objects_of_another_psp_are_not_found() {
     let rest = routes(&app).await.into_iter().filter(|(_, path)| !path.contains('{'));
     let mut rest: Vec<_> = rest.map(|(method, path)| format!("{method} {path}")).collect();
     rest.sort();
-    let looked_at = [
+    let checked_len = [
         "GET /api/v1/customers",
         "GET /api/v1/events",
         "GET /api/v1/settings",
@@ -203,7 +203,7 @@ async fn objects_of_another_psp_are_not_found() {
         "POST /transfers",
         "POST /withdrawals",
     ];
-    assert_eq!(rest, looked_at);
+    assert_eq!(rest, checked_len);
     let hook = json!({ "webhook_url": "http://127.0.0.1:9/mine" });
     let set = app.request(Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
     assert_eq!(set.status, 200, "{}", set.text());

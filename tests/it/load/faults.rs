@@ -107,7 +107,7 @@ async fn sandbox_with(home: &Home, fault: &str) -> (Running, Database) {
     let file = payferry::sandbox::database_file(home.path());
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
     for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
-        database.patient().execute_unprepared(statement).await.unwrap();
+        database.long_timeout().execute_unprepared(statement).await.unwrap();
     }
     (sandbox, database)
 }

@@ -23,7 +23,7 @@ async fn a_run_fails_if_too_many_payments_are_not_made() {
     let sandbox = Running::start(&home);
     let file = payferry::sandbox::database_file(home.path());
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
-    database.patient().execute_unprepared(REFUSE_SOME).await.unwrap();
+    database.long_timeout().execute_unprepared(REFUSE_SOME).await.unwrap();
     // 0 to 19 are held, 20 to 119 are paid.
     let asked = ["--rate", "50/s", "--payments", "100", "--hold", "20", "--mix", "exact=100", "--json"];
     for (allowed, code) in [("49", 1), ("50", 0)] {
@@ -57,7 +57,7 @@ async fn refuse_some(file: &Path) {
     while !matches!(database.reader().query_one_raw(psp.clone()).await, Ok(Some(_))) {
         wait().await;
     }
-    database.patient().execute_unprepared(REFUSE_SOME).await.unwrap();
+    database.long_timeout().execute_unprepared(REFUSE_SOME).await.unwrap();
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ const STALL: Duration = Duration::from_secs(3);
 const MADE_BEFORE: usize = 10;
 
 /// Stops the service during the load, and continues it.
-async fn stand_still(sandbox: &Running) {
+async fn stall_chains(sandbox: &Running) {
     let signal = |name: &str| {
         let sent = Command::new("kill").args(["-s", name, &sandbox.child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "{name}");
@@ -32,7 +32,7 @@ async fn arrivals_during_a_stall_count_with_their_wait() {
     // Nine seconds of arrivals, so that a third of them, about thirty, are due during the stall. The rate is low enough
     // for any machine.
     let asked = ["--rate", "10/s", "--payments", "90", "--mix", "exact=100", "--json"];
-    let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stand_still(&sandbox));
+    let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stall_chains(&sandbox));
     let report = report(&output);
     assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
     let counted = &report["counted"];

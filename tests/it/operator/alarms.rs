@@ -3,7 +3,7 @@
 use payferry_domain::Chain;
 use payferry_runtime::observe::{ActorKind, Cause};
 
-use super::Desk;
+use super::ServiceFixture;
 
 const GUIDE: &str = include_str!("../../../docs/src/operate/alerts.md");
 
@@ -26,8 +26,8 @@ fn is_of(line: &str, name: &str) -> bool {
 async fn every_counter_with_an_alert_exists_from_the_start() {
     // Like the service: before anything is counted.
     let _metrics = payferry::telemetry::metrics();
-    let desk = Desk::start_with_chains().await;
-    let metrics = desk.get("/metrics").await;
+    let service = ServiceFixture::start_with_chains().await;
+    let metrics = service.get("/metrics").await;
     let lines: Vec<&str> = metrics.text().lines().collect();
     let names = documented();
     for known in [
@@ -56,28 +56,28 @@ async fn every_counter_with_an_alert_exists_from_the_start() {
     assert_eq!(of("payferry_sanctions_file_errors_total"), 4);
     assert_eq!(of("payferry_payments_quarantined_total"), Cause::ALL.len());
     assert_eq!(of("payferry_sendings_quarantined_total"), Cause::ALL.len());
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn gas_balance_of_the_signer_is_shown() {
     let _metrics = payferry::telemetry::metrics();
-    let desk = Desk::start_with_chains().await;
-    let held = async |desk: &Desk| {
-        let chains = desk.get("/ops/overview").await.json["chains"].as_array().unwrap().clone();
+    let service = ServiceFixture::start_with_chains().await;
+    let held = async |service: &ServiceFixture| {
+        let chains = service.get("/ops/overview").await.json["chains"].as_array().unwrap().clone();
         chains
             .iter()
             .map(|chain| chain["settler"]["gas_balance_wei"].as_str().map(str::to_owned))
             .collect::<Option<Vec<_>>>()
     };
-    let held = desk.until("it was read on every chain", held).await;
+    let held = service.until("it was read on every chain", held).await;
     assert!(held.iter().all(|wei| wei.parse::<u128>().unwrap() > 0), "{held:?}");
-    let metrics = desk.get("/metrics").await;
+    let metrics = service.get("/metrics").await;
     let gauges = metrics.text().lines().filter(|line| is_of(line, "payferry_settler_gas_balance_gwei"));
     let gauges: Vec<f64> = gauges.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
     assert!(gauges.len() == Chain::ALL.len() && gauges.iter().all(|gwei| *gwei > 0.0), "{gauges:?}");
-    let page = desk.get("/ops/view/chains/base").await;
+    let page = service.get("/ops/view/chains/base").await;
     let (_, shown) = page.text().split_once("id=\"gas-money\">").unwrap();
     assert!(shown.split('<').next().unwrap().ends_with(" coins"), "{}", page.text());
-    desk.stop().await;
+    service.stop().await;
 }

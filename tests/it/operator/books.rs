@@ -4,7 +4,7 @@ use payferry_runtime::observe::ActorKind;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::ServiceFixture;
 use crate::app::Reply;
 
 /// Gauge of USDC on Base.
@@ -14,65 +14,65 @@ fn id_of(payment: &Reply) -> &str {
     payment.json["payment_id"].as_str().unwrap()
 }
 
-async fn settled(desk: &Desk) -> Reply {
-    let merchant = desk.app.add_merchant().await;
-    let made = desk.app.add_payment(&merchant).await;
-    desk.app.pay(&made, "10").await;
-    desk.app.payment_when(&made, "settled").await
+async fn settled(service: &ServiceFixture) -> Reply {
+    let merchant = service.app.add_merchant().await;
+    let made = service.app.add_payment(&merchant).await;
+    service.app.pay(&made, "10").await;
+    service.app.payment_when(&made, "settled").await
 }
 
-async fn plant(desk: &Desk, sql: &str) {
-    let changed = desk.app.writer().execute_unprepared(sql).await.unwrap();
+async fn plant(service: &ServiceFixture, sql: &str) {
+    let changed = service.app.writer().execute_unprepared(sql).await.unwrap();
     assert_eq!(changed.rows_affected(), 1, "{sql}");
 }
 
 /// Waits until this many imbalances are listed and the gauge shows this amount.
-async fn until(desk: &Desk, count: usize, units: &str) -> Vec<Value> {
-    let ask = async |desk: &Desk| {
-        let kinds = desk.get("/ops/stuck?kind=ledger_imbalance").await.json["kinds"].clone();
+async fn until(service: &ServiceFixture, count: usize, units: &str) -> Vec<Value> {
+    let ask = async |service: &ServiceFixture| {
+        let kinds = service.get("/ops/stuck?kind=ledger_imbalance").await.json["kinds"].clone();
         let items = kinds[0]["items"].as_array().cloned().unwrap_or_default();
-        let metrics = desk.get("/metrics").await;
+        let metrics = service.get("/metrics").await;
         let shown =
             metrics.text().lines().find_map(|line| line.strip_prefix(GAUGE)).map(|value| value.trim().to_owned());
         (items.len() == count && shown.as_deref() == Some(units)).then_some(items)
     };
-    desk.until(&format!("{count} imbalances of {units}"), ask).await
+    service.until(&format!("{count} imbalances of {units}"), ask).await
 }
 
 #[tokio::test]
 async fn wrong_balance_is_listed_until_corrected() {
-    let desk = Desk::start_with_chains().await;
-    settled(&desk).await;
-    until(&desk, 0, "0").await;
-    plant(&desk, "UPDATE balances SET available = available + 7 WHERE available > 0").await;
-    until(&desk, 1, "7").await;
-    let stuck = desk.get("/ops/stuck").await;
+    let service = ServiceFixture::start_with_chains().await;
+    settled(&service).await;
+    until(&service, 0, "0").await;
+    plant(&service, "UPDATE balances SET available = available + 7 WHERE available > 0").await;
+    until(&service, 1, "7").await;
+    let stuck = service.get("/ops/stuck").await;
     insta::assert_json_snapshot!("ledger_imbalance", stuck.redacted());
     let item = &stuck.json["kinds"][0]["items"][0];
-    assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
-    let page = desk.get("/ops/view/stuck").await;
+    assert_eq!(item["psp_id"], service.app.psp_id.to_string());
+    let page = service.get("/ops/view/stuck").await;
     assert!(page.text().contains("the running balance is 9.900007"), "{}", page.text());
 
     // The auditor crashes, runs again, and reports the same imbalance.
-    desk.app.state.system.inject_crash(ActorKind::Auditor);
-    let restarted = async |desk: &Desk| {
-        let view = desk.app.state.system.observe();
+    service.app.state.system.inject_crash(ActorKind::Auditor);
+    let restarted = async |service: &ServiceFixture| {
+        let view = service.app.state.system.observe();
         view.restarts.contains_key(&ActorKind::Auditor).then_some(())
     };
-    desk.until("the auditor runs again", restarted).await;
-    assert_eq!(until(&desk, 1, "7").await[0]["since"], item["since"], "it is the same imbalance");
+    service.until("the auditor runs again", restarted).await;
+    assert_eq!(until(&service, 1, "7").await[0]["since"], item["since"], "it is the same imbalance");
 
-    plant(&desk, "UPDATE balances SET available = available - 7 WHERE available > 0").await;
-    until(&desk, 0, "0").await;
-    assert_eq!(desk.get("/ops/stuck").await.json["kinds"], json!([]));
-    desk.stop().await;
+    plant(&service, "UPDATE balances SET available = available - 7 WHERE available > 0").await;
+    until(&service, 0, "0").await;
+    assert_eq!(service.get("/ops/stuck").await.json["kinds"], json!([]));
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn payment_with_mismatched_postings_is_listed() {
-    let desk = Desk::start_with_chains().await;
-    let made = settled(&desk).await;
-    until(&desk, 0, "0").await;
+    let service = ServiceFixture::start_with_chains().await;
+    let made = settled(&service).await;
+    until(&service, 0, "0").await;
     let id = id_of(&made);
 
     // A posting without an event is found because it is new.
@@ -83,27 +83,27 @@ async fn payment_with_mismatched_postings_is_listed() {
              token_address, 5, reference, at FROM ledger_postings WHERE subject = '{id}' AND kind = 'received' AND version < 999"
         )
     };
-    plant(&desk, &post(0, "external", "payment")).await;
+    plant(&service, &post(0, "external", "payment")).await;
     // Both sides are wrong: the wallet, and the external account.
-    let items = until(&desk, 2, "10").await;
+    let items = until(&service, 2, "10").await;
     for item in items {
         assert_eq!((&item["id"], &item["payment_id"]), (&json!(id), &json!(id)), "{item:#}");
-        assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
+        assert_eq!(item["psp_id"], service.app.psp_id.to_string());
         let reason = item["reason"].as_str().unwrap();
         assert!(reason.contains("on base in USDC") && reason.contains("the state requires"), "{reason}");
     }
-    plant(&desk, &post(1, "payment", "external")).await;
-    until(&desk, 0, "0").await;
+    plant(&service, &post(1, "payment", "external")).await;
+    until(&service, 0, "0").await;
 
     // A state without a posting is found by the full scan.
     let state = |from: &str, to: &str| {
         format!("UPDATE payments SET state = REPLACE(state, '{from}', '{to}') WHERE id = '{id}'")
     };
     let (is, other) = ("\"psp_amount\":9900000", "\"psp_amount\":9900003");
-    plant(&desk, &state(is, other)).await;
-    let items = until(&desk, 2, "6").await;
+    plant(&service, &state(is, other)).await;
+    let items = until(&service, 2, "6").await;
     assert!(items.iter().all(|item| item["payment_id"] == id), "{items:#?}");
-    plant(&desk, &state(other, is)).await;
-    until(&desk, 0, "0").await;
-    desk.stop().await;
+    plant(&service, &state(other, is)).await;
+    until(&service, 0, "0").await;
+    service.stop().await;
 }

@@ -5,24 +5,24 @@ use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::ServiceFixture;
 
 const GOVERNMENT_ID: &str = "P1234567";
 
 /// Creates a customer as the PSP does; returns its id.
-async fn customer(desk: &Desk, email: &str) -> String {
+async fn customer(service: &ServiceFixture, email: &str) -> String {
     let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
         "country": "USA" });
     let body = json!({ "type": "individual", "country": "USA", "currency": "USD", "email": email,
         "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": GOVERNMENT_ID,
         "residential_address": address });
-    let made = desk.app.post("/api/v1/customers", &body).await;
+    let made = service.app.post("/api/v1/customers", &body).await;
     assert_eq!(made.status, 201, "{}", made.text());
     made.json["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
-async fn accept_terms(desk: &Desk, id: &str) {
-    let app = &desk.app;
+async fn accept_terms(service: &ServiceFixture, id: &str) {
+    let app = &service.app;
     let mut opened = Opened::find(app.state.database(), id.parse().unwrap(), None).await.unwrap();
     opened.apply(&Command::AcceptTerms, &Actor::Customer, app.state.clock().now()).await.unwrap();
     opened.commit().await.unwrap();
@@ -37,17 +37,17 @@ fn actions(view: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn manual_decision_requires_accepted_terms() {
-    let desk = Desk::start().await;
-    let id = customer(&desk, "ada@example.com").await;
+    let service = ServiceFixture::start().await;
+    let id = customer(&service, "ada@example.com").await;
     let path = format!("/ops/customers/{id}");
-    insta::assert_json_snapshot!("customer_inspected", desk.get(&path).await.redacted());
-    assert!(!desk.get(&path).await.text().contains(GOVERNMENT_ID));
+    insta::assert_json_snapshot!("customer_inspected", service.get(&path).await.redacted());
+    assert!(!service.get(&path).await.text().contains(GOVERNMENT_ID));
 
     let decide = format!("{path}/decide");
     let approve = json!({ "outcome": "approved", "reason": "seen at the counter" });
-    desk.post(&decide, &approve).await.assert_problem(409, "tos_not_accepted");
-    accept_terms(&desk, &id).await;
-    let approved = desk.post(&decide, &approve).await;
+    service.post(&decide, &approve).await.assert_problem(409, "tos_not_accepted");
+    accept_terms(&service, &id).await;
+    let approved = service.post(&decide, &approve).await;
     assert_eq!(
         (approved.status.as_u16(), &approved.json["kyc_status"]),
         (200, &json!("approved")),
@@ -57,13 +57,13 @@ async fn manual_decision_requires_accepted_terms() {
     assert_eq!(approved.json["is_cleared"], true);
     let entries = approved.json["history"].as_array().unwrap().len();
     assert_eq!(
-        desk.post(&decide, &approve).await.json["history"].as_array().unwrap().len(),
+        service.post(&decide, &approve).await.json["history"].as_array().unwrap().len(),
         entries,
         "a repeated decision is not recorded again"
     );
 
     let reject = json!({ "outcome": "rejected", "reason": "left the country" });
-    let rejected = desk.post(&decide, &reject).await;
+    let rejected = service.post(&decide, &reject).await;
     assert_eq!(
         (&rejected.json["kyc_status"], &rejected.json["rejection_reasons"]),
         (&json!("rejected"), &json!(["left the country"]))
@@ -86,27 +86,27 @@ async fn manual_decision_requires_accepted_terms() {
             vec!["note: unknown_field", "outcome: unknown_value", "reason: empty"],
         ),
     ] {
-        let refused = desk.post(&decide, &bad).await;
+        let refused = service.post(&decide, &bad).await;
         refused.assert_problem(422, "validation_failed");
-        let mut told = refused.faults();
-        told.sort();
-        assert_eq!(told, faults);
+        let mut notified = refused.faults();
+        notified.sort();
+        assert_eq!(notified, faults);
     }
     let nobody = "/ops/customers/cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
-    desk.get(nobody).await.assert_problem(404, "customer_not_found");
-    desk.post(&format!("{nobody}/decide"), &approve).await.assert_problem(404, "customer_not_found");
-    desk.get("/ops/customers/ada").await.assert_problem(400, "invalid_parameters");
-    desk.stop().await;
+    service.get(nobody).await.assert_problem(404, "customer_not_found");
+    service.post(&format!("{nobody}/decide"), &approve).await.assert_problem(404, "customer_not_found");
+    service.get("/ops/customers/ada").await.assert_problem(400, "invalid_parameters");
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn customers_are_found_by_status() {
-    let desk = Desk::start().await;
-    let (ada, bob) = (customer(&desk, "Ada_L@example.com").await, customer(&desk, "bob@example.com").await);
-    accept_terms(&desk, &bob).await;
-    desk.post(&format!("/ops/customers/{bob}/decide"), &json!({ "outcome": "approved", "reason": "known" })).await;
+    let service = ServiceFixture::start().await;
+    let (ada, bob) = (customer(&service, "Ada_L@example.com").await, customer(&service, "bob@example.com").await);
+    accept_terms(&service, &bob).await;
+    service.post(&format!("/ops/customers/{bob}/decide"), &json!({ "outcome": "approved", "reason": "known" })).await;
     let found = async |query: &str| {
-        let reply = desk.get(&format!("/ops/customers{query}")).await;
+        let reply = service.get(&format!("/ops/customers{query}")).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert!(!reply.text().contains(GOVERNMENT_ID) && !reply.text().contains("particulars"));
         let ids = reply.json["customers"]
@@ -122,30 +122,30 @@ async fn customers_are_found_by_status() {
     assert_eq!(found("?kyc_status=approved").await, (1, vec![bob.clone()]));
     assert_eq!(found("?search=ADA_l").await, (1, vec![ada.clone()]));
     assert_eq!(found("?search=%25").await.0, 0, "no character is a wildcard");
-    assert_eq!(found(&format!("?psp_id={}&status=active", desk.app.psp_id)).await.0, 2);
+    assert_eq!(found(&format!("?psp_id={}&status=active", service.app.psp_id)).await.0, 2);
     assert_eq!(found("?status=inactive").await.0, 0);
     for bad in ["?kyc_status=cleared", "?status=gone", "?psp_id=x", "?limit=0"] {
-        desk.get(&format!("/ops/customers{bad}")).await.assert_problem(400, "invalid_parameters");
+        service.get(&format!("/ops/customers{bad}")).await.assert_problem(400, "invalid_parameters");
     }
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn operator_actions_on_psps_and_keys_are_audited() {
-    let desk = Desk::start().await;
-    let made = desk.post("/ops/psps", &json!({ "name": "Northern Pay" })).await;
+    let service = ServiceFixture::start().await;
+    let made = service.post("/ops/psps", &json!({ "name": "Northern Pay" })).await;
     let path = format!("/ops/psps/{}", made.json["psp_id"].as_str().unwrap());
-    desk.call(reqwest::Method::PATCH, &path).json(&json!({ "fee_bps": 50 })).send().await.unwrap();
-    let key = desk.post(&format!("{path}/keys"), &json!({ "name": "till" })).await;
+    service.call(reqwest::Method::PATCH, &path).json(&json!({ "fee_bps": 50 })).send().await.unwrap();
+    let key = service.post(&format!("{path}/keys"), &json!({ "name": "till" })).await;
     let secret = key.json["api_key"].as_str().unwrap();
-    desk.post(&format!("{path}/keys/{}/revoke", key.json["key_id"].as_str().unwrap()), &json!({})).await;
-    let log = desk.get(&format!("/ops/audit?psp_id={}", made.json["psp_id"].as_str().unwrap())).await;
-    let told = log.json["entries"].as_array().unwrap().iter();
-    let told: Vec<_> =
-        told.map(|entry| (entry["actor_kind"].as_str().unwrap(), entry["action"].as_str().unwrap())).collect();
+    service.post(&format!("{path}/keys/{}/revoke", key.json["key_id"].as_str().unwrap()), &json!({})).await;
+    let log = service.get(&format!("/ops/audit?psp_id={}", made.json["psp_id"].as_str().unwrap())).await;
+    let notified = log.json["entries"].as_array().unwrap().iter();
+    let notified: Vec<_> =
+        notified.map(|entry| (entry["actor_kind"].as_str().unwrap(), entry["action"].as_str().unwrap())).collect();
     let expected = ["psp.created", "psp.changed", "key.created", "key.revoked"].map(|action| ("operator", action));
-    assert_eq!(told, expected);
+    assert_eq!(notified, expected);
     assert_eq!(log.json["entries"][1]["detail"], json!({ "fee_bps": { "from": 100, "to": 50 } }));
     assert!(!log.text().contains(&secret[40..]) && !log.text().contains("hash"));
-    desk.stop().await;
+    service.stop().await;
 }

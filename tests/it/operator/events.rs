@@ -8,18 +8,18 @@ use reqwest::{Method, Response};
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
-use super::{Desk, PATIENCE};
+use super::{PATIENCE, ServiceFixture};
 use crate::app::{TestApp, TestConfig};
 
 /// A received event.
 #[derive(Debug, Default, Clone)]
-struct Heard {
+struct ReceivedEvent {
     name: String,
     id: Option<String>,
     data: Value,
 }
 
-impl Heard {
+impl ReceivedEvent {
     /// Number of the incident, or of the newest incident.
     fn number(&self) -> u64 {
         self.id.as_ref().unwrap().split_once('-').unwrap().1.parse().unwrap()
@@ -44,22 +44,22 @@ impl Listening {
     }
 
     /// Returns the next event; `None` at the end.
-    async fn next(&mut self) -> Option<Heard> {
+    async fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
                 let rest = self.text.split_off(end + 2);
                 let event = std::mem::replace(&mut self.text, rest);
-                let mut heard = Heard::default();
+                let mut received = ReceivedEvent::default();
                 for (field, value) in event.lines().filter_map(|line| line.split_once(": ")) {
                     match field {
-                        "event" => value.clone_into(&mut heard.name),
-                        "id" => heard.id = Some(value.to_owned()),
-                        "data" => heard.data = serde_json::from_str(value).unwrap(),
+                        "event" => value.clone_into(&mut received.name),
+                        "id" => received.id = Some(value.to_owned()),
+                        "data" => received.data = serde_json::from_str(value).unwrap(),
                         _ => {}
                     }
                 }
-                if !heard.name.is_empty() {
-                    return Some(heard);
+                if !received.name.is_empty() {
+                    return Some(received);
                 }
                 continue;
             }
@@ -68,18 +68,18 @@ impl Listening {
         }
     }
 
-    async fn until(&mut self, name: &str) -> Heard {
+    async fn until(&mut self, name: &str) -> ReceivedEvent {
         loop {
-            let heard = self.next().await.unwrap();
-            if heard.name == name {
-                return heard;
+            let received = self.next().await.unwrap();
+            if received.name == name {
+                return received;
             }
         }
     }
 }
 
-async fn listen(desk: &Desk, after: Option<&str>) -> Listening {
-    let mut request = desk.call(Method::GET, "/ops/events");
+async fn listen(service: &ServiceFixture, after: Option<&str>) -> Listening {
+    let mut request = service.call(Method::GET, "/ops/events");
     if let Some(after) = after {
         request = request.header("last-event-id", after);
     }
@@ -88,11 +88,11 @@ async fn listen(desk: &Desk, after: Option<&str>) -> Listening {
 
 #[tokio::test]
 async fn incidents_are_streamed_and_replayed_after_a_gap() {
-    let desk = Desk::start_with_chains().await;
-    let merchant = desk.app.add_merchant().await;
-    let made = desk.app.add_payment(&merchant).await;
+    let service = ServiceFixture::start_with_chains().await;
+    let merchant = service.app.add_merchant().await;
+    let made = service.app.add_payment(&merchant).await;
     let id = made.json["payment_id"].as_str().unwrap();
-    let mut stream = listen(&desk, None).await;
+    let mut stream = listen(&service, None).await;
     let hello = stream.next().await.unwrap();
     assert_eq!((hello.name.as_str(), hello.number()), ("hello", 0));
     // A tick has no backlog if the database did not answer in time.
@@ -114,60 +114,62 @@ async fn incidents_are_streamed_and_replayed_after_a_gap() {
     assert_eq!(tick["payments"][0]["status"], "pending", "{tick:#}");
     assert!(tick["webhooks"]["queued"]["counted"].is_u64() && tick["journal"]["writing"] == true, "{tick:#}");
 
-    desk.panic(id.parse::<PaymentId>().unwrap()).await;
+    service.panic(id.parse::<PaymentId>().unwrap()).await;
     let incident = tokio::time::timeout(PATIENCE, stream.until("incident")).await.unwrap();
     assert_eq!((incident.number(), &incident.data["name"]), (1, &json!(id)));
     assert!(incident.data["reason"].as_str().unwrap().contains("on purpose"), "{incident:?}");
     drop(stream);
-    desk.panic(id.parse::<PaymentId>().unwrap()).await;
-    let mut again = listen(&desk, incident.id.as_deref()).await;
+    service.panic(id.parse::<PaymentId>().unwrap()).await;
+    let mut again = listen(&service, incident.id.as_deref()).await;
     assert_eq!(again.until("incident").await.number(), 2);
-    desk.stop().await;
+    service.stop().await;
     while again.next().await.is_some() {}
 }
 
 #[tokio::test]
 async fn reader_of_an_earlier_run_gets_all_incidents() {
-    let mut heard: Vec<String> = Vec::new();
+    let mut received: Vec<String> = Vec::new();
     for _ in 0..2 {
-        let desk = Desk::start_with_chains().await;
-        let merchant = desk.app.add_merchant().await;
-        let id: PaymentId = desk.app.add_payment(&merchant).await.json["payment_id"].as_str().unwrap().parse().unwrap();
+        let service = ServiceFixture::start_with_chains().await;
+        let merchant = service.app.add_merchant().await;
+        let id: PaymentId =
+            service.app.add_payment(&merchant).await.json["payment_id"].as_str().unwrap().parse().unwrap();
         for _ in 0..2 {
-            desk.panic(id).await;
+            service.panic(id).await;
         }
         // As many incidents as before, with different ids.
-        for before in &heard {
-            let mut stream = listen(&desk, Some(before)).await;
+        for before in &received {
+            let mut stream = listen(&service, Some(before)).await;
             let numbers = [stream.until("incident").await.number(), stream.until("incident").await.number()];
             assert_eq!(numbers, [1, 2], "after {before}");
         }
-        let mut stream = listen(&desk, None).await;
-        heard.push(stream.next().await.unwrap().id.unwrap());
+        let mut stream = listen(&service, None).await;
+        received.push(stream.next().await.unwrap().id.unwrap());
         // Ids that no service has assigned.
-        heard.extend(["2".to_owned(), "x-2".to_owned()]);
-        let mut beyond = listen(&desk, Some(&format!("{}7", heard[heard.len() - 3]))).await;
+        received.extend(["2".to_owned(), "x-2".to_owned()]);
+        let mut beyond = listen(&service, Some(&format!("{}7", received[received.len() - 3]))).await;
         assert_eq!(beyond.next().await.unwrap().number(), 2, "no later event is skipped");
-        desk.stop().await;
+        service.stop().await;
     }
 }
 
 #[tokio::test]
 async fn streams_are_limited_and_do_not_delay_shutdown() {
-    let desk = Desk::start().await;
+    let service = ServiceFixture::start().await;
     let mut streams = Vec::new();
     for _ in 0..EVENT_LISTENERS_MAX {
-        streams.push(listen(&desk, None).await);
+        streams.push(listen(&service, None).await);
     }
-    let refused = desk.get("/ops/events").await;
+    let refused = service.get("/ops/events").await;
     refused.assert_problem(503, "overloaded");
     streams.pop();
-    desk.until("there is room again", async |desk| {
-        let response = desk.call(Method::GET, "/ops/events").send().await.unwrap();
-        (response.status() == 200).then_some(())
-    })
-    .await;
-    desk.stop().await;
+    service
+        .until("there is room again", async |service| {
+            let response = service.call(Method::GET, "/ops/events").send().await.unwrap();
+            (response.status() == 200).then_some(())
+        })
+        .await;
+    service.stop().await;
     for stream in &mut streams {
         while stream.next().await.is_some() {}
     }
@@ -192,27 +194,27 @@ async fn payments_are_shown_only_after_they_are_counted() {
     let spoil = "UPDATE payments SET live = 'unknown' WHERE id = (SELECT MIN(id) FROM payments)";
     before.writer().execute_unprepared(spoil).await.unwrap();
     let config = TestConfig { database: Some(before.database), ..TestConfig::default() };
-    let desk = Desk::over(TestApp::start_with(config).await).await;
+    let service = ServiceFixture::over(TestApp::start_with(config).await).await;
 
-    let overview = desk.get("/ops/overview").await.json;
+    let overview = service.get("/ops/overview").await.json;
     assert_eq!(overview.as_object().unwrap().get("payments"), Some(&Value::Null), "{overview:#}");
-    let page = desk.get("/ops").await;
+    let page = service.get("/ops").await;
     assert!(page.text().contains("Counting payments") && !page.text().contains("status-settled"));
-    let tick = listen(&desk, None).await.until("tick").await.data;
+    let tick = listen(&service, None).await.until("tick").await.data;
     assert_eq!(tick.as_object().unwrap().get("payments"), Some(&Value::Null), "{tick:#}");
 
     // Bypasses the idle service, so that no write triggers another count.
     let mended = "UPDATE payments SET live = FALSE WHERE live = 'unknown'";
-    desk.app.writer().execute_unprepared(mended).await.unwrap();
-    let counted = async |desk: &Desk| {
-        let overview = desk.get("/ops/overview").await.json;
+    service.app.writer().execute_unprepared(mended).await.unwrap();
+    let counted = async |service: &ServiceFixture| {
+        let overview = service.get("/ops/overview").await.json;
         overview["payments"].as_array().cloned()
     };
-    let counted = desk.until("payments are counted", counted).await;
+    let counted = service.until("payments are counted", counted).await;
     let of = |status: &str| -> u64 {
         counted.iter().filter(|line| line["status"] == status).filter_map(|line| line["count"].as_u64()).sum()
     };
     assert_eq!((of("settled"), of("pending")), (3, 0), "{counted:#?}");
-    assert!(desk.get("/ops").await.text().contains("status-settled"));
-    desk.stop().await;
+    assert!(service.get("/ops").await.text().contains("status-settled"));
+    service.stop().await;
 }

@@ -21,7 +21,7 @@ mod wallets;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use payferry_actors::observe::Ferried;
+use payferry_actors::observe::ActorSubject;
 use payferry_harness::PATIENCE;
 use payferry_httpkit::serve;
 use payferry_operator::{Operator, OperatorConfig, router};
@@ -37,7 +37,7 @@ use crate::app::{Reply, TestApp};
 const TOKEN: &str = "op_test_correct_horse_battery";
 
 /// A service with an operator's listener.
-pub(crate) struct Desk {
+pub(crate) struct ServiceFixture {
     pub(crate) app: TestApp,
     address: SocketAddr,
     closing: CancellationToken,
@@ -45,7 +45,7 @@ pub(crate) struct Desk {
     client: Client,
 }
 
-impl Desk {
+impl ServiceFixture {
     pub(crate) async fn start() -> Self {
         Self::over(TestApp::start().await).await
     }
@@ -87,7 +87,7 @@ impl Desk {
     }
 
     /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.
-    async fn panic(&self, of: impl Into<Ferried>) {
+    async fn panic(&self, of: impl Into<ActorSubject>) {
         let system = &self.app.state.system;
         let before = *system.watch_incidents().borrow();
         system.inject_panic(of);

@@ -8,48 +8,48 @@ use payferry_runtime::observe::ActorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::decisions::{Opinions, desk_of};
-use super::{Desk, reply};
+use super::decisions::{FixedScreener, desk_of};
+use super::{ServiceFixture, reply};
 use crate::app::Reply;
 use crate::chainside::balance;
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";
 
 /// Creates a payment whose 10 tokens are blocked, with a screener that allows everything afterwards.
-async fn blocked() -> (Desk, PaymentId) {
-    let opinions = Opinions::new(Decision::Block);
-    let desk = desk_of(&opinions).await;
-    let merchant = desk.app.add_merchant().await;
-    let made = desk.app.add_payment(&merchant).await;
-    desk.app.pay(&made, "10").await;
-    desk.app.payment_when(&made, "failed").await;
+async fn blocked() -> (ServiceFixture, PaymentId) {
+    let opinions = FixedScreener::new(Decision::Block);
+    let service = desk_of(&opinions).await;
+    let merchant = service.app.add_merchant().await;
+    let made = service.app.add_payment(&merchant).await;
+    service.app.pay(&made, "10").await;
+    service.app.payment_when(&made, "failed").await;
     opinions.set(Decision::Allow);
     let id = made.json["payment_id"].as_str().unwrap().parse().unwrap();
-    (desk, id)
+    (service, id)
 }
 
-async fn refunds(desk: &Desk, id: PaymentId) -> Vec<Value> {
-    desk.app.get(&format!("/payments/{id}/refunds")).await.json["refunds"].as_array().unwrap().clone()
+async fn refunds(service: &ServiceFixture, id: PaymentId) -> Vec<Value> {
+    service.app.get(&format!("/payments/{id}/refunds")).await.json["refunds"].as_array().unwrap().clone()
 }
 
 /// Asserts that one refund of 4 tokens was made and nothing else.
-async fn four_are_sent(desk: &Desk, id: PaymentId) {
-    let sent = async |desk: &Desk| {
-        let refunds = refunds(desk, id).await;
+async fn four_are_sent(service: &ServiceFixture, id: PaymentId) {
+    let sent = async |service: &ServiceFixture| {
+        let refunds = refunds(service, id).await;
         (!refunds.is_empty() && refunds.iter().all(|refund| refund["status"] == "sent")).then_some(refunds)
     };
-    let refunds = desk.until("the refund is sent", sent).await;
+    let refunds = service.until("the refund is sent", sent).await;
     assert_eq!(refunds.len(), 1, "{refunds:#?}");
-    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 4_000_000);
+    assert_eq!(balance(&service.app, Chain::Base, Token::Usdc, ADA).await, 4_000_000);
 }
 
 /// Commits the next decision after its payment's actor has died, so that its answer is lost.
-async fn losing_the_answer<T>(desk: &Desk, id: PaymentId, asked: impl Future<Output = T>) -> T {
-    let system = &desk.app.state.system;
-    let held = desk.app.database.lock(Lock::Writes).await;
+async fn losing_the_answer<T>(service: &ServiceFixture, id: PaymentId, asked: impl Future<Output = T>) -> T {
+    let system = &service.app.state.system;
+    let held = service.app.database.lock(Lock::Writes).await;
     let dies = async {
-        let busy = async |_: &Desk| system.observe_payment(id).await.filter(|view| view.memory.is_none());
-        desk.until("the decision waits for the commit", busy).await;
+        let busy = async |_: &ServiceFixture| system.observe_payment(id).await.filter(|view| view.memory.is_none());
+        service.until("the decision waits for the commit", busy).await;
         system.inject_crash(ActorKind::Shard);
     };
     let (answer, ()) = tokio::join!(asked, dies);
@@ -57,15 +57,15 @@ async fn losing_the_answer<T>(desk: &Desk, id: PaymentId, asked: impl Future<Out
     answer
 }
 
-async fn form(desk: &Desk, id: PaymentId, pairs: &[(&str, &str)]) -> Reply {
+async fn form(service: &ServiceFixture, id: PaymentId, pairs: &[(&str, &str)]) -> Reply {
     let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let call = desk.call(Method::POST, &format!("/ops/view/payments/{id}/refund_blocked")).body(body);
+    let call = service.call(Method::POST, &format!("/ops/view/payments/{id}/refund_blocked")).body(body);
     reply(call.header("content-type", "application/x-www-form-urlencoded")).await
 }
 
 /// Returns the idempotency key in the form of a decision's page.
-async fn key_of_form(desk: &Desk, id: PaymentId) -> String {
-    let page = desk.get(&format!("/ops/view/payments/{id}/decide")).await;
+async fn key_of_form(service: &ServiceFixture, id: PaymentId) -> String {
+    let page = service.get(&format!("/ops/view/payments/{id}/decide")).await;
     let (_, rest) = page.text().split_once("name=\"idempotency_key\" value=\"").expect("the form has a key");
     rest.split('"').next().unwrap().to_owned()
 }
@@ -79,54 +79,56 @@ fn assert_told_to_look(page: &Reply, path: &str) {
 
 #[tokio::test]
 async fn repeated_refund_with_one_key_is_sent_once() {
-    let (desk, id) = blocked().await;
+    let (service, id) = blocked().await;
     let path = format!("/ops/payments/{id}/refund_blocked");
     let body = json!({ "address": ADA, "amount": "4", "idempotency_key": "case-17", "reason": "by order" });
-    let asked = losing_the_answer(&desk, id, desk.post(&path, &body)).await;
+    let asked = losing_the_answer(&service, id, service.post(&path, &body)).await;
     asked.assert_problem(503, "timed_out");
     let detail = asked.json["detail"].as_str().unwrap();
     assert!(detail.contains("before you repeat it") && !detail.contains("Idempotency-Key"), "{detail}");
 
-    let again = async |desk: &Desk| Some(desk.post(&path, &body).await).filter(|reply| reply.status == 202);
-    desk.until("it is accepted", again).await;
-    four_are_sent(&desk, id).await;
+    let again =
+        async |service: &ServiceFixture| Some(service.post(&path, &body).await).filter(|reply| reply.status == 202);
+    service.until("it is accepted", again).await;
+    four_are_sent(&service, id).await;
     // At any later time, with the same refund.
-    assert_eq!(desk.post(&path, &body).await.status, 202);
+    assert_eq!(service.post(&path, &body).await.status, 202);
     let other = json!({ "address": ADA, "amount": "5", "idempotency_key": "case-17", "reason": "by order" });
-    desk.post(&path, &other).await.assert_problem(409, "refund_exists");
-    four_are_sent(&desk, id).await;
-    let history = desk.get(&format!("/ops/payments/{id}")).await.json["history"].clone();
+    service.post(&path, &other).await.assert_problem(409, "refund_exists");
+    four_are_sent(&service, id).await;
+    let history = service.get(&format!("/ops/payments/{id}")).await.json["history"].clone();
     assert_eq!(history.as_array().unwrap().len(), 1, "{history:#}");
     // Another key is another refund.
     let rest = json!({ "address": ADA, "idempotency_key": "case-18", "reason": "by order" });
-    assert_eq!(desk.post(&path, &rest).await.status, 202);
-    assert_eq!(refunds(&desk, id).await.len(), 2);
+    assert_eq!(service.post(&path, &rest).await.status, 202);
+    assert_eq!(refunds(&service, id).await.len(), 2);
     for key in ["", "with a space", &"x".repeat(256)] {
         let bad = json!({ "address": ADA, "idempotency_key": key, "reason": "x" });
-        assert_eq!(desk.post(&path, &bad).await.faults(), ["idempotency_key: invalid_key"]);
+        assert_eq!(service.post(&path, &bad).await.faults(), ["idempotency_key: invalid_key"]);
     }
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn form_with_an_unknown_result_sends_once() {
-    let (desk, id) = blocked().await;
-    let key = key_of_form(&desk, id).await;
+    let (service, id) = blocked().await;
+    let key = key_of_form(&service, id).await;
     let filled = [("idempotency_key", &*key), ("address", ADA), ("amount", "4"), ("reason", "x"), ("confirm", "true")];
-    let asked = losing_the_answer(&desk, id, form(&desk, id, &filled)).await;
+    let asked = losing_the_answer(&service, id, form(&service, id, &filled)).await;
     assert_told_to_look(&asked, &format!("/ops/view/payments/{id}"));
     // A resubmitted form was rendered before the refund existed.
     let decide = format!("/ops/view/payments/{id}/decide?done=decided");
-    let taken = async |desk: &Desk| Some(form(desk, id, &filled).await).filter(|page| page.status == 303);
-    let taken = desk.until("it is accepted", taken).await;
+    let taken =
+        async |service: &ServiceFixture| Some(form(service, id, &filled).await).filter(|page| page.status == 303);
+    let taken = service.until("it is accepted", taken).await;
     assert_eq!(taken.header("location"), Some(&*decide));
     let mut more = filled;
     more[2] = ("amount", "5");
-    let refused = form(&desk, id, &more).await;
+    let refused = form(&service, id, &more).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
     assert!(refused.text().contains("look at the payment before you ask for more"), "{}", refused.text());
-    four_are_sent(&desk, id).await;
+    four_are_sent(&service, id).await;
     // A form that shows the refund requests the next one.
-    assert_ne!(key_of_form(&desk, id).await, key);
-    desk.stop().await;
+    assert_ne!(key_of_form(&service, id).await, key);
+    service.stop().await;
 }

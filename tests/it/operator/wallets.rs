@@ -8,30 +8,30 @@ use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Desk, reply};
+use super::{ServiceFixture, reply};
 use crate::app::{TestApp, TestConfig};
 
 fn address(byte: u8) -> Address {
     Address([byte; 20])
 }
 
-fn path(desk: &Desk) -> String {
-    format!("/ops/psps/{}/withdrawal-wallets", desk.app.psp_id)
+fn path(service: &ServiceFixture) -> String {
+    format!("/ops/psps/{}/withdrawal-wallets", service.app.psp_id)
 }
 
 /// Withdrawal wallet of the PSP this many seconds from now.
-async fn withdraws_to(desk: &Desk, chain: Chain, in_secs: i64) -> Option<Address> {
-    let system = &desk.app.state.system;
+async fn withdraws_to(service: &ServiceFixture, chain: Chain, in_secs: i64) -> Option<Address> {
+    let system = &service.app.state.system;
     let at = system.clock().real_now::<Timestamp>().plus_secs(in_secs);
-    withdrawal_wallet(system.database(), desk.app.psp_id, chain, at).await.unwrap()
+    withdrawal_wallet(system.database(), service.app.psp_id, chain, at).await.unwrap()
 }
 
 #[tokio::test]
 async fn production_wallet_takes_effect_after_a_day() {
     let config =
         TestConfig { environment: Environment::Production, limits: Limits::production(), ..TestConfig::default() };
-    let desk = Desk::over(TestApp::start_with(config).await).await;
-    let set = async |body: Value| desk.post(&path(&desk), &body).await;
+    let service = ServiceFixture::over(TestApp::start_with(config).await).await;
+    let set = async |body: Value| service.post(&path(&service), &body).await;
     let first = set(json!({ "address": address(1).to_string() })).await;
     assert_eq!(
         (first.status.as_u16(), &first.json["wallets"][0]["status"]),
@@ -39,105 +39,106 @@ async fn production_wallet_takes_effect_after_a_day() {
         "{}",
         first.text()
     );
-    assert_eq!(withdraws_to(&desk, Chain::Base, 0).await, None);
-    assert_eq!(withdraws_to(&desk, Chain::Base, WALLET_DELAY_SECS - 60).await, None);
-    assert_eq!(withdraws_to(&desk, Chain::Base, WALLET_DELAY_SECS).await, Some(address(1)));
-    let shown = desk.app.get("/api/v1/settings").await;
+    assert_eq!(withdraws_to(&service, Chain::Base, 0).await, None);
+    assert_eq!(withdraws_to(&service, Chain::Base, WALLET_DELAY_SECS - 60).await, None);
+    assert_eq!(withdraws_to(&service, Chain::Base, WALLET_DELAY_SECS).await, Some(address(1)));
+    let shown = service.app.get("/api/v1/settings").await;
     assert_eq!(shown.json["settings"]["withdrawal_wallets"], first.json["wallets"]);
     insta::assert_json_snapshot!("wallet_pending", crate::app::redact(&first.json));
 
     // The same wallet changes nothing; another one restarts the delay.
     assert_eq!(set(json!({ "address": address(1).to_string() })).await.json, first.json);
     set(json!({ "address": address(2).to_string() })).await;
-    assert_eq!(withdraws_to(&desk, Chain::Base, WALLET_DELAY_SECS).await, Some(address(2)));
+    assert_eq!(withdraws_to(&service, Chain::Base, WALLET_DELAY_SECS).await, Some(address(2)));
     assert_eq!(set(json!({ "address": "none" })).await.json["wallets"], json!([]));
-    assert_eq!(withdraws_to(&desk, Chain::Base, 2 * WALLET_DELAY_SECS).await, None);
+    assert_eq!(withdraws_to(&service, Chain::Base, 2 * WALLET_DELAY_SECS).await, None);
 
-    let log = desk.get("/ops/audit?action=psp.withdrawal_wallet_set").await.json;
-    let told: Vec<_> = log["entries"].as_array().unwrap().iter().map(|entry| entry["detail"]["to"].clone()).collect();
-    assert_eq!(told, [json!(address(1).to_string()), json!(address(2).to_string()), Value::Null]);
-    desk.stop().await;
+    let log = service.get("/ops/audit?action=psp.withdrawal_wallet_set").await.json;
+    let notified: Vec<_> =
+        log["entries"].as_array().unwrap().iter().map(|entry| entry["detail"]["to"].clone()).collect();
+    assert_eq!(notified, [json!(address(1).to_string()), json!(address(2).to_string()), Value::Null]);
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn chain_may_have_its_own_wallet() {
-    let desk = Desk::start_with_chains().await;
-    let set = async |body: Value| desk.post(&path(&desk), &body).await;
+    let service = ServiceFixture::start_with_chains().await;
+    let set = async |body: Value| service.post(&path(&service), &body).await;
     set(json!({ "address": address(1).to_string(), "chain": "all" })).await;
     let both = set(json!({ "address": checksummed(address(0xab)), "chain": "polygon" })).await;
     insta::assert_json_snapshot!("wallets", crate::app::redact(&both.json));
     for (chain, expected) in [(Chain::Base, 1), (Chain::Polygon, 0xab), (Chain::Arbitrum, 1)] {
-        assert_eq!(withdraws_to(&desk, chain, 0).await, Some(address(expected)), "{chain}");
+        assert_eq!(withdraws_to(&service, chain, 0).await, Some(address(expected)), "{chain}");
     }
     set(json!({ "address": "none", "chain": "polygon" })).await;
-    assert_eq!(withdraws_to(&desk, Chain::Polygon, 0).await, Some(address(1)));
-    desk.stop().await;
+    assert_eq!(withdraws_to(&service, Chain::Polygon, 0).await, Some(address(1)));
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn unsuitable_addresses_are_refused() {
-    let desk = Desk::start_with_chains().await;
-    let merchant = desk.app.add_merchant().await;
-    let payment = desk.app.add_payment(&merchant).await;
-    let system = &desk.app.state.system;
+    let service = ServiceFixture::start_with_chains().await;
+    let merchant = service.app.add_merchant().await;
+    let payment = service.app.add_payment(&merchant).await;
+    let system = &service.app.state.system;
     let spec = system.chains().spec(Chain::Base).unwrap().clone();
-    let other = desk.app.add_psp().await;
+    let other = service.app.add_psp().await;
     for (bad, fault) in [
         (address(0).to_string(), "zero_address"),
         (spec.tokens[0].1.to_string(), "token_contract"),
         (spec.contract.to_string(), "service_contract"),
         (spec.treasury.to_string(), "treasury_address"),
         (payment.json["intermediary_wallet"].as_str().unwrap().to_owned(), "service_vault"),
-        (Vaults::new(spec.contract).of_psp(desk.app.psp_id).to_string(), "service_vault"),
+        (Vaults::new(spec.contract).of_psp(service.app.psp_id).to_string(), "service_vault"),
         (Vaults::new(spec.contract).of_psp(other).to_string(), "service_vault"),
         ("0x12".to_owned(), "invalid_address"),
         (checksummed(address(0xab)).replace('B', "b"), "wrong_checksum"),
     ] {
-        let refused = desk.post(&path(&desk), &json!({ "address": bad })).await;
+        let refused = service.post(&path(&service), &json!({ "address": bad })).await;
         refused.assert_problem(422, "validation_failed");
         assert_eq!(refused.faults(), [format!("address: {fault}")], "{bad}");
     }
-    let bad = desk.post(&path(&desk), &json!({ "chain": "doge", "wallet": "x" })).await;
+    let bad = service.post(&path(&service), &json!({ "chain": "doge", "wallet": "x" })).await;
     assert_eq!(bad.faults(), ["wallet: unknown_field", "address: required", "chain: unknown_value"]);
     let nobody = "/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3/withdrawal-wallets";
-    desk.post(nobody, &json!({ "address": address(1).to_string() })).await.assert_problem(404, "psp_not_found");
-    desk.get(nobody).await.assert_problem(404, "psp_not_found");
-    assert_eq!(desk.get(&path(&desk)).await.json["wallets"], json!([]), "nothing was set");
-    desk.stop().await;
+    service.post(nobody, &json!({ "address": address(1).to_string() })).await.assert_problem(404, "psp_not_found");
+    service.get(nobody).await.assert_problem(404, "psp_not_found");
+    assert_eq!(service.get(&path(&service)).await.json["wallets"], json!([]), "nothing was set");
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn wallet_is_set_on_the_page() {
-    let desk = Desk::start().await;
-    let page = format!("/ops/view/psps/{}", desk.app.psp_id);
+    let service = ServiceFixture::start().await;
+    let page = format!("/ops/view/psps/{}", service.app.psp_id);
     let form = async |body: String| {
-        let call = desk.call(Method::POST, &format!("{page}/withdrawal-wallets"));
+        let call = service.call(Method::POST, &format!("{page}/withdrawal-wallets"));
         reply(call.header("content-type", "application/x-www-form-urlencoded").body(body)).await
     };
     let refused = form(format!("chain=all&address={}", address(0))).await;
     assert_eq!(refused.status, 422);
     assert!(refused.text().contains("is the zero address"), "{}", refused.text());
     assert_eq!(form(format!("chain=base&address={}", address(7))).await.status, 303);
-    assert!(desk.get(&page).await.text().contains(&checksummed(address(7))));
-    desk.stop().await;
+    assert!(service.get(&page).await.text().contains(&checksummed(address(7))));
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn ceilings_follow_the_configuration_until_overridden() {
-    let desk = Desk::start().await;
-    let psp = format!("/ops/psps/{}", desk.app.psp_id);
-    let limits = async || desk.app.get("/api/v1/settings").await.json["settings"]["limits"].clone();
+    let service = ServiceFixture::start().await;
+    let psp = format!("/ops/psps/{}", service.app.psp_id);
+    let limits = async || service.app.get("/api/v1/settings").await.json["settings"]["limits"].clone();
     assert_eq!(limits().await, json!({ "send_max": "1000000.00", "send_daily_max": "5000000.00" }));
-    let patch = async |body: Value| reply(desk.call(Method::PATCH, &psp).json(&body)).await;
+    let patch = async |body: Value| reply(service.call(Method::PATCH, &psp).json(&body)).await;
     let changed = patch(json!({ "send_max": "500", "send_daily_max": "2000.5" })).await;
     assert_eq!((&changed.json["send_max"], &changed.json["send_daily_max"]), (&json!("500.00"), &json!("2000.50")));
     assert_eq!(limits().await, json!({ "send_max": "500.00", "send_daily_max": "2000.50" }));
-    let ceilings = desk.app.state.system.psps().get(desk.app.psp_id).await.unwrap().ceilings;
+    let ceilings = service.app.state.system.psps().get(service.app.psp_id).await.unwrap().ceilings;
     assert_eq!(ceilings.send_max.to_string(), "500.00", "the actors apply it immediately");
     assert_eq!(patch(json!({ "send_max": "default" })).await.json["send_max"], "1000000.00");
     assert_eq!(
         patch(json!({ "send_max": 5, "send_daily_max": "x" })).await.faults(),
         ["send_max: wrong_type", "send_daily_max: amount_malformed"]
     );
-    desk.stop().await;
+    service.stop().await;
 }

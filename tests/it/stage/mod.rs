@@ -3,9 +3,9 @@
 //! A story is written once for any [`Stage`] and is one test on each of them; see `on_every_stage`. The PSP's actions
 //! are not here: they are plain HTTP, the same on every stage.
 
-mod purses;
 mod sandbox;
 mod serve;
+mod target_accounts;
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 
 pub use payferry_devchain::Dropped;
-pub use purses::{Purse, Purses};
 pub use sandbox::OnSandbox;
 pub use serve::{Anvils, Devchains, Kind, OnAnvil, OnDevchain, Serve};
+pub use target_accounts::{Purse, TargetAccounts};
 
 /// A running service, its chains and their payers. Chains mine automatically, unless paused.
 pub trait Stage: Sized {
@@ -36,7 +36,7 @@ pub trait Stage: Sized {
     fn system(&self) -> &System;
 
     /// Target accounts of the money.
-    fn purses(&self) -> &Purses;
+    fn target_accounts(&self) -> &TargetAccounts;
 
     /// Sends a real transfer to the payment's wallet; returns the transaction hash.
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String;

@@ -12,7 +12,7 @@ use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Dropped, Purses, Stage, Transfer};
+use super::{Dropped, Stage, TargetAccounts, Transfer};
 
 /// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
@@ -24,14 +24,14 @@ pub struct OnSandbox {
     sandbox: Sandbox,
     /// The sandbox's own routes require the PSP's key.
     psp: Psp,
-    purses: Purses,
+    target_accounts: TargetAccounts,
     // Dropped after the sandbox.
     _database: TestDatabase,
 }
 
 impl OnSandbox {
     fn chain(&self, chain: Chain) -> &Devchain {
-        self.sandbox.world().chain(chain).devchain()
+        self.sandbox.env().chain(chain).devchain()
     }
 }
 
@@ -48,8 +48,8 @@ impl Stage for OnSandbox {
         };
         let sandbox = Sandbox::start(options, &config).await.unwrap();
         let psp = Psp::new(&sandbox.ready().api_url, &sandbox.ready().api_key);
-        let purses = Purses::of_sandbox(&psp).await;
-        Self { sandbox, psp, purses, _database: database }
+        let target_accounts = TargetAccounts::of_sandbox(&psp).await;
+        Self { sandbox, psp, target_accounts, _database: database }
     }
 
     fn api_url(&self) -> &str {
@@ -64,8 +64,8 @@ impl Stage for OnSandbox {
         self.sandbox.system()
     }
 
-    fn purses(&self) -> &Purses {
-        &self.purses
+    fn target_accounts(&self) -> &TargetAccounts {
+        &self.target_accounts
     }
 
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String {

@@ -27,7 +27,7 @@ use payferry_harness::settings::{Folder, Settings};
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use tempfile::TempDir;
 
-use super::{Dropped, Purse, Purses, Stage, Transfer};
+use super::{Dropped, Purse, Stage, TargetAccounts, Transfer};
 
 /// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
@@ -69,7 +69,7 @@ pub type OnAnvil = Serve<Anvils>;
 pub struct Serve<K> {
     service: Service,
     psp: Psp,
-    purses: Purses,
+    target_accounts: TargetAccounts,
     chains: BTreeMap<Chain, (Deployment, Payers)>,
     // Dropped after the service.
     _database: TestDatabase,
@@ -117,7 +117,7 @@ impl<K: Kind> Serve<K> {
             psp_vault: deployment.vault(&psp_id).to_string(),
             treasury: Accounts::treasury().to_string(),
         };
-        let purses = Purses::new(deployments.iter().map(|one| (one.chain, purse(one))).collect());
+        let target_accounts = TargetAccounts::new(deployments.iter().map(|one| (one.chain, purse(one))).collect());
         let with_payers = |deployment: Deployment| {
             let payers = Payers::new(&deployment, &accounts);
             (deployment.chain, (deployment, payers))
@@ -125,7 +125,7 @@ impl<K: Kind> Serve<K> {
         Self {
             psp: Psp::new(service.api_url(), &api_key),
             service,
-            purses,
+            target_accounts,
             chains: deployments.into_iter().map(with_payers).collect(),
             _database: database,
             _folder: folder,
@@ -156,8 +156,8 @@ impl<K: Kind> Stage for Serve<K> {
         self.service.system()
     }
 
-    fn purses(&self) -> &Purses {
-        &self.purses
+    fn target_accounts(&self) -> &TargetAccounts {
+        &self.target_accounts
     }
 
     /// Pays like a payer: the payment's record has the address, the token and the amount.

@@ -58,7 +58,7 @@ async fn too_late<S: Stage>() {
     assert!(late["labels"].as_array().unwrap().contains(&json!("LATE")), "{late:#}");
     let events = psp.events(&id).await;
     assert_eq!(events, ["payment.failed", "payin.failed", "payment.mismatched", "payin.mismatched"]);
-    assert_eq!(stage.purses().holdings(chain, Token::Usdc).await, (0, 0));
+    assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (0, 0));
     stage.stop().await;
 }
 

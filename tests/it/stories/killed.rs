@@ -11,9 +11,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
-use super::crowd::check_books;
+use super::many_payments::check_balances;
 use crate::process::{Home, Running};
-use crate::stage::Purses;
+use crate::stage::TargetAccounts;
 
 const PAYMENTS: usize = 1_000;
 const PAYMENTS_SHORT: usize = 240;
@@ -49,7 +49,7 @@ async fn many_payments_survive_a_stop_and_a_kill() {
         })
         .buffer_unordered(IN_FLIGHT)
         .collect::<Vec<_>>();
-    let deaths = async {
+    let kill_log = async {
         let reached = async |count: usize| {
             while made.load(std::sync::atomic::Ordering::Relaxed) < count {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -71,12 +71,12 @@ async fn many_payments_survive_a_stop_and_a_kill() {
             Running::start_with(&home, ports, &[])
         })
     };
-    let (payments, process) = tokio::join!(payments, deaths);
+    let (payments, process) = tokio::join!(payments, kill_log);
 
     for (id, _, _) in &payments {
         psp.until_status(id, "settled").await;
     }
-    check_books(&psp, &Purses::of_sandbox(&psp).await, &receiver, &payments).await;
+    check_balances(&psp, &TargetAccounts::of_sandbox(&psp).await, &receiver, &payments).await;
     process.stop();
 }
 

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
-use payferry_harness::receiver::Manner;
+use payferry_harness::receiver::ReceiverBehaviour;
 use payferry_runtime::observe::ActorKind;
 use serde_json::json;
 
 use crate::app::TestApp;
-use crate::operator::Desk;
+use crate::operator::ServiceFixture;
 use crate::stage::{OnSandbox, Stage, Transfer, story_with_receiver};
 
 /// Labels whose values may contain any number or version; all others are words.
@@ -289,7 +289,7 @@ async fn no_series_per_psp_key_customer_path_or_method() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
     let (stage, psp, receiver) = story_with_receiver::<OnSandbox>().await;
-    receiver.behave(Manner::Status(500));
+    receiver.behave(ReceiverBehaviour::Status(500));
     // More events than the breaker's threshold: due deliveries wait for probes.
     let mut ids = Vec::new();
     for _ in 0..6 {
@@ -306,7 +306,7 @@ async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
     until_exposed("payferry_webhook_breakers_open", &[], |open| open == 1.0).await;
     until_exposed("payferry_webhook_oldest_due_seconds", &[], some).await;
 
-    receiver.behave(Manner::Well);
+    receiver.behave(ReceiverBehaviour::Well);
     let none = |value: f64| value == 0.0;
     until_exposed("payferry_webhook_backlog_deliveries", &[], none).await;
     until_exposed("payferry_webhook_oldest_due_seconds", &[], none).await;
@@ -318,23 +318,23 @@ async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
 async fn paused_settlements_are_counted_until_resumed() {
     // Enables counting.
     Exposed::now();
-    let desk = Desk::over(TestApp::start_with_chains().await).await;
-    let merchant = desk.app.add_merchant().await;
+    let service = ServiceFixture::over(TestApp::start_with_chains().await).await;
+    let merchant = service.app.add_merchant().await;
     let pause = json!({ "scope": "settlement:base", "reason": "to see them queue" });
-    assert_eq!(desk.post("/ops/pauses", &pause).await.status, 200);
+    assert_eq!(service.post("/ops/pauses", &pause).await.status, 200);
     let mut payments = Vec::new();
     for _ in 0..2 {
-        let payment = desk.app.add_payment(&merchant).await;
-        desk.app.pay(&payment, "10").await;
+        let payment = service.app.add_payment(&merchant).await;
+        service.app.pay(&payment, "10").await;
         payments.push(payment);
     }
     let (queue, base) = ("payferry_settler_queued_operations", [("chain", "base")]);
     until_exposed(queue, &base, |waiting| waiting >= 2.0).await;
-    let lifted = desk.post("/ops/pauses/settlement:base/lift", &json!({})).await;
+    let lifted = service.post("/ops/pauses/settlement:base/lift", &json!({})).await;
     assert_eq!(lifted.json["was_paused"], true, "{}", lifted.text());
     for payment in &payments {
-        desk.app.payment_when(payment, "settled").await;
+        service.app.payment_when(payment, "settled").await;
     }
     until_exposed(queue, &base, |waiting| waiting == 0.0).await;
-    desk.stop().await;
+    service.stop().await;
 }

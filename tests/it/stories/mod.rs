@@ -1,11 +1,11 @@
 //! End-to-end stories with real HTTP, real transfers and real settlements. Each story is a test on every stage.
 
-pub mod crowd;
 mod deadline;
 mod exact;
 mod finality;
 mod killed;
+pub mod many_payments;
 mod measured;
-mod misfits;
+mod mismatches;
 mod reorgs;
 mod restarts;

@@ -8,7 +8,7 @@ use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::add_customer;
-use crate::operator::Desk;
+use crate::operator::ServiceFixture;
 use crate::process::payferry;
 
 fn actions(page: &Value) -> Vec<&str> {
@@ -17,8 +17,8 @@ fn actions(page: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn audit_entries_are_found_by_every_filter() {
-    let desk = Desk::start().await;
-    let app = &desk.app;
+    let service = ServiceFixture::start().await;
+    let app = &service.app;
     let (one, other) = (add_customer(app, "x").await, add_customer(app, "y").await);
     for (command, by, at) in [
         (Command::AcceptTerms, Actor::Customer, 1_700_000_100_000),
@@ -38,7 +38,7 @@ async fn audit_entries_are_found_by_every_filter() {
     let by = Actor::Provider("didit".to_owned());
     append(app.writer(), &by, Timestamp(1_700_000_300_000), vec![entry]).await.unwrap();
 
-    let all = desk.get("/ops/audit").await;
+    let all = service.get("/ops/audit").await;
     insta::assert_json_snapshot!("audit", all.redacted());
     let accepted = "customer.terms_accepted";
     for (query, expected) in [
@@ -51,12 +51,12 @@ async fn audit_entries_are_found_by_every_filter() {
         (format!("subject={one}&actor_kind=operator"), vec!["customer.deactivated"]),
         ("subject=nobody".to_owned(), vec![]),
     ] {
-        let page = desk.get(&format!("/ops/audit?{query}")).await;
+        let page = service.get(&format!("/ops/audit?{query}")).await;
         assert_eq!(actions(&page.json), expected, "{query}");
     }
     let (mut seen, mut after) = (Vec::new(), 0);
     loop {
-        let page = desk.get(&format!("/ops/audit?limit=2&after={after}")).await.json;
+        let page = service.get(&format!("/ops/audit?limit=2&after={after}")).await.json;
         seen.extend(actions(&page).into_iter().map(str::to_owned));
         match page["next_after"].as_i64() {
             Some(next) => after = next,
@@ -65,7 +65,7 @@ async fn audit_entries_are_found_by_every_filter() {
     }
     assert_eq!(seen, actions(&all.json));
 
-    let bad = desk.get("/ops/audit?limit=0&after=-1&actor_kind=x&from=now&psp_id=x&subject=%00").await;
+    let bad = service.get("/ops/audit?limit=0&after=-1&actor_kind=x&from=now&psp_id=x&subject=%00").await;
     let faults = ["subject: invalid_characters", "psp_id: invalid_id", "actor_kind: unknown_value"];
     let more = ["from: invalid_timestamp", "after: out_of_range", "limit: out_of_range"];
     assert_eq!(bad.faults(), [faults, more].concat());
@@ -81,22 +81,22 @@ async fn audit_entries_are_found_by_every_filter() {
     let table = cli(&["--customer", &one.to_string(), "--actor-kind", "operator"]);
     assert!(table.contains("customer.deactivated") && table.lines().count() == 2, "{table}");
     assert_eq!(cli(&["--json", "--limit", "3", "--after", "1"]).lines().count(), 3);
-    desk.stop().await;
+    service.stop().await;
 }
 
 #[tokio::test]
 async fn audit_entries_are_immutable() {
-    let desk = Desk::start().await;
-    add_customer(&desk.app, "x").await;
-    let connection = desk.app.database.connect().await;
+    let service = ServiceFixture::start().await;
+    add_customer(&service.app, "x").await;
+    let connection = service.app.database.connect().await;
     for statement in ["UPDATE audit_log SET actor_kind = 'operator'", "DELETE FROM audit_log"] {
         let refused = connection.execute_unprepared(statement).await.unwrap_err();
         assert!(refused.to_string().contains("append-only"), "{statement}: {refused}");
     }
-    if desk.app.database.is_postgres() {
+    if service.app.database.is_postgres() {
         let refused = connection.execute_unprepared("TRUNCATE audit_log").await.unwrap_err();
         assert!(refused.to_string().contains("append-only"), "{refused}");
     }
-    assert_eq!(actions(&desk.get("/ops/audit").await.json), ["customer.created"]);
-    desk.stop().await;
+    assert_eq!(actions(&service.get("/ops/audit").await.json), ["customer.created"]);
+    service.stop().await;
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use payferry::config::{Config, Documents};
-use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
+use payferry_accounts::documents::{DocumentError, DocumentLocation, ORPHAN_AGE, sweep};
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
 use payferry_harness::bucket::{BUCKET, Bucket, REGION};
@@ -32,8 +32,8 @@ fn config(folder: &Path, bucket: &Bucket, secret: &str) -> Documents {
     }
 }
 
-fn somewhere() -> Place {
-    Place { customer_id: CustomerId::generate(), document_id: DocumentId::generate() }
+fn somewhere() -> DocumentLocation {
+    DocumentLocation { customer_id: CustomerId::generate(), document_id: DocumentId::generate() }
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn old_objects_without_a_row_are_removed() {
     let config = config(temp.path(), &bucket, "secret");
     let store = payferry::service::documents::store(&config, Sealer::new(&MASTER_KEY)).unwrap();
     let customer_id = add_customer(&app, "x").await;
-    let named = Place { customer_id, document_id: DocumentId::generate() };
+    let named = DocumentLocation { customer_id, document_id: DocumentId::generate() };
     let row = customer_documents::Model {
         id: named.document_id.to_string(),
         customer_id: customer_id.to_string(),

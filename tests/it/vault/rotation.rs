@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use payferry::rotation::{Outcome, rotate};
-use payferry_accounts::documents::{DocumentStore, Place};
+use payferry_accounts::documents::{DocumentLocation, DocumentStore};
 use payferry_domain::{CheckId, CustomerId, DocumentId};
 use payferry_entities::{checks, customer_documents, customers, payment_details};
 use payferry_runtime::seal::{MasterKeys, Sealer};
@@ -40,7 +40,7 @@ fn counts(outcomes: &[Outcome]) -> Vec<String> {
 
 struct Kept {
     customer: CustomerId,
-    document: Place,
+    document: DocumentLocation,
 }
 
 /// Creates a sealed value in every place.
@@ -76,7 +76,7 @@ async fn fill(app: &TestApp) -> Kept {
         updated_at: 0,
     };
     checks::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
-    let document = Place { customer_id: customer, document_id: DocumentId::generate() };
+    let document = DocumentLocation { customer_id: customer, document_id: DocumentId::generate() };
     app.state.config.documents.put(document, b"%PDF-1.7 one".to_vec()).await.unwrap();
     let row = customer_documents::Model {
         id: document.document_id.to_string(),
@@ -162,7 +162,7 @@ async fn concurrent_changes_during_rotation_are_kept() {
     let (outcomes, ()) = tokio::join!(rotate(app.state.database(), &sealer, &documents, |_| {}), changing);
     let outcomes = outcomes.unwrap();
     let customers = of(&outcomes, "customers.particulars");
-    assert_eq!((customers.looked_at(), customers.unopened_count), (ROWS as u64, 0));
+    assert_eq!((customers.checked_len(), customers.unopened_count), (ROWS as u64, 0));
     // Values that the latter wrote after the scan are found by the next run.
     rotate(app.state.database(), &sealer, &documents, |_| {}).await.unwrap();
     let second = Sealer::of(&second());
@@ -195,9 +195,9 @@ async fn unopenable_values_are_listed_and_unchanged() {
     let outcomes = rotate(app.state.database(), &sealer, &documents, |_| {}).await.unwrap();
     let customers = of(&outcomes, "customers.particulars");
     assert_eq!((customers.resealed, customers.unopened_count), (0, 2));
-    let told = |id: CustomerId| &customers.unopened.iter().find(|one| one.row == id.to_string()).unwrap().why;
-    assert!(told(kept.customer).contains("does not open") && !told(kept.customer).contains("MARKED"));
-    assert!(told(other).contains("version 9"));
+    let notified = |id: CustomerId| &customers.unopened.iter().find(|one| one.row == id.to_string()).unwrap().why;
+    assert!(notified(kept.customer).contains("does not open") && !notified(kept.customer).contains("MARKED"));
+    assert!(notified(other).contains("version 9"));
     assert_eq!(of(&outcomes, "documents").unopened[0].row, kept.document.document_id.to_string());
     assert_eq!(of(&outcomes, "payment_details.details").resealed, 1, "the other values are done");
     let rows = dump(&app.database.connect().await).await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::dump;
 use super::uploads::{form, upload};
 use crate::app::TestApp;
-use crate::http::compliance::Site;
+use crate::http::compliance::Fixture;
 use crate::http::logs::{heard, listen};
 
 /// Sealed values, each unique.
@@ -189,16 +189,17 @@ async fn log_contains_no_personal_data() {
 #[tokio::test]
 async fn log_contains_no_data_sent_to_a_provider() {
     listen();
-    let site = Site::new().await;
-    let app = &site.app;
+    let fixture = Fixture::new().await;
+    let app = &fixture.app;
     story(app).await;
     // A new number is screened: with it, name and date of birth go to the provider.
     let found = app.get("/api/v1/customers?search=zx91").await;
     let path = format!("/api/v1/customers/{}", found.json["customers"][0]["id"].as_str().unwrap());
-    let told = site.remote.applicants().len();
+    let notified = fixture.remote.applicants().len();
     let changed = app.request(Method::PATCH, &path).json(&json!({ "phone_number": "+447700900986" })).send().await;
     assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
-    app.until("the provider receives the data", async |_| (site.remote.applicants().len() > told).then_some(())).await;
+    app.until("the provider receives the data", async |_| (fixture.remote.applicants().len() > notified).then_some(()))
+        .await;
     let log = heard();
     assert!(log.contains("TRACE"));
     assert_hidden("the log", log.as_bytes());

@@ -9,7 +9,7 @@ use sea_orm::{EntityTrait, QueryOrder};
 use serde_json::json;
 
 use crate::app::{Call, Reply, TestApp};
-use crate::operator::Desk;
+use crate::operator::ServiceFixture;
 
 const BOUNDARY: &str = "----payferry-test";
 const PDF: &[u8] = b"%PDF-1.7\nMARKED RESIDENCE";
@@ -266,8 +266,8 @@ async fn one_of_many_concurrent_uploads_is_current() {
 
 #[tokio::test]
 async fn only_owner_and_operator_read_documents_and_reads_are_audited() {
-    let desk = Desk::start().await;
-    let app = &desk.app;
+    let service = ServiceFixture::start().await;
+    let app = &service.app;
     let id = customer(app, "individual").await;
     let residence = "proof_of_residential_address";
     upload(app, form(&[("customer_id", None, id.as_bytes()), (residence, None, PDF)])).send().await;
@@ -280,22 +280,22 @@ async fn only_owner_and_operator_read_documents_and_reads_are_audited() {
     call().key(&reader).send().await.assert_problem(403, "missing_scope");
     call().without_key().send().await.assert_problem(401, "api_key_missing");
     let ops = format!("/ops/customers/{id}/documents/{residence}");
-    let bare = desk.bare(Method::GET, &ops).send().await.unwrap();
+    let bare = service.bare(Method::GET, &ops).send().await.unwrap();
     assert_eq!(bare.status(), 401);
-    let with_key = desk.bare(Method::GET, &ops).bearer_auth(&app.key).send().await.unwrap();
+    let with_key = service.bare(Method::GET, &ops).bearer_auth(&app.key).send().await.unwrap();
     assert_eq!(with_key.status(), 401);
 
     assert_eq!(call().send().await.bytes, PDF);
-    let operator = desk.get(&ops).await;
+    let operator = service.get(&ops).await;
     assert_eq!((operator.status, operator.bytes.as_slice()), (StatusCode::OK, PDF));
     assert_eq!(operator.header("content-disposition"), Some(&*format!("attachment; filename=\"{residence}.pdf\"")));
-    desk.get(&ops.replace(residence, "verification_document")).await.assert_problem(404, "document_not_found");
-    desk.get("/ops/customers/cr_x/documents/verification_document").await.assert_problem(404, "customer_not_found");
+    service.get(&ops.replace(residence, "verification_document")).await.assert_problem(404, "document_not_found");
+    service.get("/ops/customers/cr_x/documents/verification_document").await.assert_problem(404, "customer_not_found");
 
     let entries = audit_log::Entity::find().order_by_asc(audit_log::Column::Number);
     let entries = entries.all(app.state.database().reader()).await.unwrap();
     let read: Vec<_> = entries.iter().filter(|entry| entry.action == "customer.document_read").collect();
     assert_eq!(read.iter().map(|entry| entry.actor_kind.as_str()).collect::<Vec<_>>(), ["api_key", "operator"]);
     assert!(read.iter().all(|entry| entry.subject == id && entry.detail.contains(residence)));
-    desk.stop().await;
+    service.stop().await;
 }

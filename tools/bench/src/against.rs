@@ -61,7 +61,7 @@ struct Figures {
 /// A running service under load.
 enum Load {
     /// Initiations only.
-    Initiate { service: Service, psp: BenchPsp, made: Vec<String>, failed: usize },
+    Initiate { service: Box<Service>, psp: BenchPsp, made: Vec<String>, failed: usize },
     /// Payments until they are complete.
     Complete { fixture: Arc<Fixture>, paid: Vec<String> },
 }
@@ -73,7 +73,7 @@ impl Load {
         }
         let service = start(&options).await?;
         let psp = BenchPsp::of(&service, CONNECTIONS).await?;
-        Ok(Self::Initiate { service, psp, made: Vec::new(), failed: 0 })
+        Ok(Self::Initiate { service: Box::new(service), psp, made: Vec::new(), failed: 0 })
     }
 
     fn service(&self) -> &Service {

@@ -85,14 +85,14 @@ fn each_us(turn: &Turn, idle: f64) -> f64 {
 /// and many.
 pub(super) async fn measure(
     env: &Env,
-    crowded: &Arc<Fixture>,
+    many_at_once: &Arc<Fixture>,
     live: [usize; 2],
     time: Duration,
     quick: bool,
 ) -> anyhow::Result<Line> {
     let (rounds, rate, rest) = if quick { (ROUNDS_QUICK, RATE_QUICK, REST_QUICK) } else { (ROUNDS, RATE, REST) };
     let payments = count(rate, if quick { time } else { time / TURNS });
-    let mut many = Side::with(crowded.clone(), live[1], rest).await?;
+    let mut many = Side::with(many_at_once.clone(), live[1], rest).await?;
     let fixture = Fixture::start(env.options("few")?).await?;
     fill(&BenchPsp::of(&fixture.service, CONNECTIONS).await?, live[0]).await?;
     let mut few = Side::with(fixture, live[0], rest).await?;

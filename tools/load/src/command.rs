@@ -155,7 +155,7 @@ pub async fn run(args: Args, config_file: Option<PathBuf>, stop: &CancellationTo
             "At most {in_flight_max} initiations waited for an answer at once, not {asked_in_flight_max}: the limits of open files and connections allow no more here."
         ));
     }
-    tell(&report, &args)
+    notify(&report, &args)
 }
 
 /// Returns the largest possible number of initiations in flight with `files` open files: each needs a connection, and
@@ -243,7 +243,7 @@ async fn with_own_sandbox(
     Ok(report)
 }
 
-fn tell(report: &Report, args: &Args) -> anyhow::Result<ExitCode> {
+fn notify(report: &Report, args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.report {
         let written = std::fs::write(file, html::page(report));
         written.with_context(|| format!("the report {} cannot be written", file.display()))?;

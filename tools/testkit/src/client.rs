@@ -303,9 +303,13 @@ mod tests {
         let since = Instant::now();
         let call = || client.call_timed(request(Method::GET, "/slow", Bytes::new()));
         // The second call gets the connection when 200 ms are left.
-        let ((at_once, first), (later, second)) = tokio::join!(call(), call());
+        let ((in_one_statement, first), (later, second)) = tokio::join!(call(), call());
         let waited = |begun: Option<Instant>| begun.expect("it had a connection") - since;
-        assert!(first.is_ok() && waited(at_once) < Duration::from_millis(200), "{:?}", waited(at_once));
+        assert!(
+            first.is_ok() && waited(in_one_statement) < Duration::from_millis(200),
+            "{:?}",
+            waited(in_one_statement)
+        );
         assert!(waited(later) >= Duration::from_millis(300), "{:?}", waited(later));
         assert_eq!(second.map(|answer| answer.status), Err(CallError::TimedOut));
 

@@ -75,7 +75,7 @@ mod tests {
         let found = defects(&operator(EVEN.to_owned()).await).await.unwrap();
         assert_eq!(
             found,
-            ["payferry_invariant_violations_total is missing", "payferry_journal_refused_total is not told"]
+            ["payferry_invariant_violations_total is missing", "payferry_journal_refused_total is missing"]
         );
     }
 }

@@ -11,8 +11,8 @@ use payferry_domain::payment::{
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Hash32, MerchantId, PspId, Timestamp, Token, Tolerance};
 use payferry_entities::{Database, merchants, psps};
 use payferry_harness::database::TestDatabase;
-use payferry_journal::payments::{RowsBeside, initiation_unit, transition_unit};
-use payferry_journal::{Journal, Unit};
+use payferry_journal::payments::{RequestRows, initiation_write, transition_write};
+use payferry_journal::{Journal, JournalWrite};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, DbBackend, IntoActiveModel};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ const START: Timestamp = Timestamp(1_800_000_000_000);
 const USDC: Address = Address([0xaa; 20]);
 
 /// A database with a PSP and its merchant.
-struct World {
+struct Env {
     database: Database,
     journal: Journal,
     psp_id: PspId,
@@ -31,11 +31,11 @@ struct World {
     _test_database: TestDatabase,
 }
 
-impl World {
+impl Env {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         Self::over(test_database, database).await
     }
 
@@ -95,13 +95,14 @@ impl World {
     }
 
     /// Carries `command` out and commits it; the payment afterwards.
-    async fn told(&self, payment: &Payment, command: &Command) -> Payment {
+    async fn notified(&self, payment: &Payment, command: &Command) -> Payment {
         let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
         let wants = |name: EventName| name.as_str().starts_with("payment.");
-        let beside = RowsBeside::default();
-        let unit = transition_unit(payment, &moved, command, beside, Timestamp(1_700_000_000_000), Amount::MAX, wants)
-            .unwrap();
-        self.journal.submit(unit).await.unwrap();
+        let beside = RequestRows::default();
+        let write =
+            transition_write(payment, &moved, command, beside, Timestamp(1_700_000_000_000), Amount::MAX, wants)
+                .unwrap();
+        self.journal.submit(write).await.unwrap();
         moved.payment
     }
 }
@@ -122,19 +123,19 @@ fn observed(revision: u32) -> ObservedTransfer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
-    let world = World::new().await;
-    if world.database.backend() != DbBackend::Sqlite {
+    let env = Env::new().await;
+    if env.database.backend() != DbBackend::Sqlite {
         return;
     }
     let (watchlist, stop) = (Watchlist::new(), CancellationToken::new());
     watchlist.set_whole();
-    let made = initiate(world.terms(PaymentId::generate()), START.plus_secs(1_200));
+    let made = initiate(env.terms(PaymentId::generate()), START.plus_secs(1_200));
     let (wallet, id) = (made.payment.terms.wallet, made.payment.id());
     watchlist.watch(wallet, id);
-    world.journal.submit(Unit::Initiation(Box::new(initiation_unit(&made, None).unwrap()))).await.unwrap();
+    env.journal.submit(JournalWrite::Initiation(Box::new(initiation_write(&made, None).unwrap()))).await.unwrap();
     let looking: Vec<_> = (0..3)
         .map(|_| {
-            let (database, watchlist, stop) = (world.database.clone(), watchlist.clone(), stop.clone());
+            let (database, watchlist, stop) = (env.database.clone(), watchlist.clone(), stop.clone());
             tokio::spawn(async move {
                 let mut looks = 0;
                 while !stop.is_cancelled() {
@@ -150,7 +151,7 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
         .collect();
     // Over, live again because of money that comes after all and that the chain takes back, and so on; watched as `Router` has
     // it watched.
-    let mut payment = world.told(&made.payment, &Command::Cancel).await;
+    let mut payment = env.notified(&made.payment, &Command::Cancel).await;
     for round in 0..80 {
         assert!(!payment.is_live());
         watchlist.retire(wallet);
@@ -159,10 +160,10 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         watchlist.watch(wallet, id);
-        payment = world.told(&payment, &Command::ObserveTransfer(observed(2 * round + 1))).await;
+        payment = env.notified(&payment, &Command::ObserveTransfer(observed(2 * round + 1))).await;
         assert!(payment.is_live());
         let orphaned = ObservedTransfer { presence: Presence::Orphaned, ..observed(2 * round + 2) };
-        payment = world.told(&payment, &Command::ObserveTransfer(orphaned)).await;
+        payment = env.notified(&payment, &Command::ObserveTransfer(orphaned)).await;
     }
     stop.cancel();
     for looks in looking {

@@ -12,7 +12,7 @@ use super::provider::CallbackFact;
 
 /// Effect of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Concluded {
+pub enum VerdictEffect {
     /// The customer changed.
     Changed,
     /// No effect: the verdict was known, or its check no longer counts.
@@ -21,22 +21,22 @@ pub enum Concluded {
 
 /// Applies a fact from a callback. A fact about a check that does not exist, belongs to another provider or is finished
 /// changes nothing, however often it arrives.
-pub async fn take_in(
+pub async fn apply_callback(
     database: &Database,
     clock: &Clock,
     provider: &str,
     fact: &CallbackFact,
-) -> Result<Concluded, ChangeError> {
+) -> Result<VerdictEffect, ChangeError> {
     let row = checks::Entity::find_by_id(fact.check.to_string()).one(database.reader()).await?;
     let Some(row) = row else {
         tracing::info!(check.id = %fact.check, provider, "a callback is about the unknown check {}", fact.check);
-        return Ok(Concluded::Known);
+        return Ok(VerdictEffect::Known);
     };
     // A check that was started but not recorded before a crash has no reference yet; its id is sufficient proof.
     let is_its = |column: &Option<String>, told: &str| column.as_deref().is_none_or(|known| known == told);
     if !is_its(&row.provider, provider) || !is_its(&row.provider_ref, &fact.provider_ref) {
         tracing::warn!(check.id = %fact.check, provider, "a callback about check {} names another session", fact.check);
-        return Ok(Concluded::Known);
+        return Ok(VerdictEffect::Known);
     }
     let Ok(customer) = row.customer_id.parse() else { return Err(ChangeError::NotFound) };
     let (check, verdict) = (fact.check, fact.verdict.clone());
@@ -51,7 +51,7 @@ pub(super) async fn end(
     check: CheckId,
     verdict: Option<Verdict>,
     provider: &str,
-) -> Result<Concluded, ChangeError> {
+) -> Result<VerdictEffect, ChangeError> {
     let command = match verdict {
         Some(verdict) => Command::ConcludeCheck { check, verdict },
         None => Command::LapseCheck { check },
@@ -65,14 +65,14 @@ async fn conclude(
     customer: CustomerId,
     command: Command,
     provider: &str,
-) -> Result<Concluded, ChangeError> {
+) -> Result<VerdictEffect, ChangeError> {
     let mut opened = Opened::find(database, customer, None).await?;
     let events = opened.apply(&command, &Actor::Provider(provider.to_owned()), clock.now()).await?;
     if events.is_empty() {
-        return Ok(Concluded::Known);
+        return Ok(VerdictEffect::Known);
     }
     let status = opened.customer().kyc_status;
     opened.commit().await?;
     tracing::info!(customer.id = %customer, provider, kyc_status = status.as_str(), "customer {customer} is {status}");
-    Ok(Concluded::Changed)
+    Ok(VerdictEffect::Changed)
 }

@@ -31,7 +31,7 @@ fn describe() {
 }
 
 /// Metric handles, created once.
-pub(super) struct DeskMetrics {
+pub(super) struct ComplianceMetrics {
     in_flight: Gauge,
     queued: Gauge,
     open: Gauge,
@@ -42,7 +42,7 @@ pub(super) struct DeskMetrics {
     pub(super) callbacks: Counters,
 }
 
-impl DeskMetrics {
+impl ComplianceMetrics {
     pub(super) fn new() -> Self {
         describe();
         Self {

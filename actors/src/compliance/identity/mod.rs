@@ -5,20 +5,22 @@
 //! provider error is never a verdict. Not here: the effect of a verdict on a customer (`payferry_domain::customer`).
 
 mod conclude;
-mod desk;
 mod metrics;
 mod provider;
 mod queue;
 mod sandbox;
+mod service;
 mod sumsub;
 #[cfg(test)]
 mod tests;
 mod work;
 
-pub use conclude::{Concluded, take_in};
-pub use desk::{CallbackFailure, ComplianceDesk, DeskConfig};
-pub use provider::{Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject};
+pub use conclude::{VerdictEffect, apply_callback};
+pub use provider::{
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
+};
 pub use queue::{Backlog, COUNTED_MAX, count, link_of, link_place, overdue};
 pub use sandbox::{RESCREEN_TAKES, SANDBOX_PROVIDER, SandboxIdentity, VerificationLinks};
+pub use service::{CallbackFailure, ComplianceConfig, ComplianceService};
 pub use sumsub::{SUMSUB_PROVIDER, Sumsub, SumsubError, SumsubSettings};
-pub use work::ProviderTrouble;
+pub use work::ProviderOutage;

@@ -40,7 +40,7 @@ impl fmt::Debug for Subject {
 
 /// A check that the provider has accepted.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Begun {
+pub enum StartedCheck {
     /// Not decided yet.
     Open {
         /// Id of the check at the provider.
@@ -59,7 +59,7 @@ pub enum Begun {
     },
 }
 
-impl fmt::Debug for Begun {
+impl fmt::Debug for StartedCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open { provider_ref, url, .. } => {
@@ -74,9 +74,9 @@ impl fmt::Debug for Begun {
 
 /// Status of a check at the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum CheckStatus {
     /// Not decided.
-    UnderWay,
+    InProgress,
     /// Decided.
     Decided(Verdict),
     /// Ended without a verdict: the person gave up, or the check was removed.
@@ -124,13 +124,13 @@ pub trait IdentityProvider: Send + Sync + 'static {
     }
 
     /// Starts a verification, or finds the one started with this id.
-    async fn begin(&self, request: &CheckRequest) -> Result<Begun, IdentityError>;
+    async fn begin(&self, request: &CheckRequest) -> Result<StartedCheck, IdentityError>;
 
     /// Screens a previously verified person again, or finds the screening started with this id.
-    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<Begun, IdentityError>;
+    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, IdentityError>;
 
     /// Returns the status of a started check.
-    async fn look(&self, check: CheckId, provider_ref: &str) -> Result<Look, IdentityError>;
+    async fn check_status(&self, check: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError>;
 
     /// Parses a callback after it verifies the signature and the time. Empty if nothing in it is relevant.
     fn read_callback(

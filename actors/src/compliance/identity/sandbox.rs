@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use url::Url;
 
 use super::provider::{
-    Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
 };
 
 /// Provider name in rows and in the audit log.
@@ -82,25 +82,25 @@ impl IdentityProvider for SandboxIdentity {
         SANDBOX_PROVIDER
     }
 
-    async fn begin(&self, request: &CheckRequest) -> Result<Begun, IdentityError> {
+    async fn begin(&self, request: &CheckRequest) -> Result<StartedCheck, IdentityError> {
         let provider_ref = format!("sandbox-{}", request.check);
-        Ok(Begun::Open { provider_ref, url: self.links.link(request.check), look_after: None })
+        Ok(StartedCheck::Open { provider_ref, url: self.links.link(request.check), look_after: None })
     }
 
-    async fn rescreen(&self, request: &CheckRequest, _: &Subject) -> Result<Begun, IdentityError> {
+    async fn rescreen(&self, request: &CheckRequest, _: &Subject) -> Result<StartedCheck, IdentityError> {
         let provider_ref =
             format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now::<Timestamp>().as_millis(), request.check);
-        Ok(Begun::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
+        Ok(StartedCheck::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
     }
 
-    async fn look(&self, _: CheckId, provider_ref: &str) -> Result<Look, IdentityError> {
+    async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError> {
         let begun = provider_ref.strip_prefix(RESCREEN_PREFIX).and_then(|rest| rest.split_once('-')?.0.parse().ok());
         let takes = i64::try_from(RESCREEN_TAKES.as_millis()).unwrap_or(i64::MAX);
         match begun {
             Some(begun) if self.clock.real_now::<Timestamp>().millis_since(Timestamp(begun)) >= takes => {
-                Ok(Look::Decided(Verdict::Approved))
+                Ok(CheckStatus::Decided(Verdict::Approved))
             }
-            _ => Ok(Look::UnderWay),
+            _ => Ok(CheckStatus::InProgress),
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let request = CheckRequest { check: CheckId::generate(), kind: CustomerKind::Individual };
         let begun = provider.begin(&request).await.unwrap();
         assert_eq!(begun, provider.begin(&request).await.unwrap());
-        let Begun::Open { url: Some(url), .. } = begun else { panic!("{begun:?}") };
+        let StartedCheck::Open { url: Some(url), .. } = begun else { panic!("{begun:?}") };
         let token = url.path().strip_prefix("/below/sandbox/verify/").unwrap();
         assert_eq!(links(1).check_of(token), Some(request.check));
         assert_eq!(links(2).check_of(token), None, "another sandbox's");
@@ -142,8 +142,8 @@ mod tests {
         let check = CheckId::generate();
         let now: Timestamp = Clock::default().real_now();
         let ago = |ms: i64| format!("{RESCREEN_PREFIX}{}-x", now.plus_millis(-ms).as_millis());
-        assert_eq!(provider.look(check, &ago(1_100)).await.unwrap(), Look::Decided(Verdict::Approved));
-        assert_eq!(provider.look(check, &ago(-60_000)).await.unwrap(), Look::UnderWay);
-        assert_eq!(provider.look(check, &format!("sandbox-{check}")).await.unwrap(), Look::UnderWay);
+        assert_eq!(provider.check_status(check, &ago(1_100)).await.unwrap(), CheckStatus::Decided(Verdict::Approved));
+        assert_eq!(provider.check_status(check, &ago(-60_000)).await.unwrap(), CheckStatus::InProgress);
+        assert_eq!(provider.check_status(check, &format!("sandbox-{check}")).await.unwrap(), CheckStatus::InProgress);
     }
 }

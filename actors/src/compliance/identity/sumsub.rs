@@ -36,7 +36,7 @@ use url::Url;
 use self::callback::CallbackReader;
 use self::review::{Levels, Review};
 use super::provider::{
-    Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
 };
 use crate::compliance::http::{api_url, body_of, client_for};
 
@@ -138,7 +138,7 @@ impl Sumsub {
     }
 
     /// Returns the applicant of a check, created with `data` if there is none yet, and whether it existed before.
-    async fn applicant(&self, check: CheckId, level: &str, data: Value) -> Result<(String, bool), Trouble> {
+    async fn applicant(&self, check: CheckId, level: &str, data: Value) -> Result<(String, bool), SumsubFailure> {
         let mut body = json!({ "externalUserId": check });
         if let (Some(body), Value::Object(data)) = (body.as_object_mut(), data) {
             body.extend(data);
@@ -147,7 +147,7 @@ impl Sumsub {
         let made = self.call(Method::POST, &path, &[("levelName", level)], Some(&body)).await;
         let (made, existed) = match made {
             // Created before a crash and not recorded.
-            Err(Trouble::Status(409)) => {
+            Err(SumsubFailure::Status(409)) => {
                 let key = format!("-;externalUserId={check}");
                 (self.call(Method::GET, &["resources", "applicants", &key, "one"], &[], None).await?, true)
             }
@@ -158,15 +158,15 @@ impl Sumsub {
         if applicant.external_user_id == check.to_string() && !applicant.id.is_empty() {
             Ok((applicant.id, existed))
         } else {
-            Err(Trouble::Malformed)
+            Err(SumsubFailure::Malformed)
         }
     }
 
-    async fn review(&self, applicant: &str) -> Result<Review, Trouble> {
+    async fn review(&self, applicant: &str) -> Result<Review, SumsubFailure> {
         self.call(Method::GET, &["resources", "applicants", applicant, "status"], &[], None).await
     }
 
-    async fn link(&self, check: CheckId) -> Result<Url, Trouble> {
+    async fn link(&self, check: CheckId) -> Result<Url, SumsubFailure> {
         let body = json!({
             "levelName": self.levels.identity,
             "userId": check,
@@ -174,19 +174,22 @@ impl Sumsub {
         });
         let path = ["resources", "sdkIntegrations", "levels", "-", "websdkLink"];
         let link: Link = self.call(Method::POST, &path, &[], Some(&body)).await?;
-        Url::parse(&link.url).ok().filter(|url| ["https", "http"].contains(&url.scheme())).ok_or(Trouble::Malformed)
+        Url::parse(&link.url)
+            .ok()
+            .filter(|url| ["https", "http"].contains(&url.scheme()))
+            .ok_or(SumsubFailure::Malformed)
     }
 
-    async fn begin_identity(&self, request: &CheckRequest) -> Result<Begun, Trouble> {
+    async fn begin_identity(&self, request: &CheckRequest) -> Result<StartedCheck, SumsubFailure> {
         let (applicant, existed) = self.applicant(request.check, &self.levels.identity, json!({})).await?;
-        if existed && let Look::Decided(verdict) = self.review(&applicant).await?.look(&self.levels) {
-            return Ok(Begun::Decided { provider_ref: applicant, verdict });
+        if existed && let CheckStatus::Decided(verdict) = self.review(&applicant).await?.check_status(&self.levels) {
+            return Ok(StartedCheck::Decided { provider_ref: applicant, verdict });
         }
         let url = self.link(request.check).await?;
-        Ok(Begun::Open { provider_ref: applicant, url: Some(url), look_after: None })
+        Ok(StartedCheck::Open { provider_ref: applicant, url: Some(url), look_after: None })
     }
 
-    async fn begin_rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<Begun, Trouble> {
+    async fn begin_rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, SumsubFailure> {
         let Subject { first_name, last_name, dob, country, phone_number } = subject;
         let mut data = json!({
             "fixedInfo": { "firstName": first_name, "lastName": last_name, "dob": dob, "country": country },
@@ -196,9 +199,9 @@ impl Sumsub {
         }
         let (applicant, existed) = self.applicant(request.check, &self.levels.rescreen, data).await?;
         let review = if existed { Some(self.review(&applicant).await?) } else { None };
-        match review.as_ref().map(|review| (review.look(&self.levels), review.is_waiting_for_data())) {
-            Some((Look::Decided(verdict), _)) => {
-                return Ok(Begun::Decided { provider_ref: applicant, verdict });
+        match review.as_ref().map(|review| (review.check_status(&self.levels), review.is_waiting_for_data())) {
+            Some((CheckStatus::Decided(verdict), _)) => {
+                return Ok(StartedCheck::Decided { provider_ref: applicant, verdict });
             }
             // The screening is in progress.
             Some((_, false)) => {}
@@ -207,7 +210,7 @@ impl Sumsub {
                 let _: Value = self.call(Method::POST, &path, &[], None).await?;
             }
         }
-        Ok(Begun::Open { provider_ref: applicant, url: None, look_after: Some(RESCREEN_LOOK_AFTER) })
+        Ok(StartedCheck::Open { provider_ref: applicant, url: None, look_after: Some(RESCREEN_LOOK_AFTER) })
     }
 
     async fn call<T: DeserializeOwned>(
@@ -216,13 +219,13 @@ impl Sumsub {
         path: &[&str],
         query: &[(&str, &str)],
         body: Option<&Value>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, SumsubFailure> {
         let mut url = self.api.clone();
-        url.path_segments_mut().map_err(|()| Trouble::Malformed)?.extend(path);
+        url.path_segments_mut().map_err(|()| SumsubFailure::Malformed)?.extend(path);
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let body = body.map(serde_json::to_vec).transpose().map_err(|_| Trouble::Malformed)?;
+        let body = body.map(serde_json::to_vec).transpose().map_err(|_| SumsubFailure::Malformed)?;
         // The provider compares it with its own clock, so the sandbox's time offset is excluded.
         let at_secs = self.clock.real_now::<Timestamp>().as_millis() / 1_000;
         let signature = self.signature(at_secs, &method, &url, body.as_deref().unwrap_or_default());
@@ -236,8 +239,8 @@ impl Sumsub {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
-        let answer = body_of(good(request.send().await?)?).await?.ok_or(Trouble::Malformed)?;
-        serde_json::from_slice(&answer).map_err(|_| Trouble::Malformed)
+        let answer = body_of(good(request.send().await?)?).await?.ok_or(SumsubFailure::Malformed)?;
+        serde_json::from_slice(&answer).map_err(|_| SumsubFailure::Malformed)
     }
 
     /// Computes HMAC-SHA256 over the time, the method, path and query, and the body, as lower-case hexadecimal digits.
@@ -271,18 +274,18 @@ impl IdentityProvider for Sumsub {
         Some(LINK_LIFETIME)
     }
 
-    async fn begin(&self, request: &CheckRequest) -> Result<Begun, IdentityError> {
+    async fn begin(&self, request: &CheckRequest) -> Result<StartedCheck, IdentityError> {
         self.begin_identity(request).await.map_err(IdentityError::from)
     }
 
-    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<Begun, IdentityError> {
+    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, IdentityError> {
         self.begin_rescreen(request, subject).await.map_err(IdentityError::from)
     }
 
-    async fn look(&self, _: CheckId, provider_ref: &str) -> Result<Look, IdentityError> {
+    async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError> {
         match self.review(provider_ref).await {
-            Ok(review) => Ok(review.look(&self.levels)),
-            Err(Trouble::Status(404)) => Ok(Look::Lapsed),
+            Ok(review) => Ok(review.check_status(&self.levels)),
+            Err(SumsubFailure::Status(404)) => Ok(CheckStatus::Lapsed),
             Err(trouble) => Err(trouble.into()),
         }
     }
@@ -299,7 +302,7 @@ impl IdentityProvider for Sumsub {
 
 /// Reasons for a missing answer. They contain neither secrets nor the URL nor text from the provider.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum SumsubFailure {
     #[error("did not answer in time")]
     Timeout,
     #[error("cannot be reached")]
@@ -314,24 +317,24 @@ enum Trouble {
     Malformed,
 }
 
-impl From<reqwest::Error> for Trouble {
+impl From<reqwest::Error> for SumsubFailure {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() { Self::Timeout } else { Self::Unreachable }
     }
 }
 
-impl From<Trouble> for IdentityError {
-    fn from(trouble: Trouble) -> Self {
+impl From<SumsubFailure> for IdentityError {
+    fn from(trouble: SumsubFailure) -> Self {
         Self(format!("the Sumsub API {trouble}"))
     }
 }
 
-fn good(response: Response) -> Result<Response, Trouble> {
+fn good(response: Response) -> Result<Response, SumsubFailure> {
     match response.status() {
         status if status.is_success() => Ok(response),
-        StatusCode::TOO_MANY_REQUESTS => Err(Trouble::RateLimited),
-        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(Trouble::Refused(status.as_u16())),
-        status => Err(Trouble::Status(status.as_u16())),
+        StatusCode::TOO_MANY_REQUESTS => Err(SumsubFailure::RateLimited),
+        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(SumsubFailure::Refused(status.as_u16())),
+        status => Err(SumsubFailure::Status(status.as_u16())),
     }
 }
 

@@ -16,8 +16,8 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{
-    Begun, CallbackError, CallbackFact, CheckRequest, IdentityProvider, Look, Subject, Sumsub, SumsubError,
-    SumsubSettings,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityProvider, StartedCheck, Subject, Sumsub,
+    SumsubError, SumsubSettings,
 };
 
 fn settings(url: &str) -> SumsubSettings {
@@ -49,12 +49,12 @@ impl Pair {
     /// Starts a verification; returns the request and the provider's id.
     async fn begun(&self) -> (CheckRequest, String) {
         let request = request();
-        let Begun::Open { provider_ref, .. } = self.client.begin(&request).await.unwrap() else { panic!() };
+        let StartedCheck::Open { provider_ref, .. } = self.client.begin(&request).await.unwrap() else { panic!() };
         (request, provider_ref)
     }
 
-    async fn look(&self, request: CheckRequest, provider_ref: &str) -> Look {
-        self.client.look(request.check, provider_ref).await.unwrap()
+    async fn check_status(&self, request: CheckRequest, provider_ref: &str) -> CheckStatus {
+        self.client.check_status(request.check, provider_ref).await.unwrap()
     }
 
     fn read(&self, callback: &Callback) -> Result<Vec<CallbackFact>, CallbackError> {
@@ -85,7 +85,7 @@ async fn repeated_starts_of_a_check_use_one_applicant() {
     let pair = Pair::new().await;
     let request = request();
     let first = pair.client.begin(&request).await.unwrap();
-    let Begun::Open { provider_ref, url: Some(url), look_after: None } = &first else { panic!("{first:?}") };
+    let StartedCheck::Open { provider_ref, url: Some(url), look_after: None } = &first else { panic!("{first:?}") };
     let applicant = pair.remote.applicant(&request.check.to_string()).unwrap();
     assert_eq!((&applicant.id, applicant.level.as_str()), (provider_ref, LEVEL));
     assert_eq!(applicant.data, json!({ "externalUserId": request.check }), "no personal data");
@@ -93,13 +93,13 @@ async fn repeated_starts_of_a_check_use_one_applicant() {
     assert!(!format!("{first:?}").contains("websdk"), "the link is a secret: {first:?}");
 
     let again = pair.client.begin(&request).await.unwrap();
-    let Begun::Open { provider_ref: same, url: Some(renewed), .. } = &again else { panic!("{again:?}") };
+    let StartedCheck::Open { provider_ref: same, url: Some(renewed), .. } = &again else { panic!("{again:?}") };
     assert_eq!((same, renewed == url), (provider_ref, false), "a working link to the same session");
     assert_eq!(pair.remote.applicants().len(), 1);
 
     pair.remote.review(&request.check.to_string(), "completed", green());
     let over = pair.client.begin(&request).await.unwrap();
-    assert_eq!(over, Begun::Decided { provider_ref: provider_ref.clone(), verdict: Verdict::Approved });
+    assert_eq!(over, StartedCheck::Decided { provider_ref: provider_ref.clone(), verdict: Verdict::Approved });
     assert_eq!(pair.remote.refused(), Vec::<String>::new());
 }
 
@@ -109,7 +109,7 @@ async fn screening_gets_only_needed_data_and_is_submitted_once() {
     let request = request();
     for _ in 0..3 {
         let begun = pair.client.rescreen(&request, &ada()).await.unwrap();
-        assert!(matches!(begun, Begun::Open { url: None, look_after: Some(_), .. }), "{begun:?}");
+        assert!(matches!(begun, StartedCheck::Open { url: None, look_after: Some(_), .. }), "{begun:?}");
     }
     let applicant = pair.remote.applicant(&request.check.to_string()).unwrap();
     assert_eq!((applicant.level.as_str(), applicant.status.as_str()), (RESCREEN_LEVEL, "pending"));
@@ -125,7 +125,7 @@ async fn screening_gets_only_needed_data_and_is_submitted_once() {
     assert_eq!(sent_off(pair.remote.requests()), 1);
     pair.remote.review(&request.check.to_string(), "completed", red(&["SANCTIONS"]));
     let over = pair.client.rescreen(&request, &ada()).await.unwrap();
-    assert_eq!(over, Begun::Decided { provider_ref: applicant.id, verdict: rejected(&["sanctions"]) });
+    assert_eq!(over, StartedCheck::Decided { provider_ref: applicant.id, verdict: rejected(&["sanctions"]) });
     assert_eq!(format!("{:?}", ada()), "Subject");
     assert_eq!(pair.remote.refused(), Vec::<String>::new());
 }
@@ -135,7 +135,7 @@ async fn status_query_returns_only_completed_verdicts() {
     let pair = Pair::new().await;
     let (request, reference) = pair.begun().await;
     let id = request.check.to_string();
-    assert_eq!(pair.look(request, &reference).await, Look::UnderWay);
+    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::InProgress);
     let retry = json!({"reviewAnswer": "RED", "reviewRejectType": "RETRY", "rejectLabels": ["BAD_SELFIE"]});
     for (status, result) in [
         ("pending", Value::Null),
@@ -147,10 +147,10 @@ async fn status_query_returns_only_completed_verdicts() {
         ("completed", retry.clone()),
     ] {
         pair.remote.review(&id, status, result.clone());
-        assert_eq!(pair.look(request, &reference).await, Look::UnderWay, "{status} {result}");
+        assert_eq!(pair.check_status(request, &reference).await, CheckStatus::InProgress, "{status} {result}");
     }
     pair.remote.review(&id, "completed", green());
-    assert_eq!(pair.look(request, &reference).await, Look::Decided(Verdict::Approved));
+    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(Verdict::Approved));
     let many: Vec<String> = (0..40).map(|n| format!("LABEL {n}!")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (labels, reasons) in [
@@ -158,19 +158,23 @@ async fn status_query_returns_only_completed_verdicts() {
         (vec![], vec!["rejected_by_provider"]),
     ] {
         pair.remote.review(&id, "completed", red(&labels));
-        assert_eq!(pair.look(request, &reference).await, Look::Decided(rejected(&reasons)));
+        assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(rejected(&reasons)));
     }
     pair.remote.review(&id, "completed", red(&many));
-    let Look::Decided(Verdict::Rejected { reasons }) = pair.look(request, &reference).await else { panic!() };
+    let CheckStatus::Decided(Verdict::Rejected { reasons }) = pair.check_status(request, &reference).await else {
+        panic!()
+    };
     assert_eq!((reasons.len(), reasons[0].as_str()), (16, "label_0_"));
     pair.remote.delete(&id);
-    assert_eq!(pair.look(request, &reference).await, Look::Lapsed);
+    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Lapsed);
 
     // A screening involves no person who could take a better picture.
     let screening = self::request();
-    let Begun::Open { provider_ref, .. } = pair.client.rescreen(&screening, &ada()).await.unwrap() else { panic!() };
+    let StartedCheck::Open { provider_ref, .. } = pair.client.rescreen(&screening, &ada()).await.unwrap() else {
+        panic!()
+    };
     pair.remote.review(&screening.check.to_string(), "completed", retry);
-    assert_eq!(pair.look(screening, &provider_ref).await, Look::Decided(rejected(&["bad_selfie"])));
+    assert_eq!(pair.check_status(screening, &provider_ref).await, CheckStatus::Decided(rejected(&["bad_selfie"])));
 }
 
 #[tokio::test]
@@ -256,7 +260,7 @@ async fn rejects_forged_and_untimely_callbacks() {
 }
 
 /// Returns the client's error if the provider gives this answer to every request.
-async fn trouble_with(answer: ResponseTemplate) -> String {
+async fn error_with(answer: ResponseTemplate) -> String {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(answer).mount(&server).await;
     let client = Sumsub::new(settings(&server.uri()), Clock::default()).unwrap();
@@ -284,16 +288,16 @@ async fn invalid_answers_are_errors_and_decide_nothing() {
         (401, "refuses the app token"),
         (403, "refuses the app token"),
     ] {
-        let error = trouble_with(ResponseTemplate::new(status).set_body_json(&hint)).await;
+        let error = error_with(ResponseTemplate::new(status).set_body_json(&hint)).await;
         assert!(error.contains(says), "{status}: {error}");
     }
     let of_another = json!({"id": "5cb56e8e0a975a35f333cb83", "externalUserId": CheckId::generate()});
     for body in [json!([]), json!({}), json!({"id": 7}), of_another] {
-        let error = trouble_with(ResponseTemplate::new(201).set_body_json(&body)).await;
+        let error = error_with(ResponseTemplate::new(201).set_body_json(&body)).await;
         assert!(error.contains("unexpected answer"), "{body}: {error}");
     }
     let huge = " ".repeat(2_000_000);
-    assert!(trouble_with(ResponseTemplate::new(200).set_body_string(huge)).await.contains("unexpected answer"));
+    assert!(error_with(ResponseTemplate::new(200).set_body_string(huge)).await.contains("unexpected answer"));
 }
 
 #[tokio::test]

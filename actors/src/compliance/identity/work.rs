@@ -13,18 +13,18 @@ use payferry_runtime::seal::Sealer;
 use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
-use super::conclude::{Concluded, end};
-use super::desk::DeskConfig;
-use super::metrics::DeskMetrics;
-use super::provider::{Begun, CheckRequest, IdentityError, IdentityProvider, Look, Subject};
+use super::conclude::{VerdictEffect, end};
+use super::metrics::ComplianceMetrics;
+use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject};
 use super::queue::{self, Task};
+use super::service::ComplianceConfig;
 
 /// Share of a link's lifetime after which it is renewed, so that its recipient can still use it for a while.
 const LINK_RENEWED_AFTER: (u32, u32) = (3, 4);
 
 /// Failure of the provider, with its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderTrouble {
+pub struct ProviderOutage {
     /// Last error of the provider.
     pub reason: String,
     /// First of the consecutive failures.
@@ -32,14 +32,14 @@ pub struct ProviderTrouble {
 }
 
 /// State shared by the work on all checks.
-pub(super) struct Workshop {
-    pub(super) config: DeskConfig,
+pub(super) struct CheckContext {
+    pub(super) config: ComplianceConfig,
     pub(super) provider: Option<Arc<dyn IdentityProvider>>,
     pub(super) database: Database,
     pub(super) sealer: Sealer,
     pub(super) clock: Clock,
-    pub(super) metrics: DeskMetrics,
-    pub(super) trouble: Mutex<Option<ProviderTrouble>>,
+    pub(super) metrics: ComplianceMetrics,
+    pub(super) outage: Mutex<Option<ProviderOutage>>,
 }
 
 /// Reasons why work on a check failed. The check stays due.
@@ -65,7 +65,7 @@ struct Particulars {
     phone_number: Option<String>,
 }
 
-impl Workshop {
+impl CheckContext {
     /// Performs the due step of a check and records the result.
     pub(super) async fn work(&self, task: &Task) {
         let Some(provider) = &self.provider else { return };
@@ -86,7 +86,7 @@ impl Workshop {
     async fn step(&self, provider: &dyn IdentityProvider, task: &Task) -> Result<(), WorkError> {
         let reference = task.provider_ref.as_deref().filter(|_| task.is_open && is_with(provider, task));
         match reference {
-            Some(reference) if !self.has_old_link(provider, task) => self.look(provider, task, reference).await,
+            Some(reference) if !self.has_old_link(provider, task) => self.check_status(provider, task, reference).await,
             _ => self.begin(provider, task).await,
         }
     }
@@ -118,26 +118,31 @@ impl Workshop {
             queue::opened(self.database.writer(), task, name, provider_ref, sealed, look_at, now).await
         };
         match begun {
-            Begun::Open { provider_ref, url, look_after } => {
+            StartedCheck::Open { provider_ref, url, look_after } => {
                 opened(&provider_ref, url.as_ref(), look_after.unwrap_or(self.config.poll_interval)).await?;
                 Ok(())
             }
-            Begun::Decided { provider_ref, verdict } => {
+            StartedCheck::Decided { provider_ref, verdict } => {
                 opened(&provider_ref, None, Duration::ZERO).await?;
                 self.end(provider, task, Some(verdict)).await
             }
         }
     }
 
-    async fn look(&self, provider: &dyn IdentityProvider, task: &Task, reference: &str) -> Result<(), WorkError> {
-        match self.ask(provider.look(task.check, reference)).await? {
-            Look::UnderWay => {
+    async fn check_status(
+        &self,
+        provider: &dyn IdentityProvider,
+        task: &Task,
+        reference: &str,
+    ) -> Result<(), WorkError> {
+        match self.ask(provider.check_status(task.check, reference)).await? {
+            CheckStatus::InProgress => {
                 let at = self.after(self.until_next_look(task));
                 Ok(queue::look_again(self.database.writer(), task, at).await?)
             }
-            Look::Decided(verdict) => self.end(provider, task, Some(verdict)).await,
-            Look::Lapsed if task.purpose == CheckPurpose::Identity => self.end(provider, task, None).await,
-            Look::Lapsed => {
+            CheckStatus::Decided(verdict) => self.end(provider, task, Some(verdict)).await,
+            CheckStatus::Lapsed if task.purpose == CheckPurpose::Identity => self.end(provider, task, None).await,
+            CheckStatus::Lapsed => {
                 let at = self.after(self.backoff(task.attempts));
                 let reason = "the provider no longer has the screening";
                 Ok(queue::requeued(self.database.writer(), task, reason, at).await?)
@@ -151,9 +156,9 @@ impl Workshop {
         task: &Task,
         verdict: Option<Verdict>,
     ) -> Result<(), WorkError> {
-        let word = verdict_word(verdict.as_ref());
+        let word = verdict_name(verdict.as_ref());
         let concluded = end(&self.database, &self.clock, task.customer, task.check, verdict, provider.name()).await?;
-        if concluded == Concluded::Changed {
+        if concluded == VerdictEffect::Changed {
             self.metrics.verdicts.increment(word);
         }
         Ok(())
@@ -166,13 +171,13 @@ impl Workshop {
         let answer = tokio::time::timeout(timeout, request).await;
         let answer = answer.unwrap_or_else(|_| Err(IdentityError(format!("no answer within {timeout:?}"))));
         self.metrics.seconds.record(begun.elapsed().as_secs_f64());
-        let mut trouble = self.trouble.lock();
+        let mut outage = self.outage.lock();
         match &answer {
-            Ok(_) => *trouble = None,
+            Ok(_) => *outage = None,
             Err(IdentityError(reason)) => {
                 self.metrics.errors.increment(1);
-                let since = trouble.as_ref().map_or_else(|| self.clock.real_now(), |trouble| trouble.since);
-                *trouble = Some(ProviderTrouble { reason: reason.clone(), since });
+                let since = outage.as_ref().map_or_else(|| self.clock.real_now(), |outage| outage.since);
+                *outage = Some(ProviderOutage { reason: reason.clone(), since });
             }
         }
         answer
@@ -200,7 +205,7 @@ impl Workshop {
     }
 
     fn backoff(&self, attempts: u32) -> Duration {
-        let DeskConfig { retry_min, retry_max, .. } = self.config;
+        let ComplianceConfig { retry_min, retry_max, .. } = self.config;
         retry_min.saturating_mul(2_u32.saturating_pow(attempts)).min(retry_max)
     }
 
@@ -215,7 +220,7 @@ fn is_with(provider: &dyn IdentityProvider, task: &Task) -> bool {
     task.provider.as_deref() == Some(provider.name())
 }
 
-pub(super) fn verdict_word(verdict: Option<&Verdict>) -> &'static str {
+pub(super) fn verdict_name(verdict: Option<&Verdict>) -> &'static str {
     match verdict {
         Some(Verdict::Approved) => "approved",
         Some(Verdict::Rejected { .. }) => "rejected",

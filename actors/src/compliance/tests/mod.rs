@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use alloy::primitives::{Bytes, bytes};
 use parking_lot::Mutex;
 use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
+use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
-use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
 use payferry_evm::ChainClient;
 use payferry_evm::wallet::alloy_address;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::Books;
+use payferry_runtime::observe::ActorRegistry;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
@@ -130,10 +130,10 @@ async fn allow_all_verdicts_name_their_provider() {
 }
 
 /// Supervisor that ignores its children's failures.
-struct Roof;
+struct IgnoringSupervisor;
 
 #[ractor::async_trait]
-impl Actor for Roof {
+impl Actor for IgnoringSupervisor {
     type Msg = ();
     type State = ();
     type Arguments = ();
@@ -157,35 +157,37 @@ impl Actor for Roof {
 struct Inbox(Mutex<Vec<Verdict>>);
 
 impl PaymentInbox for Inbox {
-    fn tell(&self, _: PaymentId, command: Command) {
+    fn notify(&self, _: PaymentId, command: Command) {
         if let Command::ScreenTransfer { verdict, .. } = command {
             self.0.lock().push(verdict);
         }
     }
 
-    fn tell_sending(&self, _: SendingId, command: sending::Command) {
-        if let sending::Command::Screen(verdict) = command {
+    fn notify_outbound(&self, _: OutboundId, command: outbound::Command) {
+        if let outbound::Command::Screen(verdict) = command {
             self.0.lock().push(verdict);
         }
     }
 
     fn chain_progressed(&self, _: Chain, _: Timestamp) {}
 
-    fn chain_stood_still(&self, _: Chain, _: u64, _: Timestamp, _: Timestamp) {}
+    fn chain_stalled(&self, _: Chain, _: u64, _: Timestamp, _: Timestamp) {}
 }
 
 impl Inbox {
-    fn told(&self) -> Vec<(Decision, String)> {
+    fn notified(&self) -> Vec<(Decision, String)> {
         self.0.lock().iter().map(|verdict| (verdict.decision, verdict.provider.clone())).collect()
     }
 }
 
 async fn screening(screener: impl KytScreener, inbox: &Arc<Inbox>) -> (Screening, ActorRef<()>) {
-    let (roof, _) = Actor::spawn(None, Roof, ()).await.unwrap();
+    let (roof, _) = Actor::spawn(None, IgnoringSupervisor, ()).await.unwrap();
     let config = ScreeningConfig { retry_min: PAUSE, retry_max: PAUSE, review_interval: PAUSE, ..Default::default() };
     let (screener, inbox) = (Arc::new(screener), Arc::clone(inbox));
     (
-        Screening::start(roof.get_cell(), config, screener, inbox, Clock::default(), &Books::default()).await.unwrap(),
+        Screening::start(roof.get_cell(), config, screener, inbox, Clock::default(), &ActorRegistry::default())
+            .await
+            .unwrap(),
         roof,
     )
 }
@@ -200,19 +202,19 @@ async fn money_is_held_until_the_oracle_answers() {
     let (screening, roof) = screening(both, &inbox).await;
     screening.screen(request_from(OUTLAW));
     let held = (Decision::Review, "list+chainalysis_oracle".to_owned());
-    until("the payment is notified that it waits", async || inbox.told() == [held.clone()]).await;
+    until("the payment is notified that it waits", async || inbox.notified() == [held.clone()]).await;
     assert_eq!(inbox.0.lock()[0].flags, ["provider_unavailable"]);
     chain.set_faults(Faults::default());
     let blocked = (Decision::Block, "chainalysis_oracle".to_owned());
-    until("the payment receives the verdict", async || inbox.told() == [held.clone(), blocked.clone()]).await;
+    until("the payment receives the verdict", async || inbox.notified() == [held.clone(), blocked.clone()]).await;
     roof.stop(None);
 }
 
 /// Answers `review` first and then `allow`.
-struct Hesitant(AtomicU32);
+struct ReviewThenAllow(AtomicU32);
 
 #[async_trait::async_trait]
-impl KytScreener for Hesitant {
+impl KytScreener for ReviewThenAllow {
     fn name(&self) -> &'static str {
         "hesitant"
     }
@@ -228,14 +230,14 @@ impl KytScreener for Hesitant {
 #[tokio::test(flavor = "multi_thread")]
 async fn money_in_review_is_screened_again_by_all_providers() {
     let lists = chain_with(LISTS_THE_OUTLAW).await;
-    let both = Strictest::new(Arc::new(oracle_on(&lists)), vec![Arc::new(Hesitant(AtomicU32::new(0)))]);
+    let both = Strictest::new(Arc::new(oracle_on(&lists)), vec![Arc::new(ReviewThenAllow(AtomicU32::new(0)))]);
     let inbox = Arc::<Inbox>::default();
     let (screening, roof) = screening(both, &inbox).await;
     let request = request();
     screening.screen(request.clone());
-    until("the review is reported", async || inbox.told() == [(Decision::Review, "hesitant".to_owned())]).await;
-    screening.screen_later(request, Timestamp(i64::MAX));
-    until("the second screening is reported", async || inbox.told().len() == 2).await;
-    assert_eq!(inbox.told()[1], (Decision::Allow, "chainalysis_oracle".to_owned()));
+    until("the review is reported", async || inbox.notified() == [(Decision::Review, "hesitant".to_owned())]).await;
+    screening.screen_again_later(request, Timestamp(i64::MAX));
+    until("the second screening is reported", async || inbox.notified().len() == 2).await;
+    assert_eq!(inbox.notified()[1], (Decision::Allow, "chainalysis_oracle".to_owned()));
     roof.stop(None);
 }

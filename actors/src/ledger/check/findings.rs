@@ -125,7 +125,7 @@ impl Findings {
     pub(crate) fn refresh_metrics(&self, now: Timestamp, chains: &Chains) {
         let found = self.0.read();
         metrics::found(found.imbalances.values(), chains);
-        metrics::looked(found.position, found.checked_at.map(|at| now.millis_since(at)));
+        metrics::record_progress(found.position, found.checked_at.map(|at| now.millis_since(at)));
     }
 
     /// Returns the payments, payouts, and withdrawals with imbalances, to be checked again.
@@ -172,7 +172,7 @@ impl Findings {
                     found: is,
                     since: now,
                 };
-                tell(&imbalance);
+                log_new(&imbalance);
                 found.imbalances.insert(place, imbalance);
             }
         }
@@ -187,7 +187,7 @@ impl Findings {
 }
 
 /// Logs a new imbalance, once.
-fn tell(imbalance: &Imbalance) {
+fn log_new(imbalance: &Imbalance) {
     let Imbalance { psp_id, asset, subject, .. } = imbalance;
     let about = subject.as_deref().unwrap_or(psp_id);
     tracing::error!(

@@ -50,7 +50,7 @@ pub(super) fn found<'a>(imbalances: impl Iterator<Item = &'a Imbalance>, chains:
 
 /// Sets the gauges of the position and of the time since the end was reached.
 #[allow(clippy::cast_precision_loss, reason = "positions and ages are far below 2^52")]
-pub(super) fn looked(position: i64, age_ms: Option<i64>) {
+pub(super) fn record_progress(position: i64, age_ms: Option<i64>) {
     gauge!(POSITION).set(position as f64);
     if let Some(age_ms) = age_ms {
         gauge!(AGE).set(age_ms.max(0) as f64 / 1_000.0);

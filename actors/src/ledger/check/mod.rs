@@ -9,8 +9,8 @@
 //! It reads new postings, and walks over all other rows a few at a time, in separate snapshots, so that it delays no
 //! other work. Debits equal credits in every row by construction. Not here: repairs, and the chains (`reconcile`).
 
+mod check_progress;
 mod findings;
-mod look;
 mod metrics;
 mod sums;
 #[cfg(test)]
@@ -27,7 +27,7 @@ pub(crate) use findings::Findings;
 pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
-use look::Look;
+use check_progress::CheckProgress;
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 
 /// Actor name of the ledger check.
@@ -46,7 +46,7 @@ pub(crate) struct LedgerAuditor {
 }
 
 /// Message: run the next step.
-pub(crate) struct LookNow;
+pub(crate) struct CheckStep;
 
 impl LedgerAuditor {
     pub(crate) fn new(database: Database, clock: Clock, findings: Findings, interval: Duration) -> Self {
@@ -56,22 +56,29 @@ impl LedgerAuditor {
 
 impl Behaviour for LedgerAuditor {
     const KIND: ActorKind = ActorKind::Auditor;
-    type Msg = LookNow;
-    type State = Look;
+    type Msg = CheckStep;
+    type State = CheckProgress;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<LookNow>, (): ()) -> Result<Look, ActorProcessingErr> {
-        myself.cast(LookNow)?;
+    async fn pre_start(&self, myself: &Mailbox<CheckStep>, (): ()) -> Result<CheckProgress, ActorProcessingErr> {
+        myself.cast(CheckStep)?;
         // Sums from before a failure are not trusted, so everything is read again.
-        Ok(Look::default())
+        Ok(CheckProgress::default())
     }
 
-    async fn handle(&self, myself: &Mailbox<LookNow>, _: LookNow, look: &mut Look) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        myself: &Mailbox<CheckStep>,
+        _: CheckStep,
+        check_progress: &mut CheckProgress,
+    ) -> Result<(), ActorProcessingErr> {
         let Self { database, clock, findings, .. } = self;
         // Boxed, because the future is large and only this actor has it.
-        let looking = Box::pin(look.once_more(database, findings, clock.real_now()));
-        let looked = tokio::time::timeout(LOOK_PATIENCE, looking).await;
-        let wait = match looked.unwrap_or_else(|_| Err(DbErr::Custom("the step exceeded its time limit".to_owned()))) {
+        let looking = Box::pin(check_progress.once_more(database, findings, clock.real_now()));
+        let record_progress = tokio::time::timeout(LOOK_PATIENCE, looking).await;
+        let wait = match record_progress
+            .unwrap_or_else(|_| Err(DbErr::Custom("the step exceeded its time limit".to_owned())))
+        {
             Ok(true) => self.interval,
             Ok(false) => CATCH_UP_PAUSE.min(self.interval),
             Err(error) => {
@@ -79,7 +86,7 @@ impl Behaviour for LedgerAuditor {
                 self.interval
             }
         };
-        myself.send_after(wait, || LookNow);
+        myself.send_after(wait, || CheckStep);
         Ok(())
     }
 }

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::ledger::{Account, Asset};
-use payferry_domain::sending::{Order, Sending, SendingId, SendingStatus, accept};
+use payferry_domain::outbound::{Order, OutboundId, OutboundStatus, OutboundTransfer, accept};
 use payferry_domain::{Address, Amount, Chain, FinalityPolicy, PspId, Timestamp, Token, WithdrawalId};
 use payferry_entities::{Database, balances, ledger_postings, psps, sendings};
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel};
 
-use super::look::Look;
+use super::check_progress::CheckProgress;
 use super::sums::STEP;
 use super::{Findings, ImbalanceKind};
 
@@ -17,19 +17,19 @@ const USDC: Address = Address([0xaa; 20]);
 /// Rows per INSERT.
 const ROWS: i64 = 500;
 
-struct World {
+struct Env {
     database: Database,
     _test_database: TestDatabase,
     psp: PspId,
     findings: Findings,
-    look: Look,
+    check_progress: CheckProgress,
 }
 
-impl World {
+impl Env {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let psp = PspId::generate();
         let row = psps::Model {
             id: psp.to_string(),
@@ -39,8 +39,8 @@ impl World {
             updated_at: 0,
         };
         row.into_active_model().insert(database.writer()).await.unwrap();
-        let (findings, look) = (Findings::default(), Look::default());
-        Self { database, _test_database: test_database, psp, findings, look }
+        let (findings, check_progress) = (Findings::default(), CheckProgress::default());
+        Self { database, _test_database: test_database, psp, findings, check_progress }
     }
 
     fn posting(&self, position: i64, kind: &str, debit: &str, credit: &str, amount: i64) -> ledger_postings::Model {
@@ -69,7 +69,7 @@ impl World {
 
     /// Creates a withdrawal of this amount in status sent, at version 3; returns its id.
     async fn sent_withdrawal(&self, amount: i64) -> String {
-        let id = SendingId::Withdrawal(WithdrawalId::generate());
+        let id = OutboundId::Withdrawal(WithdrawalId::generate());
         let order = Order {
             id,
             psp_id: self.psp,
@@ -83,7 +83,7 @@ impl World {
             finality: FinalityPolicy::sandbox(),
             created_at: Timestamp(0),
         };
-        let sending = Sending { status: SendingStatus::Sent, version: 3, ..accept(order).sending };
+        let outbound = OutboundTransfer { status: OutboundStatus::Sent, version: 3, ..accept(order).outbound };
         let row = sendings::Model {
             id: id.to_string(),
             psp_id: self.psp.to_string(),
@@ -93,14 +93,14 @@ impl World {
             chain: "base".to_owned(),
             token: "USDC".to_owned(),
             amount,
-            recipient: sending.order.to.to_string(),
+            recipient: outbound.order.to.to_string(),
             version: 3,
             status: "sent".to_owned(),
             live: false,
             in_review: false,
             created_at: 0,
             updated_at: 0,
-            state: serde_json::to_string(&sending).unwrap(),
+            state: serde_json::to_string(&outbound).unwrap(),
         };
         row.into_active_model().insert(self.database.writer()).await.unwrap();
         id.to_string()
@@ -123,7 +123,7 @@ impl World {
     /// kind, account, and difference.
     async fn looks(&mut self) -> (usize, Vec<(ImbalanceKind, Account, u64)>) {
         let mut times = 1;
-        while !self.look.once_more(&self.database, &self.findings, Timestamp(1)).await.unwrap() {
+        while !self.check_progress.once_more(&self.database, &self.findings, Timestamp(1)).await.unwrap() {
             times += 1;
         }
         let imbalances = self.findings.view().imbalances.into_iter();
@@ -134,100 +134,90 @@ impl World {
 
 #[tokio::test]
 async fn a_long_ledger_is_read_in_steps_and_judged_at_its_end() {
-    let mut world = World::new().await;
+    let mut env = Env::new().await;
     let count = STEP * 2 + 10;
     for first in (1..=count).step_by(usize::try_from(ROWS).unwrap()) {
         let rows = first..(first + ROWS).min(count + 1);
-        world.post(rows.map(|position| world.posting(position, "settled", "payment", "psp", 3)).collect()).await;
+        env.post(rows.map(|position| env.posting(position, "settled", "payment", "psp", 3)).collect()).await;
     }
-    world.balance(count * 3, 0).await;
-    assert_eq!(world.looks().await, (3, vec![]));
-    assert_eq!(world.findings.view().position, count);
-    world.balance(count * 3 + 1, 0).await;
-    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, 1)]));
-    world.balance(count * 3, 2).await;
-    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::InFlight, 2)]));
-    world.database.writer().execute_unprepared("DELETE FROM balances").await.unwrap();
+    env.balance(count * 3, 0).await;
+    assert_eq!(env.looks().await, (3, vec![]));
+    assert_eq!(env.findings.view().position, count);
+    env.balance(count * 3 + 1, 0).await;
+    assert_eq!(env.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, 1)]));
+    env.balance(count * 3, 2).await;
+    assert_eq!(env.looks().await, (1, vec![(ImbalanceKind::Balance, Account::InFlight, 2)]));
+    env.database.writer().execute_unprepared("DELETE FROM balances").await.unwrap();
     let missing = u64::try_from(count * 3).unwrap();
-    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, missing)]), "a deleted row");
-    world.balance(count * 3, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]));
+    assert_eq!(env.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, missing)]), "a deleted row");
+    env.balance(count * 3, 0).await;
+    assert_eq!(env.looks().await, (1, vec![]));
 }
 
 #[tokio::test]
 async fn a_posting_that_becomes_visible_late_is_no_imbalance() {
-    let mut world = World::new().await;
-    world
-        .post(vec![world.posting(1, "settled", "payment", "psp", 10), world.posting(3, "settled", "payment", "psp", 5)])
+    let mut env = Env::new().await;
+    env.post(vec![env.posting(1, "settled", "payment", "psp", 10), env.posting(3, "settled", "payment", "psp", 5)])
         .await;
-    world.balance(15, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]));
+    env.balance(15, 0).await;
+    assert_eq!(env.looks().await, (1, vec![]));
     // Written before the third posting, but committed after it.
-    world.post(vec![world.posting(2, "settled", "payment", "psp", 7)]).await;
-    world.balance(22, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]));
-    world.post(vec![world.posting(4, "settled", "payment", "psp", 1)]).await;
-    world.balance(23, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]), "no posting is counted twice");
+    env.post(vec![env.posting(2, "settled", "payment", "psp", 7)]).await;
+    env.balance(22, 0).await;
+    assert_eq!(env.looks().await, (1, vec![]));
+    env.post(vec![env.posting(4, "settled", "payment", "psp", 1)]).await;
+    env.balance(23, 0).await;
+    assert_eq!(env.looks().await, (1, vec![]), "no posting is counted twice");
 }
 
 #[tokio::test]
 async fn a_negative_account_is_reported_unless_a_reorg_explains_it() {
-    let mut world = World::new().await;
-    world
-        .post(vec![
-            world.posting(1, "settled", "payment", "psp", 10),
-            world.posting(2, "reserved", "psp", "in_flight", 10),
-        ])
+    let mut env = Env::new().await;
+    env.post(vec![env.posting(1, "settled", "payment", "psp", 10), env.posting(2, "reserved", "psp", "in_flight", 10)])
         .await;
     // The settlement was orphaned while its funds were reserved.
-    world.post(vec![world.posting(3, "settlement_reversed", "psp", "payment", 10)]).await;
-    world.balance(-10, 10).await;
-    assert_eq!(world.looks().await, (1, vec![]));
+    env.post(vec![env.posting(3, "settlement_reversed", "psp", "payment", 10)]).await;
+    env.balance(-10, 10).await;
+    assert_eq!(env.looks().await, (1, vec![]));
     // More was reserved than ever existed, and more was sent than was reserved.
-    world.post(vec![world.posting(4, "reserved", "psp", "in_flight", 4)]).await;
-    world.post(vec![world.posting(5, "sent", "in_flight", "external", 16)]).await;
-    world.balance(-14, -2).await;
+    env.post(vec![env.posting(4, "reserved", "psp", "in_flight", 4)]).await;
+    env.post(vec![env.posting(5, "sent", "in_flight", "external", 16)]).await;
+    env.balance(-14, -2).await;
     let wrong = vec![(ImbalanceKind::Negative, Account::Psp, 4), (ImbalanceKind::Negative, Account::InFlight, 2)];
-    assert_eq!(world.looks().await, (1, wrong));
-    world
-        .post(vec![
-            world.posting(6, "settled", "payment", "psp", 4),
-            world.posting(7, "reserved", "psp", "in_flight", 2),
-        ])
+    assert_eq!(env.looks().await, (1, wrong));
+    env.post(vec![env.posting(6, "settled", "payment", "psp", 4), env.posting(7, "reserved", "psp", "in_flight", 2)])
         .await;
-    world.post(vec![world.posting(8, "settled", "payment", "psp", 2)]).await;
-    world.balance(-10, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]));
+    env.post(vec![env.posting(8, "settled", "payment", "psp", 2)]).await;
+    env.balance(-10, 0).await;
+    assert_eq!(env.looks().await, (1, vec![]));
 }
 
 #[tokio::test]
 async fn a_withdrawal_that_was_posted_twice_is_reported() {
-    let mut world = World::new().await;
-    let id = world.sent_withdrawal(40).await;
+    let mut env = Env::new().await;
+    let id = env.sent_withdrawal(40).await;
     let about = |version: i64, posting: ledger_postings::Model| ledger_postings::Model {
         subject: id.clone(),
         version,
         ..posting
     };
-    world
-        .post(vec![
-            world.posting(1, "settled", "payment", "psp", 100),
-            about(1, world.posting(2, "reserved", "psp", "in_flight", 40)),
-            about(3, world.posting(3, "sent", "in_flight", "external", 40)),
-        ])
-        .await;
-    world.balance(60, 0).await;
-    assert_eq!(world.looks().await, (1, vec![]));
-    let about_it = |world: &World| {
-        let found = world.findings.view().imbalances.into_iter();
+    env.post(vec![
+        env.posting(1, "settled", "payment", "psp", 100),
+        about(1, env.posting(2, "reserved", "psp", "in_flight", 40)),
+        about(3, env.posting(3, "sent", "in_flight", "external", 40)),
+    ])
+    .await;
+    env.balance(60, 0).await;
+    assert_eq!(env.looks().await, (1, vec![]));
+    let about_it = |env: &Env| {
+        let found = env.findings.view().imbalances.into_iter();
         found.filter(|one| one.subject.as_ref() == Some(&id)).collect::<Vec<_>>()
     };
-    assert_eq!(about_it(&world), [], "the postings match the state");
-    world.post(vec![about(4, world.posting(4, "sent", "in_flight", "external", 40))]).await;
-    world.balance(60, -40).await;
-    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Negative, Account::InFlight, 40)]));
-    let found = about_it(&world);
+    assert_eq!(about_it(&env), [], "the postings match the state");
+    env.post(vec![about(4, env.posting(4, "sent", "in_flight", "external", 40))]).await;
+    env.balance(60, -40).await;
+    assert_eq!(env.looks().await, (1, vec![(ImbalanceKind::Negative, Account::InFlight, 40)]));
+    let found = about_it(&env);
     assert!(found.iter().any(|one| one.account == Account::InFlight && one.units() == 40), "{found:#?}");
     assert!(found.iter().all(|one| one.kind == ImbalanceKind::State), "{found:#?}");
 }

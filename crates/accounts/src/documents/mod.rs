@@ -12,5 +12,5 @@ mod store;
 mod sweep;
 
 pub use media::{DOCUMENT_BYTES_MAX, MediaType, UnknownMediaType};
-pub use store::{AT_ONCE_MAX, Bucket, DocumentError, DocumentStore, Place};
+pub use store::{AT_ONCE_MAX, Bucket, DocumentError, DocumentLocation, DocumentStore};
 pub use sweep::{ORPHAN_AGE, sweep, sweep_on};

@@ -55,7 +55,7 @@ pub struct Bucket {
 
 /// Identifies a document: gives its object's path, and binds the encryption to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct DocumentLocation {
     /// The customer.
     pub customer_id: CustomerId,
     /// The document.
@@ -67,10 +67,10 @@ pub struct Place {
 pub enum DocumentError {
     /// There is no such object.
     #[error("the object {0} is not in the document store")]
-    Missing(Place),
+    Missing(DocumentLocation),
     /// The object cannot be decrypted.
     #[error("the object {0} cannot be decrypted: {1}")]
-    Sealed(Place, OpenError),
+    Sealed(DocumentLocation, OpenError),
     /// The store does not answer, or refuses.
     #[error("the document store failed: {0}")]
     Store(object_store::Error),
@@ -131,7 +131,7 @@ impl DocumentStore {
     }
 
     /// Stores a document. It is durable in the folder or the bucket when this returns.
-    pub async fn put(&self, place: Place, content: Vec<u8>) -> Result<(), DocumentError> {
+    pub async fn put(&self, place: DocumentLocation, content: Vec<u8>) -> Result<(), DocumentError> {
         let sealer = self.sealer.clone();
         let sealed =
             aside(move || sealer.seal_bytes(&[TABLE, &place.document_id.to_string(), "content"], &content)).await;
@@ -140,13 +140,13 @@ impl DocumentStore {
     }
 
     /// Reads a document.
-    pub async fn get(&self, place: Place) -> Result<Vec<u8>, DocumentError> {
+    pub async fn get(&self, place: DocumentLocation) -> Result<Vec<u8>, DocumentError> {
         let sealed = self.sealed(place).await?;
         self.opened(place, sealed).await
     }
 
     /// Deletes a document; a missing one is not an error.
-    pub async fn delete(&self, place: Place) -> Result<(), DocumentError> {
+    pub async fn delete(&self, place: DocumentLocation) -> Result<(), DocumentError> {
         match self.objects.delete(&place.object()).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(DocumentError::Store(error)),
@@ -154,7 +154,7 @@ impl DocumentStore {
     }
 
     /// Re-encrypts a document with the current key. Returns false if it was up to date.
-    pub async fn reseal(&self, place: Place) -> Result<bool, DocumentError> {
+    pub async fn reseal(&self, place: DocumentLocation) -> Result<bool, DocumentError> {
         let sealed = self.sealed(place).await?;
         if self.sealer.is_current_bytes(&sealed) {
             return Ok(false);
@@ -170,13 +170,13 @@ impl DocumentStore {
     }
 
     /// Decrypts a content. The encryption is bound to the document, so a swapped object does not decrypt.
-    async fn opened(&self, place: Place, sealed: Vec<u8>) -> Result<Vec<u8>, DocumentError> {
+    async fn opened(&self, place: DocumentLocation, sealed: Vec<u8>) -> Result<Vec<u8>, DocumentError> {
         let sealer = self.sealer.clone();
         let open = move || sealer.open_bytes(&[TABLE, &place.document_id.to_string(), "content"], &sealed);
         aside(open).await.map_err(|error| DocumentError::Sealed(place, error))
     }
 
-    async fn sealed(&self, place: Place) -> Result<Vec<u8>, DocumentError> {
+    async fn sealed(&self, place: DocumentLocation) -> Result<Vec<u8>, DocumentError> {
         let read = async { self.objects.get(&place.object()).await?.bytes().await };
         read.await.map(Into::into).map_err(|error| match error {
             object_store::Error::NotFound { .. } => DocumentError::Missing(place),
@@ -191,7 +191,7 @@ impl fmt::Debug for DocumentStore {
     }
 }
 
-impl Place {
+impl DocumentLocation {
     /// Parses an object's path; `None` if it has another format.
     pub fn of_path(path: &str) -> Option<Self> {
         let (customer_id, document_id) = path.strip_prefix(ROOT)?.strip_prefix('/')?.split_once('/')?;
@@ -205,7 +205,7 @@ impl Place {
 }
 
 /// Formats the object's path.
-impl fmt::Display for Place {
+impl fmt::Display for DocumentLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ROOT}/{}/{}", self.customer_id, self.document_id)
     }

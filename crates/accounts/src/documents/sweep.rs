@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use payferry_entities::{Database, customer_documents};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
-use super::{DocumentError, DocumentStore, Place};
+use super::{DocumentError, DocumentLocation, DocumentStore};
 
 /// Minimum age of an object to delete. It is far longer than an upload can take.
 pub const ORPHAN_AGE: Duration = Duration::from_hours(24);
@@ -44,7 +44,7 @@ pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration
             Err(error) => return Err(error.1.into()),
         };
         let old = chunk.iter().filter(|object| object.last_modified <= born_before);
-        let places: Vec<_> = old.filter_map(|object| Place::of_path(object.location.as_ref())).collect();
+        let places: Vec<_> = old.filter_map(|object| DocumentLocation::of_path(object.location.as_ref())).collect();
         for orphan in unnamed(database, places).await? {
             match documents.get(orphan).await {
                 Ok(_) => {
@@ -59,7 +59,7 @@ pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration
 }
 
 /// Returns the objects without a row.
-async fn unnamed(database: &Database, places: Vec<Place>) -> Result<Vec<Place>, sea_orm::DbErr> {
+async fn unnamed(database: &Database, places: Vec<DocumentLocation>) -> Result<Vec<DocumentLocation>, sea_orm::DbErr> {
     if places.is_empty() {
         return Ok(places);
     }

@@ -1,7 +1,7 @@
 //! PSPs and their API keys: creates, lists and changes them for the command line, the operator's listener and the
 //! sandbox.
 //!
-//! `http::auth` authenticates requests with keys. `payferry_journal::psps` caches PSPs and decides how soon a running
+//! The PSP API authenticates requests with keys. `payferry_journal::psps` caches PSPs and decides how soon a running
 //! service applies a change.
 
 mod api_keys;

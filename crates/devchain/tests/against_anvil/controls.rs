@@ -7,8 +7,8 @@ use payferry_contracts::CREATE2_DEPLOYER;
 use payferry_devchain::Mining;
 use serde_json::{Value, json};
 
+use crate::env::{Env, payee};
 use crate::pair::{Expected, GENESIS_SECS, Pair, quantity};
-use crate::world::{World, payee};
 
 /// Time limit for any step on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -145,17 +145,17 @@ async fn the_create2_deployer_exists() {
 
 #[tokio::test]
 async fn drops_a_transaction() {
-    let world = World::new().await;
-    let pair = &world.pair;
-    let hash = world.pay(world.usdc, payee(1), 5).await;
+    let env = Env::new().await;
+    let pair = &env.pair;
+    let hash = env.pay(env.usdc, payee(1), 5).await;
     assert_eq!(pair.same("anvil_dropTransaction", json!([hash])).await, json!(hash));
     assert_eq!(pair.same("anvil_dropTransaction", json!([hash])).await, Value::Null);
     assert_eq!(pair.same("eth_getTransactionByHash", json!([hash])).await, Value::Null);
     pair.mine().await;
     assert_eq!(pair.same("eth_getBlockByNumber", json!(["latest", true])).await["transactions"], json!([]));
     // A mined transaction cannot be dropped.
-    world.owner.set_nonce(5);
-    let hash = world.pay(world.usdc, payee(1), 6).await;
+    env.owner.set_nonce(5);
+    let hash = env.pay(env.usdc, payee(1), 6).await;
     pair.mine().await;
     assert_eq!(pair.same("anvil_dropTransaction", json!([hash])).await, Value::Null);
     assert_eq!(pair.same("eth_getTransactionReceipt", json!([hash])).await["status"], "0x1");
@@ -163,11 +163,11 @@ async fn drops_a_transaction() {
 
 #[tokio::test]
 async fn automine_makes_a_block_for_each_transaction() {
-    let world = World::new().await;
-    let pair = &world.pair;
+    let env = Env::new().await;
+    let pair = &env.pair;
     pair.same("evm_setAutomine", json!([true])).await;
     for units in 1..4 {
-        let hash = world.pay(world.usdc, payee(1), units).await;
+        let hash = env.pay(env.usdc, payee(1), units).await;
         mined_on_anvil(pair, hash).await;
         let mut receipts = pair.both("eth_getTransactionReceipt", async |_| json!([hash])).await.map(Result::unwrap);
         let [anvil, devchain] =
@@ -177,7 +177,7 @@ async fn automine_makes_a_block_for_each_transaction() {
     }
     assert_eq!(pair.same("eth_blockNumber", json!([])).await, "0x5");
     pair.same("evm_setAutomine", json!([false])).await;
-    let hash = world.pay(world.usdc, payee(1), 9).await;
+    let hash = env.pay(env.usdc, payee(1), 9).await;
     assert_eq!(pair.same("eth_getTransactionReceipt", json!([hash])).await, Value::Null);
     assert_eq!(pair.same("eth_blockNumber", json!([])).await, "0x5");
 }
@@ -235,18 +235,18 @@ async fn grows(pair: &Pair) {
 /// gone.
 #[tokio::test]
 async fn a_reorg_replaces_blocks_and_drops_their_transactions() {
-    let world = World::new().await;
-    let pair = &world.pair;
-    let kept = world.pay(world.usdc, payee(1), 1).await;
+    let env = Env::new().await;
+    let pair = &env.pair;
+    let kept = env.pay(env.usdc, payee(1), 1).await;
     pair.mine().await;
     let mut lost = Vec::new();
     for units in [2, 3] {
-        lost.push(world.pay(world.usdc, payee(1), units).await);
+        lost.push(env.pay(env.usdc, payee(1), units).await);
         pair.mine().await;
     }
     let balance = async || {
         let input = format!("0x70a08231{:0>64}", &payee(1).to_string()[2..]);
-        pair.same("eth_call", json!([{"to": world.usdc, "data": input}, "latest"])).await
+        pair.same("eth_call", json!([{"to": env.usdc, "data": input}, "latest"])).await
     };
     assert_eq!(quantity(&balance().await), 6);
     let mut before = Vec::new();
@@ -278,8 +278,8 @@ async fn a_reorg_replaces_blocks_and_drops_their_transactions() {
         pair.same("eth_getTransactionByHash", json!([hash])).await;
     }
     pair.same("eth_getTransactionReceipt", json!([kept])).await;
-    pair.same("eth_getTransactionCount", json!([world.owner.address(), "latest"])).await;
-    let logs = json!([{"fromBlock": "0x3", "address": world.usdc}]);
+    pair.same("eth_getTransactionCount", json!([env.owner.address(), "latest"])).await;
+    let logs = json!([{"fromBlock": "0x3", "address": env.usdc}]);
     assert_eq!(pair.same("eth_getLogs", logs).await.as_array().unwrap().len(), 1);
     // The new branch of the devchain is one block longer, because a longer branch is the reason for a reorg.
     assert_eq!((pair.anvil.number().await, pair.devchain.number().await), (5, 6));

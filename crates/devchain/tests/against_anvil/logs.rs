@@ -3,20 +3,20 @@
 use alloy::primitives::{Address, B256, keccak256};
 use serde_json::{Value, json};
 
+use crate::env::{Env, payee};
 use crate::pair::Expected;
-use crate::world::{World, payee};
 
 /// Block 3 contains transfers of both tokens, block 4 one of USDC, block 5 nothing.
-async fn world() -> World {
-    let world = World::new().await;
-    world.pay(world.usdc, payee(1), 5).await;
-    world.pay(world.usdt, payee(2), 6).await;
-    world.pay(world.usdt, payee(1), 0).await;
-    world.pair.mine().await;
-    world.pay(world.usdc, payee(2), 7).await;
-    world.pair.mine().await;
-    world.pair.mine().await;
-    world
+async fn env() -> Env {
+    let env = Env::new().await;
+    env.pay(env.usdc, payee(1), 5).await;
+    env.pay(env.usdt, payee(2), 6).await;
+    env.pay(env.usdt, payee(1), 0).await;
+    env.pair.mine().await;
+    env.pay(env.usdc, payee(2), 7).await;
+    env.pair.mine().await;
+    env.pair.mine().await;
+    env
 }
 
 fn word(address: Address) -> B256 {
@@ -25,16 +25,16 @@ fn word(address: Address) -> B256 {
 
 #[tokio::test]
 async fn filters_by_range_address_and_topics() {
-    let world = world().await;
-    let (usdc, usdt) = (world.usdc, world.usdt);
+    let env = env().await;
+    let (usdc, usdt) = (env.usdc, env.usdt);
     let transfer = keccak256("Transfer(address,address,uint256)");
-    let owner = word(world.owner.address());
+    let owner = word(env.owner.address());
     let (one, two) = (word(payee(1)), word(payee(2)));
     let count = async |mut filter: Value| {
         if filter.get("fromBlock").is_none() {
             filter["fromBlock"] = json!("0x0");
         }
-        world.pair.same("eth_getLogs", json!([filter])).await.as_array().unwrap().len()
+        env.pair.same("eth_getLogs", json!([filter])).await.as_array().unwrap().len()
     };
     // In block 1 the settlement contract emits its roles. There are six token transfers.
     let all = 10;
@@ -67,14 +67,14 @@ async fn filters_by_range_address_and_topics() {
 
 #[tokio::test]
 async fn filters_by_block_hash() {
-    let world = world().await;
-    let pair = &world.pair;
+    let env = env().await;
+    let pair = &env.pair;
     for (number, logs) in [(0, 0), (3, 3), (4, 1), (5, 0)] {
         let by_hash = async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(number).await}]);
         assert_eq!(pair.same_at("eth_getLogs", by_hash).await.as_array().unwrap().len(), logs);
     }
     let one_token =
-        async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(3).await, "address": [world.usdc]}]);
+        async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(3).await, "address": [env.usdc]}]);
     assert_eq!(pair.same_at("eth_getLogs", one_token).await.as_array().unwrap().len(), 1);
     // An unknown block is an error on both, with the same message, and never an empty list.
     let unknown = B256::repeat_byte(7);
@@ -86,7 +86,7 @@ async fn filters_by_block_hash() {
 /// The devchain rejects the range like geth; anvil returns an empty list.
 #[tokio::test]
 async fn rejects_a_range_that_ends_before_its_start() {
-    let world = world().await;
+    let env = env().await;
     let refused = Expected::Refused(-32_602, "invalid block range params");
     for filter in [
         json!({"fromBlock": "0x3", "toBlock": "0x1"}),
@@ -94,7 +94,7 @@ async fn rejects_a_range_that_ends_before_its_start() {
         json!({"toBlock": "0x2"}),
         json!({"fromBlock": "0x5", "toBlock": "safe"}),
     ] {
-        world.pair.differs("eth_getLogs", json!([filter]), &Expected::Is(json!([])), &refused).await;
+        env.pair.differs("eth_getLogs", json!([filter]), &Expected::Is(json!([])), &refused).await;
     }
 }
 
@@ -102,18 +102,18 @@ async fn rejects_a_range_that_ends_before_its_start() {
 /// that there were no transfers. Anvil returns an error; other nodes do one or the other.
 #[tokio::test]
 async fn a_range_beyond_the_head_is_empty() {
-    let world = world().await;
+    let env = env().await;
     let refused = Expected::Refused(-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152");
     let filter = json!([{"fromBlock": "0x98", "toBlock": "0x99"}]);
-    world.pair.differs("eth_getLogs", filter, &refused, &Expected::Is(json!([]))).await;
+    env.pair.differs("eth_getLogs", filter, &refused, &Expected::Is(json!([]))).await;
     let devchain = (-32_602, "invalid block range params");
     let anvil = (-32_602, "BlockOutOfRangeError");
-    world.pair.refused("eth_getLogs", json!([{"fromBlock": "0x98"}]), anvil, devchain).await;
+    env.pair.refused("eth_getLogs", json!([{"fromBlock": "0x98"}]), anvil, devchain).await;
 }
 
 #[tokio::test]
 async fn rejects_malformed_filters() {
-    let world = world().await;
+    let env = env().await;
     let topic = B256::ZERO;
     for filter in [
         json!([]),
@@ -130,6 +130,6 @@ async fn rejects_malformed_filters() {
         json!([{"fromBlock": "newest"}]),
         json!([{"unknown": 1}]),
     ] {
-        world.pair.malformed("eth_getLogs", filter).await;
+        env.pair.malformed("eth_getLogs", filter).await;
     }
 }

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod controls;
+mod env;
 mod envelope;
 mod logs;
 mod normal;
@@ -15,4 +16,3 @@ mod pair;
 mod reading;
 mod running;
 mod sending;
-mod world;

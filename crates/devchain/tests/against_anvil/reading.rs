@@ -7,63 +7,60 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
 use serde_json::{Value, json};
 
+use crate::env::{Env, GWEI, legacy, payee, tx, with_access_list};
 use crate::normal::{BLOCK_DIFFERENT, BLOCK_ONLY_ANVIL, RECEIPT_ONLY_ANVIL};
 use crate::pair::{CHAIN_ID, Expected, SAFE_DEPTH};
-use crate::world::{GWEI, World, legacy, payee, tx, with_access_list};
 
 const UNKNOWN: B256 = B256::repeat_byte(7);
 
 /// Block 3 contains all types of transactions. Blocks 4, 5, and 6 are empty, so block 4 is `safe`.
-async fn full_world() -> (World, Vec<B256>) {
-    let world = World::new().await;
-    let owner = &world.owner;
+async fn full_env() -> (Env, Vec<B256>) {
+    let env = Env::new().await;
+    let owner = &env.owner;
     let mut hashes = Vec::new();
     for raw in [
-        world.transfer(world.usdc, payee(1), 5),
+        env.transfer(env.usdc, payee(1), 5),
         // Reverts: the payer of the second transaction owns nothing.
-        world.call(
-            world.usdt,
-            Token::transferFromCall { from: payee(1), to: payee(2), value: U256::from(9) }.abi_encode(),
-        ),
-        world.sign(TxEip1559 { to: TxKind::Create, input: "0x60015f5260205ff3".parse().unwrap(), ..world.tx() }),
-        world.sign(TxEip1559 { value: U256::from(77), gas_limit: 21_000, ..world.tx() }),
-        legacy(owner, legacy_transfer(&world, owner.next_nonce())),
-        with_access_list(owner, accessing(&world, owner.next_nonce())),
+        env.call(env.usdt, Token::transferFromCall { from: payee(1), to: payee(2), value: U256::from(9) }.abi_encode()),
+        env.sign(TxEip1559 { to: TxKind::Create, input: "0x60015f5260205ff3".parse().unwrap(), ..env.tx() }),
+        env.sign(TxEip1559 { value: U256::from(77), gas_limit: 21_000, ..env.tx() }),
+        legacy(owner, legacy_transfer(&env, owner.next_nonce())),
+        with_access_list(owner, accessing(&env, owner.next_nonce())),
         // Emits two logs.
-        world.call(
-            world.usdt,
+        env.call(
+            env.usdt,
             Token::mintBatchCall { to: vec![payee(3), payee(4)], values: vec![U256::from(1), U256::from(2)] }
                 .abi_encode(),
         ),
         // A creation that reverts: it fails and changes only the fee.
-        world.sign(TxEip1559 { to: TxKind::Create, input: "0x5f5ffd".parse().unwrap(), ..world.tx() }),
+        env.sign(TxEip1559 { to: TxKind::Create, input: "0x5f5ffd".parse().unwrap(), ..env.tx() }),
     ] {
-        hashes.push(world.pair.send(&raw).await);
+        hashes.push(env.pair.send(&raw).await);
     }
     for _ in 0..4 {
-        world.pair.mine().await;
+        env.pair.mine().await;
     }
-    (world, hashes)
+    (env, hashes)
 }
 
-fn legacy_transfer(world: &World, nonce: u64) -> TxLegacy {
+fn legacy_transfer(env: &Env, nonce: u64) -> TxLegacy {
     let input = Token::transferCall { to: payee(2), value: U256::from(6) }.abi_encode().into();
-    let (gas_price, gas_limit, to) = (2 * GWEI, 100_000, world.usdc.into());
+    let (gas_price, gas_limit, to) = (2 * GWEI, 100_000, env.usdc.into());
     TxLegacy { chain_id: Some(CHAIN_ID), nonce, gas_price, gas_limit, to, value: U256::ZERO, input }
 }
 
-fn accessing(world: &World, nonce: u64) -> TxEip2930 {
+fn accessing(env: &Env, nonce: u64) -> TxEip2930 {
     let input = Token::transferCall { to: payee(3), value: U256::from(7) }.abi_encode().into();
-    let item = AccessListItem { address: world.usdc, storage_keys: vec![B256::ZERO] };
-    let (gas_price, gas_limit, to) = (2 * GWEI, 100_000, world.usdc.into());
+    let item = AccessListItem { address: env.usdc, storage_keys: vec![B256::ZERO] };
+    let (gas_price, gas_limit, to) = (2 * GWEI, 100_000, env.usdc.into());
     let access_list = AccessList(vec![item]);
     TxEip2930 { chain_id: CHAIN_ID, nonce, gas_price, gas_limit, to, value: U256::ZERO, access_list, input }
 }
 
 #[tokio::test]
 async fn blocks_are_equal() {
-    let (world, _) = full_world().await;
-    let pair = &world.pair;
+    let (env, _) = full_env().await;
+    let pair = &env.pair;
     for method in ["eth_chainId", "net_version", "eth_blockNumber", "eth_syncing", "net_listening", "eth_accounts"] {
         pair.same(method, json!([])).await;
     }
@@ -93,8 +90,8 @@ async fn blocks_are_equal() {
 /// Checks the fields that `normal.rs` removes: they exist on one node only, or differ.
 #[tokio::test]
 async fn removed_fields_exist_as_documented() {
-    let (world, hashes) = full_world().await;
-    let pair = &world.pair;
+    let (env, hashes) = full_env().await;
+    let pair = &env.pair;
     let fields = async |method: &str, params: Value| {
         let answers = pair.both(method, async |_| params.clone()).await;
         answers.map(|answer| answer.unwrap().as_object().unwrap().keys().cloned().collect::<Vec<_>>())
@@ -115,8 +112,8 @@ async fn removed_fields_exist_as_documented() {
 /// Anvil uses the configured base fee for blocks 0 and 1. The devchain's block 1 follows by EIP-1559.
 #[tokio::test]
 async fn only_the_base_fee_of_block_0_differs() {
-    let (world, _) = full_world().await;
-    let [anvil, devchain] = world.pair.both("eth_getBlockByNumber", async |_| json!(["earliest", true])).await;
+    let (env, _) = full_env().await;
+    let [anvil, devchain] = env.pair.both("eth_getBlockByNumber", async |_| json!(["earliest", true])).await;
     let (mut anvil, mut devchain) = (anvil.unwrap(), devchain.unwrap());
     assert_eq!(
         (anvil["baseFeePerGas"].take(), devchain["baseFeePerGas"].take()),
@@ -133,21 +130,21 @@ async fn only_the_base_fee_of_block_0_differs() {
 /// cannot rely on more. The pending nonce includes the mempool on both (`sending.rs`).
 #[tokio::test]
 async fn the_pending_block_is_the_latest() {
-    let (world, _) = full_world().await;
-    world.pay(world.usdc, payee(1), 1).await;
-    let [anvil, devchain] = world.pair.both("eth_getBlockByNumber", async |_| json!(["pending", false])).await;
+    let (env, _) = full_env().await;
+    env.pay(env.usdc, payee(1), 1).await;
+    let [anvil, devchain] = env.pair.both("eth_getBlockByNumber", async |_| json!(["pending", false])).await;
     let (anvil, devchain) = (anvil.unwrap(), devchain.unwrap());
     assert_eq!((&anvil["number"], anvil["transactions"].as_array().unwrap().len()), (&json!("0x7"), 1));
-    assert_eq!(devchain, world.pair.devchain.get("eth_getBlockByNumber", json!(["latest", false])).await);
-    let receipts = world.pair.devchain.get("eth_getBlockReceipts", json!(["latest"])).await;
+    assert_eq!(devchain, env.pair.devchain.get("eth_getBlockByNumber", json!(["latest", false])).await);
+    let receipts = env.pair.devchain.get("eth_getBlockReceipts", json!(["latest"])).await;
     let (anvil, devchain) = (Expected::Is(Value::Null), Expected::Is(receipts));
-    world.pair.differs("eth_getBlockReceipts", json!(["pending"]), &anvil, &devchain).await;
+    env.pair.differs("eth_getBlockReceipts", json!(["pending"]), &anvil, &devchain).await;
 }
 
 #[tokio::test]
 async fn transactions_and_receipts_are_equal() {
-    let (world, hashes) = full_world().await;
-    let pair = &world.pair;
+    let (env, hashes) = full_env().await;
+    let pair = &env.pair;
     let mut statuses = Vec::new();
     for hash in &hashes {
         pair.same("eth_getTransactionByHash", json!([hash])).await;
@@ -173,12 +170,12 @@ async fn transactions_and_receipts_are_equal() {
 /// in the next block.
 #[tokio::test]
 async fn pending_transactions_differ_only_in_price() {
-    let world = World::new().await;
-    let pair = &world.pair;
-    let next = world.owner.next_nonce();
+    let env = Env::new().await;
+    let pair = &env.pair;
+    let next = env.owner.next_nonce();
     // One waits for a block, the other for an earlier transaction.
     for nonce in [next, next + 5] {
-        let waiting = pair.send(&world.sign(tx(nonce))).await;
+        let waiting = pair.send(&env.sign(tx(nonce))).await;
         pair.same("eth_getTransactionReceipt", json!([waiting])).await;
         let [anvil, devchain] = pair.both("eth_getTransactionByHash", async |_| json!([waiting])).await;
         let (mut anvil, mut devchain) = (anvil.unwrap(), devchain.unwrap());
@@ -190,9 +187,9 @@ async fn pending_transactions_differ_only_in_price() {
 
 #[tokio::test]
 async fn accounts_are_equal() {
-    let (world, _) = full_world().await;
-    let pair = &world.pair;
-    let (owner, usdc) = (world.owner.address(), world.usdc);
+    let (env, _) = full_env().await;
+    let pair = &env.pair;
+    let (owner, usdc) = (env.owner.address(), env.usdc);
     for tag in ["latest", "0x0", "0x1", "0x2", "0x3", "0x4", "safe", "finalized", "earliest"] {
         pair.same("eth_getTransactionCount", json!([owner, tag])).await;
         pair.same("eth_getCode", json!([usdc, tag])).await;
@@ -226,33 +223,33 @@ async fn accounts_are_equal() {
         {
             pair.malformed(method, malformed).await;
         }
-        unknown_blocks(&world, method, &[json!(owner)]).await;
+        unknown_blocks(&env, method, &[json!(owner)]).await;
     }
-    unknown_blocks(&world, "eth_getStorageAt", &[json!(usdc), json!("0x0")]).await;
-    unknown_blocks(&world, "eth_call", &[json!({"to": usdc})]).await;
-    unknown_blocks(&world, "eth_estimateGas", &[json!({"to": payee(9)})]).await;
+    unknown_blocks(&env, "eth_getStorageAt", &[json!(usdc), json!("0x0")]).await;
+    unknown_blocks(&env, "eth_call", &[json!({"to": usdc})]).await;
+    unknown_blocks(&env, "eth_estimateGas", &[json!({"to": payee(9)})]).await;
 }
 
 /// Asserts geth's message and anvil's message. The service treats them the same way (`actors/src/chain/wire.rs`).
-async fn unknown_blocks(world: &World, method: &str, params: &[Value]) {
+async fn unknown_blocks(env: &Env, method: &str, params: &[Value]) {
     let at = |block: Value| Value::Array(params.iter().cloned().chain([block]).collect());
     let geth = (-32_000, "header not found");
-    world.pair.refused(method, at(json!("0x99")), (-32_602, "BlockOutOfRangeError: block height is "), geth).await;
+    env.pair.refused(method, at(json!("0x99")), (-32_602, "BlockOutOfRangeError: block height is "), geth).await;
     let anvil = (-32_001, "Resource not found");
-    world.pair.refused(method, at(json!({"blockHash": UNKNOWN})), anvil, geth).await;
+    env.pair.refused(method, at(json!({"blockHash": UNKNOWN})), anvil, geth).await;
 }
 
 /// On the devchain, set values are outside the history: older blocks show them too, and no reorg undoes them. On anvil
 /// they apply from the block that was the head.
 #[tokio::test]
 async fn set_values_are_visible_in_older_blocks() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let code: Bytes = "0x60015f5260205ff3".parse().unwrap();
-    for node in world.pair.nodes() {
+    for node in env.pair.nodes() {
         node.get("anvil_setCode", json!([payee(9), code])).await;
     }
-    world.pair.mine().await;
-    world.pair.same("eth_getCode", json!([payee(9), "latest"])).await;
+    env.pair.mine().await;
+    env.pair.same("eth_getCode", json!([payee(9), "latest"])).await;
     let (anvil, devchain) = (Expected::Is(json!("0x")), Expected::Is(json!(code)));
-    world.pair.differs("eth_getCode", json!([payee(9), "0x1"]), &anvil, &devchain).await;
+    env.pair.differs("eth_getCode", json!([payee(9), "0x1"]), &anvil, &devchain).await;
 }

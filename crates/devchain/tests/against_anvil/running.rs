@@ -6,8 +6,8 @@ use payferry_contracts::{Payferry, SettleItem, Token, test_usdc_init_code, vault
 use payferry_devchain::Wallet;
 use serde_json::{Value, json};
 
+use crate::env::{Env, GWEI, ether, payee};
 use crate::pair::{BLOCK_GAS_LIMIT, Expected, Pair, quantity};
-use crate::world::{GWEI, World, ether, payee};
 
 const FEES: [&str; 2] = ["eth_call", "eth_estimateGas"];
 
@@ -21,8 +21,8 @@ const TELLER: Address = Address::repeat_byte(0xa3);
 const INVALID: Address = Address::repeat_byte(0xa4);
 const UNKNOWN_OPCODE: Address = Address::repeat_byte(0xa5);
 
-async fn world() -> World {
-    let world = World::new().await;
+async fn env() -> Env {
+    let env = Env::new().await;
     for (address, code) in [
         (REVERTER, "0x365f5f37365ffd"),
         (LOOPER, "0x5b5f56"),
@@ -30,13 +30,13 @@ async fn world() -> World {
         (INVALID, "0xfe"),
         (UNKNOWN_OPCODE, "0x0c"),
     ] {
-        for node in world.pair.nodes() {
+        for node in env.pair.nodes() {
             node.get("anvil_setCode", json!([address, code])).await;
         }
     }
-    world.pay(world.usdc, payee(1), 5).await;
-    world.pair.mine().await;
-    world
+    env.pay(env.usdc, payee(1), 5).await;
+    env.pair.mine().await;
+    env
 }
 
 fn balance_of(account: Address) -> Bytes {
@@ -49,9 +49,9 @@ fn transfer(to: Address, units: u64) -> Bytes {
 
 #[tokio::test]
 async fn successful_calls_are_equal() {
-    let world = world().await;
-    let pair = &world.pair;
-    let (me, usdc) = (world.owner.address(), world.usdc);
+    let env = env().await;
+    let pair = &env.pair;
+    let (me, usdc) = (env.owner.address(), env.usdc);
     for request in [
         json!({"to": usdc, "data": balance_of(me)}),
         json!({"to": usdc, "input": balance_of(me)}),
@@ -62,7 +62,7 @@ async fn successful_calls_are_equal() {
         json!({"from": usdc, "to": payee(9)}),
         json!({"from": me, "to": usdc, "data": transfer(payee(1), 5)}),
         json!({"from": me, "to": usdc, "data": transfer(payee(77), 5)}),
-        json!({"from": me, "to": world.usdt, "data": transfer(payee(77), 5)}),
+        json!({"from": me, "to": env.usdt, "data": transfer(payee(77), 5)}),
         json!({"from": me, "to": payee(9), "value": "0x5", "gas": "0x5208"}),
         json!({"from": me, "to": payee(9), "maxFeePerGas": "0xee6b2800", "maxPriorityFeePerGas": "0x1"}),
         json!({"from": me, "to": payee(9), "gasPrice": "0xee6b2800"}),
@@ -90,8 +90,8 @@ async fn successful_calls_are_equal() {
 
 #[tokio::test]
 async fn reverted_calls_are_equal() {
-    let world = world().await;
-    let pair = &world.pair;
+    let env = env().await;
+    let pair = &env.pair;
     let revert = Revert { reason: "not today".to_owned() }.abi_encode();
     let panic = Panic::from(PanicKind::UnderOverflow).abi_encode();
     let words = ["execution reverted: not today", "execution reverted: panic: arithmetic underflow or overflow (0x11)"];
@@ -103,13 +103,13 @@ async fn reverted_calls_are_equal() {
         }
         pair.same(method, json!([{"to": REVERTER}, "latest"])).await;
         // Insufficient token balance: USDC returns a reason, USDT panics.
-        for token in [world.usdc, world.usdt] {
+        for token in [env.usdc, env.usdt] {
             pair.same(method, json!([{"from": payee(50), "to": token, "data": transfer(payee(1), 5)}, "latest"])).await;
         }
         // A custom error: anvil also names it in the message. The data is equal, which is sufficient.
         let custom = (3, "execution reverted");
         let settle = Bytes::from(Payferry::settleCall { items: Vec::new() }.abi_encode());
-        let stranger = json!([{"from": payee(50), "to": world.payferry, "data": settle}, "latest"]);
+        let stranger = json!([{"from": payee(50), "to": env.payferry, "data": settle}, "latest"]);
         let [anvil, devchain] = pair.both(method, async |_| stranger.clone()).await.map(Result::unwrap_err);
         assert_eq!(anvil.data, devchain.data);
         assert_eq!(devchain.data, hex::encode_prefixed(&keccak256("NotSettler()")[..4]));
@@ -120,9 +120,9 @@ async fn reverted_calls_are_equal() {
 /// Both reject, with different messages. The devchain's messages are geth's.
 #[tokio::test]
 async fn failing_calls_are_rejected_with_geth_messages() {
-    let world = world().await;
-    let pair = &world.pair;
-    let me = world.owner.address();
+    let env = env().await;
+    let pair = &env.pair;
+    let me = env.owner.address();
     let to = |to: Address| json!([{"to": to}, "latest"]);
     pair.refused("eth_call", to(LOOPER), (-32_603, "EVM error OutOfGas"), (-32_000, "out of gas")).await;
     let little = json!([{"to": LOOPER, "gas": "0xffff"}, "latest"]);
@@ -170,9 +170,9 @@ async fn failing_calls_are_rejected_with_geth_messages() {
 /// that cannot pay.
 #[tokio::test]
 async fn rejects_calls_that_anvil_accepts() {
-    let world = world().await;
-    let pair = &world.pair;
-    let (me, to) = (world.owner.address(), payee(9));
+    let env = env().await;
+    let pair = &env.pair;
+    let (me, to) = (env.owner.address(), payee(9));
     let cheap = json!([{"from": me, "to": to, "gasPrice": "0x1"}, "latest"]);
     let below = Expected::Refused(-32_000, "max fee per gas less than block base fee");
     pair.differs("eth_call", cheap.clone(), &Expected::Is(json!("0x")), &below).await;
@@ -195,16 +195,16 @@ async fn rejects_calls_that_anvil_accepts() {
 /// A call sees the environment of its block. On anvil, `pending` is the next block.
 #[tokio::test]
 async fn a_call_sees_the_environment_of_its_block() {
-    let world = world().await;
+    let env = env().await;
     let number = async |node: &crate::pair::Node, tag: &str| {
         let answer = node.get("eth_call", json!([{"to": TELLER}, tag])).await;
         quantity(&json!(answer.as_str().unwrap()[..66]))
     };
-    assert_eq!((number(&world.pair.anvil, "pending").await, number(&world.pair.devchain, "pending").await), (4, 3));
-    world.pair.mine().await;
-    world.pair.mine().await;
+    assert_eq!((number(&env.pair.anvil, "pending").await, number(&env.pair.devchain, "pending").await), (4, 3));
+    env.pair.mine().await;
+    env.pair.mine().await;
     for tag in ["0x3", "0x4", "0x5", "safe", "latest"] {
-        world.pair.same("eth_call", json!([{"to": TELLER}, tag])).await;
+        env.pair.same("eth_call", json!([{"to": TELLER}, tag])).await;
     }
 }
 
@@ -212,25 +212,25 @@ async fn a_call_sees_the_environment_of_its_block() {
 /// Each result is sufficient on both.
 #[tokio::test]
 async fn estimates_of_batches_are_sufficient() {
-    let world = world().await;
-    let pair = &world.pair;
-    let me = world.owner.address();
+    let env = env().await;
+    let pair = &env.pair;
+    let me = env.owner.address();
     let salt = |number: u64| B256::from(U256::from(number));
     for number in 0..20 {
-        world.pay(world.usdc, vault_address(world.payferry, salt(number)), 100).await;
+        env.pay(env.usdc, vault_address(env.payferry, salt(number)), 100).await;
     }
     pair.mine().await;
     let item = |number: u64| SettleItem {
         number: U256::from(number),
         vaultSalt: salt(number),
-        token: world.usdc,
+        token: env.usdc,
         pspSalt: B256::ZERO,
         pspAmount: U256::from(99),
         treasuryFee: U256::from(1),
     };
     for count in [1, 5, 20] {
         let data = Bytes::from(Payferry::settleCall { items: (0..count).map(item).collect() }.abi_encode());
-        let request = json!({"from": me, "to": world.payferry, "data": data});
+        let request = json!({"from": me, "to": env.payferry, "data": data});
         pair.same("eth_call", json!([request, "latest"])).await;
         let answers = pair.both("eth_estimateGas", async |_| json!([request, "latest"])).await;
         let [anvil, devchain] = answers.map(|answer| quantity(&answer.unwrap()));
@@ -242,11 +242,11 @@ async fn estimates_of_batches_are_sufficient() {
         }
     }
     let settle = Payferry::settleCall { items: (0..20).map(item).collect() };
-    let raw = world.sign(alloy::consensus::TxEip1559 {
-        to: world.payferry.into(),
+    let raw = env.sign(alloy::consensus::TxEip1559 {
+        to: env.payferry.into(),
         input: settle.abi_encode().into(),
         gas_limit: 5_000_000,
-        ..world.tx()
+        ..env.tx()
     });
     let hash = pair.send(&raw).await;
     pair.mine().await;
@@ -260,13 +260,13 @@ async fn fee_history(pair: &Pair, params: &Value) -> [Value; 2] {
 
 #[tokio::test]
 async fn fees_are_equal() {
-    let world = world().await;
-    let pair = &world.pair;
+    let env = env().await;
+    let pair = &env.pair;
     let other = Wallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
     // A block with three different tips.
     for (nonce, tip) in [GWEI, 2 * GWEI, 3 * GWEI / 2].into_iter().enumerate() {
-        let tx = crate::world::tx(nonce as u64);
+        let tx = crate::env::tx(nonce as u64);
         let tx = alloy::consensus::TxEip1559 { max_fee_per_gas: 5 * GWEI, max_priority_fee_per_gas: tip, ..tx };
         pair.send(&other.sign(tx).0).await;
     }
@@ -304,8 +304,8 @@ async fn fees_are_equal() {
 /// Where anvil's fee history is wrong, the devchain returns the same as geth.
 #[tokio::test]
 async fn fee_history_follows_geth_where_anvil_is_wrong() {
-    let world = world().await;
-    let pair = &world.pair;
+    let env = env().await;
+    let pair = &env.pair;
     pair.mine().await;
     let base_fee =
         async |tag: &str| pair.devchain.get("eth_getBlockByNumber", json!([tag, false])).await["baseFeePerGas"].take();
@@ -318,7 +318,7 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
     let other = Wallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
     for (nonce, tip) in [1, 2, 3].into_iter().enumerate() {
-        let tx = crate::world::tx(nonce as u64);
+        let tx = crate::env::tx(nonce as u64);
         pair.send(&other.sign(alloy::consensus::TxEip1559 { max_priority_fee_per_gas: tip, ..tx }).0).await;
     }
     pair.mine().await;

@@ -6,8 +6,8 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U256};
 use payferry_devchain::Wallet;
 use serde_json::{Value, json};
 
+use crate::env::{GWEI, ether, legacy, payee, tx, with_access_list};
 use crate::pair::{BLOCK_GAS_LIMIT, CHAIN_ID, Expected, Pair};
-use crate::world::{GWEI, ether, legacy, payee, tx, with_access_list};
 
 const SEND: &str = "eth_sendRawTransaction";
 

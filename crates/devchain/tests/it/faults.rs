@@ -6,80 +6,80 @@ use alloy::providers::Provider;
 use payferry_devchain::{Faults, RpcError};
 use serde_json::json;
 
-use crate::world::{World, payee};
+use crate::env::{Env, payee};
 
 #[tokio::test]
 async fn wire_faults_affect_only_the_named_methods() {
-    let world = World::new().await;
-    let provider = world.provider();
+    let env = Env::new().await;
+    let provider = env.provider();
     let status = async || {
         let error = provider.get_block_number().await.unwrap_err();
         error.as_transport_err().and_then(|kind| kind.as_http_error()).map(|error| error.status)
     };
-    world.chain.set_faults(Faults { rate_limited_rate: 1.0, ..Faults::default() });
+    env.chain.set_faults(Faults { rate_limited_rate: 1.0, ..Faults::default() });
     assert_eq!(status().await, Some(429));
-    world.chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
+    env.chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
     assert_eq!(status().await, Some(503));
-    world.chain.set_faults(Faults { error_rate: 1.0, ..Faults::default() });
+    env.chain.set_faults(Faults { error_rate: 1.0, ..Faults::default() });
     assert_eq!(provider.get_block_number().await.unwrap_err().as_error_resp().unwrap().code, -32_603);
-    world.chain.set_faults(Faults { latency_ms: 50, ..Faults::default() });
+    env.chain.set_faults(Faults { latency_ms: 50, ..Faults::default() });
     let start = Instant::now();
     provider.get_block_number().await.unwrap();
     assert!(start.elapsed() >= Duration::from_millis(50));
     // Only the named method, and not the handle itself.
     let faults = Faults { methods: vec!["eth_chainId".into()], error_rate: 1.0, ..Faults::default() };
-    world.chain.set_faults(faults.clone());
-    assert_eq!(world.chain.faults(), faults);
+    env.chain.set_faults(faults.clone());
+    assert_eq!(env.chain.faults(), faults);
     provider.get_block_number().await.unwrap();
     provider.get_chain_id().await.unwrap_err();
-    world.chain.call("eth_chainId", json!([])).await.unwrap();
-    world.chain.set_faults(Faults::default());
+    env.chain.call("eth_chainId", json!([])).await.unwrap();
+    env.chain.set_faults(Faults::default());
     provider.get_chain_id().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_request_with_a_lost_response_was_executed() {
-    let world = World::new().await;
-    let provider = world.provider();
-    world.chain.set_faults(Faults { lost_answer_rate: 1.0, ..Faults::default() });
-    let (raw, hash) = world.transfer_raw(payee(1), 1);
+    let env = Env::new().await;
+    let provider = env.provider();
+    env.chain.set_faults(Faults { lost_answer_rate: 1.0, ..Faults::default() });
+    let (raw, hash) = env.transfer_raw(payee(1), 1);
     provider.send_raw_transaction(&raw).await.unwrap_err();
-    world.chain.set_faults(Faults::default());
-    let again: RpcError = world.send(&raw).await.unwrap_err();
+    env.chain.set_faults(Faults::default());
+    let again: RpcError = env.send(&raw).await.unwrap_err();
     assert_eq!(again.message, "already known");
-    world.chain.mine(1).await.unwrap();
-    assert!(world.receipt(hash).await.is_some());
+    env.chain.mine(1).await.unwrap();
+    assert!(env.receipt(hash).await.is_some());
 }
 
 #[tokio::test]
 async fn a_lagging_head_hides_newer_blocks() {
-    let world = World::new().await;
-    let receipt = world.pay(payee(1), 1).await;
-    let head = world.chain.head();
-    let provider = world.provider();
-    world.chain.set_faults(Faults { head_lag_blocks: 1, ..Faults::default() });
+    let env = Env::new().await;
+    let receipt = env.pay(payee(1), 1).await;
+    let head = env.chain.head();
+    let provider = env.provider();
+    env.chain.set_faults(Faults { head_lag_blocks: 1, ..Faults::default() });
     assert_eq!(provider.get_block_number().await.unwrap(), head.number - 1);
     assert!(provider.get_block_by_number(head.number.into()).await.unwrap().is_none());
     let latest = provider.get_block_by_number(BlockNumberOrTag::Latest).await.unwrap().unwrap();
     assert_eq!(latest.header.hash, head.parent_hash);
     assert!(provider.get_transaction_receipt(receipt.transaction_hash).await.unwrap().is_none());
-    assert!(provider.get_logs(&world.transfers().select(head.number..=head.number)).await.unwrap().is_empty());
-    provider.get_logs(&world.transfers().at_block_hash(head.hash)).await.unwrap_err();
+    assert!(provider.get_logs(&env.transfers().select(head.number..=head.number)).await.unwrap().is_empty());
+    provider.get_logs(&env.transfers().at_block_hash(head.hash)).await.unwrap_err();
     assert_eq!(provider.get_storage_at(payee(1), U256::ZERO).await.unwrap(), U256::ZERO);
 }
 
 #[tokio::test]
 async fn logs_can_be_distorted() {
-    let world = World::new().await;
+    let env = Env::new().await;
     for _ in 0..4 {
-        world.transfer(payee(1), 1).await;
+        env.transfer(payee(1), 1).await;
     }
-    world.chain.mine(1).await.unwrap();
-    let provider = world.provider();
-    let filter = world.transfers();
+    env.chain.mine(1).await.unwrap();
+    let provider = env.provider();
+    let filter = env.transfers();
     let right = provider.get_logs(&filter).await.unwrap();
     let distorted = async |faults: Faults| {
-        world.chain.set_faults(faults);
+        env.chain.set_faults(faults);
         provider.get_logs(&filter).await
     };
     assert!(distorted(Faults { empty_logs_rate: 1.0, ..Faults::default() }).await.unwrap().is_empty());
@@ -91,10 +91,10 @@ async fn logs_can_be_distorted() {
     assert_eq!(forged[..4], right[..]);
     assert_eq!(forged[4].block_hash, right[0].block_hash);
     assert!(provider.get_transaction_receipt(forged[4].transaction_hash.unwrap()).await.unwrap().is_none());
-    world.chain.set_faults(Faults { logs_range_blocks_max: 2, ..Faults::default() });
+    env.chain.set_faults(Faults { logs_range_blocks_max: 2, ..Faults::default() });
     provider.get_logs(&filter.clone().select(0..=1)).await.unwrap();
     let error = provider.get_logs(&filter.clone().select(0..=2)).await.unwrap_err();
     assert_eq!(error.as_error_resp().unwrap().code, -32_005);
-    world.chain.set_faults(Faults::default());
+    env.chain.set_faults(Faults::default());
     assert_eq!(provider.get_logs(&filter).await.unwrap(), right);
 }

@@ -3,7 +3,7 @@
 use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining};
 use serde_json::{Value, json};
 
-use crate::world::{GWEI, World, config, payee};
+use crate::env::{Env, GWEI, config, payee};
 
 const HIGH_WEI: u64 = 4_000_000_000;
 
@@ -29,8 +29,8 @@ fn after_an_empty_block(wei: u64) -> u64 {
 
 #[tokio::test]
 async fn a_set_base_fee_applies_to_the_next_block_and_then_falls() {
-    let world = World::new().await;
-    let chain = &world.chain;
+    let env = Env::new().await;
+    let chain = &env.chain;
     let before = base_fee_of(chain, chain.head().number).await;
     for high in [HIGH_WEI, 2 * HIGH_WEI] {
         chain.set_next_base_fee(high).await.unwrap();
@@ -51,22 +51,22 @@ async fn a_set_base_fee_applies_to_the_next_block_and_then_falls() {
 
 #[tokio::test]
 async fn a_transaction_below_the_base_fee_waits_until_it_falls() {
-    let world = World::new().await;
-    world.chain.set_next_base_fee(HIGH_WEI).await.unwrap();
-    let hash = world.transfer(payee(1), 5).await;
+    let env = Env::new().await;
+    env.chain.set_next_base_fee(HIGH_WEI).await.unwrap();
+    let hash = env.transfer(payee(1), 5).await;
     let mut blocks = 0;
     let receipt = loop {
-        world.chain.mine(1).await.unwrap();
+        env.chain.mine(1).await.unwrap();
         blocks += 1;
-        if let Some(receipt) = world.receipt(hash).await {
+        if let Some(receipt) = env.receipt(hash).await {
             break receipt;
         }
         assert!(blocks < 100, "it is never mined");
     };
     let block = receipt.block_number.unwrap();
-    let fees = [base_fee_of(&world.chain, block - 1).await, base_fee_of(&world.chain, block).await].map(u128::from);
+    let fees = [base_fee_of(&env.chain, block - 1).await, base_fee_of(&env.chain, block).await].map(u128::from);
     assert!(fees[0] > GWEI && fees[1] <= GWEI, "{fees:?}");
-    assert_eq!(world.token_balance(payee(1), "latest").await, 5);
+    assert_eq!(env.token_balance(payee(1), "latest").await, 5);
 }
 
 #[tokio::test]
@@ -89,8 +89,8 @@ async fn a_set_base_fee_persists_over_a_restart_until_it_is_used() {
 
 #[tokio::test]
 async fn a_reorg_uses_the_set_base_fee_in_its_first_block() {
-    let world = World::new().await;
-    let chain = &world.chain;
+    let env = Env::new().await;
+    let chain = &env.chain;
     let fork = chain.mine(1).await.unwrap()[0].number;
     let usual = base_fee_next(chain).await;
     chain.mine(2).await.unwrap();
@@ -104,10 +104,10 @@ async fn a_reorg_uses_the_set_base_fee_in_its_first_block() {
 
 #[tokio::test]
 async fn a_block_for_a_transaction_uses_the_set_base_fee() {
-    let world = World::with(ChainConfig { mining: Mining::PerTransaction, ..config() }).await;
+    let env = Env::with(ChainConfig { mining: Mining::PerTransaction, ..config() }).await;
     let wei = u64::try_from(GWEI / 2).unwrap();
-    world.call::<Value>("anvil_setNextBlockBaseFeePerGas", json!([wei])).await.unwrap();
-    let hash = world.transfer(payee(1), 5).await;
-    let receipt = world.receipt(hash).await.unwrap();
+    env.call::<Value>("anvil_setNextBlockBaseFeePerGas", json!([wei])).await.unwrap();
+    let hash = env.transfer(payee(1), 5).await;
+    let receipt = env.receipt(hash).await.unwrap();
     assert_eq!(receipt.effective_gas_price, u128::from(wei) + 1_000_000);
 }

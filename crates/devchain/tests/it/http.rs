@@ -9,14 +9,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::world::{CHAIN_ID, GWEI, World, config, payee};
+use crate::env::{CHAIN_ID, Env, GWEI, config, payee};
 
-async fn serve(world: &World) -> std::net::SocketAddr {
+async fn serve(env: &Env) -> std::net::SocketAddr {
     // The HTTP clients have no TLS provider; an error means that one is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = world.chain.router();
+    let router = env.chain.router();
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     address
 }
@@ -41,22 +41,22 @@ async fn post(address: std::net::SocketAddr, body: Value) -> Value {
 
 #[tokio::test]
 async fn works_with_an_alloy_provider_over_http() {
-    let world = World::new().await;
-    let url = format!("http://{}", serve(&world).await);
+    let env = Env::new().await;
+    let url = format!("http://{}", serve(&env).await);
     let provider = RootProvider::<alloy::network::Ethereum>::new(ClientBuilder::default().http(url.parse().unwrap()));
-    let (raw, hash) = world.transfer_raw(payee(1), 1);
+    let (raw, hash) = env.transfer_raw(payee(1), 1);
     assert_eq!(*provider.send_raw_transaction(&raw).await.unwrap().tx_hash(), hash);
-    world.chain.mine(1).await.unwrap();
+    env.chain.mine(1).await.unwrap();
     assert!(provider.get_transaction_receipt(hash).await.unwrap().unwrap().status());
-    assert_eq!(provider.get_logs(&world.transfers()).await.unwrap().len(), 1);
+    assert_eq!(provider.get_logs(&env.transfers()).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn batches_work_over_http_and_the_transport() {
-    let world = World::new().await;
-    let address = serve(&world).await;
+    let env = Env::new().await;
+    let address = serve(&env).await;
     let http = ClientBuilder::default().http(format!("http://{address}").parse().unwrap());
-    for client in [http, RpcClient::new(world.chain.transport(), true)] {
+    for client in [http, RpcClient::new(env.chain.transport(), true)] {
         let mut batch = BatchRequest::new(&client);
         let id = batch.add_call::<_, U64>("eth_chainId", &()).unwrap();
         let number = batch.add_call::<_, U64>("eth_blockNumber", &()).unwrap();
@@ -69,7 +69,7 @@ async fn batches_work_over_http_and_the_transport() {
         let mut batch = BatchRequest::new(&client);
         let mut sent = Vec::new();
         for _ in 0..20 {
-            let (raw, hash) = world.transfer_raw(payee(1), 1);
+            let (raw, hash) = env.transfer_raw(payee(1), 1);
             sent.push((batch.add_call::<_, Bytes>("eth_sendRawTransaction", &(raw,)).unwrap(), hash));
         }
         batch.send().await.unwrap();
@@ -77,14 +77,14 @@ async fn batches_work_over_http_and_the_transport() {
             assert_eq!(answer.await.unwrap(), Bytes::from(hash));
         }
     }
-    world.chain.mine(1).await.unwrap();
-    assert_eq!(world.token_balance(payee(1), "latest").await, 40);
+    env.chain.mine(1).await.unwrap();
+    assert_eq!(env.token_balance(payee(1), "latest").await, 40);
 }
 
 #[tokio::test]
 async fn follows_the_json_rpc_protocol() {
-    let world = World::new().await;
-    let address = serve(&world).await;
+    let env = Env::new().await;
+    let address = serve(&env).await;
     let answer = post(address, json!({"jsonrpc": "2.0", "id": "a", "method": "eth_chainId"})).await;
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "a", "result": "0x2105"}));
     let answer = post(address, json!([])).await;
@@ -107,7 +107,7 @@ async fn follows_the_json_rpc_protocol() {
     let (status, head, _) = exchange(address, "OPTIONS", "").await;
     assert!(status.contains("204") && head.contains("access-control-allow-headers: *"));
 
-    world.chain.set_faults(Faults { rate_limited_rate: 1.0, ..Faults::default() });
+    env.chain.set_faults(Faults { rate_limited_rate: 1.0, ..Faults::default() });
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
     let (status, head, _) = exchange(address, "POST", request).await;
     assert!(status.contains("429") && head.contains("retry-after: 1"));
@@ -128,8 +128,8 @@ async fn serves_64_clients_at_once() {
     };
     let mut config = ChainConfig { mining, ..config() };
     config.genesis.extend(wallets.iter().map(funded));
-    let world = World::with(config).await;
-    let address = serve(&world).await;
+    let env = Env::with(config).await;
+    let address = serve(&env).await;
     let mut clients = JoinSet::new();
     for wallet in wallets {
         clients.spawn(async move {
@@ -149,9 +149,9 @@ async fn serves_64_clients_at_once() {
         });
     }
     let clients = clients.join_all().await;
-    world.chain.mine(1).await.unwrap();
+    env.chain.mine(1).await.unwrap();
     for client in clients {
-        let nonce: U256 = world.call("eth_getTransactionCount", json!([client, "latest"])).await.unwrap();
+        let nonce: U256 = env.call("eth_getTransactionCount", json!([client, "latest"])).await.unwrap();
         assert_eq!(nonce, U256::from(ROUNDS));
     }
 }
@@ -181,8 +181,8 @@ fn request(id: u64, method: &str, params: &Value) -> Value {
 /// The maximum number of calls in a batch, with several methods, and one more.
 #[tokio::test]
 async fn limits_the_size_of_a_batch() {
-    let world = World::new().await;
-    let address = serve(&world).await;
+    let env = Env::new().await;
+    let address = serve(&env).await;
     let methods = ["eth_blockNumber", "eth_getBlockByNumber", "eth_getLogs"];
     let params = [json!([]), json!(["latest", true]), json!([{"fromBlock": "0x0"}])];
     let batch = |calls: u64| -> Value {

@@ -1,6 +1,7 @@
 //! Tests of the chain as an alloy provider, over HTTP, and through its handle.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod env;
 mod faults;
 mod fees;
 mod http;
@@ -10,4 +11,3 @@ mod persistence;
 mod provider;
 mod reorg;
 mod time;
-mod world;

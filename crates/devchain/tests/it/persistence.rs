@@ -4,7 +4,7 @@ use alloy::primitives::U256;
 use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining, OpenError};
 use serde_json::json;
 
-use crate::world::{World, config, payee};
+use crate::env::{Env, config, payee};
 
 fn at(path: &Path) -> ChainConfig {
     ChainConfig { path: Some(path.into()), ..config() }
@@ -21,21 +21,21 @@ fn killed(path: &Path, name: &str) -> PathBuf {
 async fn everything_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
-    let world = World::with(at(&path)).await;
-    let paid = world.pay(payee(1), 10).await;
-    world.pay(payee(2), 20).await;
-    world.chain.reorg(1, Dropped::Remine).await.unwrap();
-    world.chain.set_balance(payee(3), U256::from(33)).await.unwrap();
-    world.chain.advance_time(100, 10).await.unwrap();
-    world.chain.jump_time(50).await.unwrap();
-    let waiting = world.transfer(payee(4), 40).await;
-    let head = world.chain.head();
-    let logs = world.logs(&world.transfers().select(0..)).await;
+    let env = Env::with(at(&path)).await;
+    let paid = env.pay(payee(1), 10).await;
+    env.pay(payee(2), 20).await;
+    env.chain.reorg(1, Dropped::Remine).await.unwrap();
+    env.chain.set_balance(payee(3), U256::from(33)).await.unwrap();
+    env.chain.advance_time(100, 10).await.unwrap();
+    env.chain.jump_time(50).await.unwrap();
+    let waiting = env.transfer(payee(4), 40).await;
+    let head = env.chain.head();
+    let logs = env.logs(&env.transfers().select(0..)).await;
 
     let copy = killed(&path, "killed.chain");
-    world.chain.close().await;
+    env.chain.close().await;
     for path in [path, copy] {
-        let again = World::with(at(&path)).await;
+        let again = Env::with(at(&path)).await;
         assert_eq!(again.chain.head(), head);
         assert_eq!(again.chain.time_offset_secs(), 150);
         assert_eq!(again.receipt(paid.transaction_hash).await.unwrap(), paid);
@@ -57,12 +57,12 @@ async fn everything_survives_a_restart() {
 async fn an_incomplete_record_at_the_end_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
-    let world = World::with(at(&path)).await;
-    world.pay(payee(1), 1).await;
+    let env = Env::with(at(&path)).await;
+    env.pay(payee(1), 1).await;
     let length_before = std::fs::metadata(&path).unwrap().len();
-    let head_before = world.chain.head();
-    world.chain.mine(1).await.unwrap();
-    let head_after = world.chain.head();
+    let head_before = env.chain.head();
+    env.chain.mine(1).await.unwrap();
+    let head_after = env.chain.head();
     let bytes = std::fs::read(&path).unwrap();
     for length in length_before..=bytes.len() as u64 {
         let torn = folder.path().join("torn.chain");
@@ -87,8 +87,8 @@ async fn an_incomplete_record_at_the_end_is_cut_off() {
 async fn damage_is_distinguished_from_an_incomplete_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
-    let world = World::with(at(&path)).await;
-    world.pay(payee(1), 1).await;
+    let env = Env::with(at(&path)).await;
+    env.pay(payee(1), 1).await;
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[200] ^= 1;
     let harmed = folder.path().join("harmed.chain");
@@ -109,11 +109,11 @@ async fn acknowledged_transactions_are_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.chain");
     let mining = Mining::Interval(std::time::Duration::from_millis(3));
-    let world = World::with(ChainConfig { mining, ..at(&path) }).await;
+    let env = Env::with(ChainConfig { mining, ..at(&path) }).await;
     let mut sends = tokio::task::JoinSet::new();
     for _ in 0..300 {
-        let (raw, hash) = world.transfer_raw(payee(1), 1);
-        let chain = world.chain.clone();
+        let (raw, hash) = env.transfer_raw(payee(1), 1);
+        let chain = env.chain.clone();
         sends.spawn(async move {
             chain.call("eth_sendRawTransaction", json!([raw])).await.unwrap();
             hash
@@ -123,7 +123,7 @@ async fn acknowledged_transactions_are_on_disk() {
     while answered.len() < 200 {
         answered.push(sends.join_next().await.unwrap().unwrap());
     }
-    let seen = world.chain.head();
+    let seen = env.chain.head();
     let copy = killed(&path, "killed.chain");
     let again = Devchain::open(at(&copy)).await.unwrap();
     assert!(again.head().number >= seen.number);

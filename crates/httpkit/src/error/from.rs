@@ -1,7 +1,9 @@
 //! Maps errors of the layers below, which know no HTTP, to [`ApiError`].
 
+use std::error::Error;
+
 use payferry_domain::payment::Rejection;
-use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError, customer};
+use payferry_domain::{CommandError, InitiateError, OrderError, customer, outbound};
 use payferry_entities::{ChangeError, Failure, StoreError};
 use sea_orm::{DbErr, SqlErr};
 
@@ -116,33 +118,39 @@ impl From<InitiateError> for ApiError {
     }
 }
 
-impl From<CommandError> for ApiError {
-    fn from(error: CommandError) -> Self {
-        let reason = error.to_string();
+impl From<CommandError<Rejection>> for ApiError {
+    fn from(error: CommandError<Rejection>) -> Self {
         match error {
-            CommandError::NotFound => Self::NotFound("payment"),
             CommandError::Rejected(rejection) => rejection.into(),
-            CommandError::Quarantined => Self::Unavailable(Away::Payment, reason.into()),
-            CommandError::IdempotencyKeyTaken => Self::IdempotencyRunning,
-            CommandError::InsufficientBalance => insufficient_balance(),
-            CommandError::AboveDailyLimit => above_daily_limit(),
-            CommandError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
-            CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
-            CommandError::Unknown(_) => Self::TimedOut,
+            error => of_command(error, "payment", Away::Payment),
         }
     }
 }
 
-impl From<SendingCommandError> for ApiError {
-    fn from(error: SendingCommandError) -> Self {
-        let reason = error.to_string();
+impl From<CommandError<outbound::Rejection>> for ApiError {
+    fn from(error: CommandError<outbound::Rejection>) -> Self {
         match error {
-            SendingCommandError::NotFound => Self::NotFound("sending"),
-            SendingCommandError::Rejected(rejection) => Self::Conflict(rejection.code(), sentence(&reason), Vec::new()),
-            SendingCommandError::Quarantined => Self::Unavailable(Away::Sending, reason.into()),
-            SendingCommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
-            SendingCommandError::Unknown(_) => Self::TimedOut,
+            CommandError::Rejected(rejection) => {
+                Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
+            }
+            error => of_command(error, "sending", Away::OutboundTransfer),
         }
+    }
+}
+
+/// Maps an error other than a rejection; `what` names the kind of object.
+fn of_command<R: Error + 'static>(error: CommandError<R>, what: &'static str, quarantined: Away) -> ApiError {
+    let reason = error.to_string();
+    match error {
+        CommandError::NotFound => ApiError::NotFound(what),
+        CommandError::Quarantined => ApiError::Unavailable(quarantined, reason.into()),
+        CommandError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,
+        CommandError::InsufficientBalance => insufficient_balance(),
+        CommandError::AboveDailyLimit => above_daily_limit(),
+        CommandError::AboveSendLimit { .. } => ApiError::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+        CommandError::Rejected(_) => ApiError::internal(reason),
+        CommandError::Unavailable(_) => ApiError::Unavailable(Away::Database, reason.into()),
+        CommandError::Unknown(_) => ApiError::TimedOut,
     }
 }
 

@@ -10,10 +10,9 @@ use payferry_domain::{KeyId, PspId};
 use serde_json::Value;
 
 use super::{Fields, json};
-use crate::caller::{Caller, Requires};
+use crate::caller::{Caller, HttpState, Requires};
 use crate::error::ApiError;
 use crate::idempotency::Idempotency;
-use crate::state::HttpState;
 
 /// Default limit of a JSON body, in bytes.
 pub const JSON_BODY_BYTES_MAX: usize = 256 * 1024;

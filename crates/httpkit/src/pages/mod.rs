@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use crate::state::HttpState;
+use crate::caller::HttpState;
 
 /// The one style sheet, inline in every page; the policy allows it by its hash.
 const STYLE: &str = include_str!("style.css");

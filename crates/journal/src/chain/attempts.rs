@@ -139,7 +139,7 @@ mod tests {
     async fn replaced() -> (Database, TestDatabase) {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let old = (0..BEFORE).map(|nonce| attempt(OLD, nonce));
         let all: Vec<_> = old.chain([attempt(NEW, 0)]).map(IntoActiveModel::into_active_model).collect();
         for some in all.chunks(500) {

@@ -25,7 +25,7 @@ impl Role {
 }
 
 /// Whether it is a payout's or a withdrawal's.
-pub fn is_sending(row: &operations::Model) -> bool {
+pub fn is_outbound(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "payout" | "withdrawal")
 }
 

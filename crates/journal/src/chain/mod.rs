@@ -7,4 +7,4 @@ pub mod queue;
 pub mod recipients;
 pub mod rows;
 
-pub use kinds::{Role, is_sending, pays_customer};
+pub use kinds::{Role, is_outbound, pays_customer};

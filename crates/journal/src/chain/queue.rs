@@ -8,7 +8,7 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Deserialize;
 
-use super::kinds::{Role, is_sending};
+use super::kinds::{Role, is_outbound};
 use super::rows::row_number;
 
 /// Maximum number of mined or failed operations per pass; the next pass continues after them.
@@ -238,7 +238,7 @@ pub async fn tiers(database: &Database, rows: &[&operations::Model]) -> Result<H
             .into_tuple()
             .all(database.reader())
             .await?;
-        if rows.iter().any(|row| is_sending(row)) {
+        if rows.iter().any(|row| is_outbound(row)) {
             let sendings = sendings::Entity::find()
                 .select_only()
                 .columns([sendings::Column::Id, sendings::Column::Chain, sendings::Column::State])
@@ -292,7 +292,7 @@ mod tests {
     async fn mined_transactions_are_paged_and_hide_no_submitted_one() {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let rows = (0..1_001).map(|nonce| tx(nonce, "mined")).chain([tx(1_001, "submitted"), tx(1_002, "reverted")]);
         let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
         for some in rows.chunks(250) {

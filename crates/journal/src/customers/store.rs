@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
 use serde_json::json;
 
 use crate::audit::{self, Actor, Entry};
-use crate::writer::{CustomerCreation, Unit};
+use crate::writer::{CustomerCreation, JournalWrite};
 
 /// A customer without a row.
 #[derive(Debug, Clone)]
@@ -62,9 +62,9 @@ impl NewCustomer {
 }
 
 /// Returns the write for a new customer.
-pub fn creation(row: Model, by: &Actor, now: Timestamp, idempotency: Option<idempotency_keys::Model>) -> Unit {
+pub fn creation(row: Model, by: &Actor, now: Timestamp, idempotency: Option<idempotency_keys::Model>) -> JournalWrite {
     let audit = audit::row(created(&row), by, now);
-    Unit::Customer(Box::new(CustomerCreation { customer: row, audit, idempotency }))
+    JournalWrite::Customer(Box::new(CustomerCreation { customer: row, audit, idempotency }))
 }
 
 fn created(row: &Model) -> Entry {

@@ -13,19 +13,19 @@ use crate::audit::Actor;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-struct World {
+struct Env {
     database: Database,
     psp_id: PspId,
     id: CustomerId,
     _test_database: TestDatabase,
 }
 
-impl World {
+impl Env {
     /// Creates a database with one customer.
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let (psp_id, id) = (PspId::generate(), CustomerId::generate());
         let psp = psps::Model {
             id: psp_id.to_string(),
@@ -78,31 +78,31 @@ impl World {
 
 #[tokio::test]
 async fn changes_of_a_customer_round_trip() {
-    let world = World::new().await;
-    assert_eq!(world.row().await.email_search, "ada@example.com");
+    let env = Env::new().await;
+    assert_eq!(env.row().await.email_search, "ada@example.com");
     let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
-    world.apply(Command::AcceptTerms).await;
-    world.apply(Command::AddDocuments(documents)).await;
+    env.apply(Command::AcceptTerms).await;
+    env.apply(Command::AddDocuments(documents)).await;
     let (first, second) = (CheckId::generate(), CheckId::generate());
-    world.apply(Command::RequestCheck { check: first }).await;
-    assert_eq!(world.checks().await, [("identity".to_owned(), "queued".to_owned())]);
-    let row = world.row().await;
+    env.apply(Command::RequestCheck { check: first }).await;
+    assert_eq!(env.checks().await, [("identity".to_owned(), "queued".to_owned())]);
+    let row = env.row().await;
     let customer = customer_of(&row).unwrap();
     assert_eq!(customer.check.unwrap().id, first);
     assert_eq!((customer.tos_accepted_at, customer.documents, customer.version), (Some(NOW), documents, 4));
 
-    let mut opened = world.open().await;
+    let mut opened = env.open().await;
     opened.row.particulars = "sealed anew".to_owned();
     opened.apply(&Command::ChangePhone { check: second }, &Actor::Provider("x".to_owned()), NOW).await.unwrap();
     opened.commit().await.unwrap();
-    let row = world.row().await;
+    let row = env.row().await;
     assert_eq!((row.kyc_status.as_str(), row.particulars.as_str()), ("pending_update", "sealed anew"));
     let two = [("identity", "superseded"), ("rescreen", "queued")];
-    assert_eq!(world.checks().await, two.map(|(purpose, status)| (purpose.to_owned(), status.to_owned())));
-    world.apply(Command::ConcludeCheck { check: second, verdict: Verdict::Approved }).await;
-    let customer = customer_of(&world.row().await).unwrap();
+    assert_eq!(env.checks().await, two.map(|(purpose, status)| (purpose.to_owned(), status.to_owned())));
+    env.apply(Command::ConcludeCheck { check: second, verdict: Verdict::Approved }).await;
+    let customer = customer_of(&env.row().await).unwrap();
     assert_eq!((customer.kyc_status, customer.before_update), (KycStatus::Pending, None));
-    assert_eq!(world.checks().await[1].1, "passed");
+    assert_eq!(env.checks().await[1].1, "passed");
     let expected = [
         "service customer.created",
         "operator customer.terms_accepted",
@@ -115,43 +115,43 @@ async fn changes_of_a_customer_round_trip() {
         "operator customer.check_passed",
         "operator customer.restored",
     ];
-    assert_eq!(world.actions().await, expected);
+    assert_eq!(env.actions().await, expected);
 }
 
 #[tokio::test]
 async fn rejected_or_uncommitted_changes_leave_nothing() {
-    let world = World::new().await;
-    let before = world.row().await;
-    let foreign = Opened::find(&world.database, world.id, Some(PspId::generate())).await;
+    let env = Env::new().await;
+    let before = env.row().await;
+    let foreign = Opened::find(&env.database, env.id, Some(PspId::generate())).await;
     assert!(matches!(foreign, Err(ChangeError::NotFound)));
-    let mut opened = world.open().await;
+    let mut opened = env.open().await;
     let ask = Command::RequestCheck { check: CheckId::generate() };
     let refused = opened.apply(&ask, &Actor::Service, NOW).await;
     assert!(matches!(refused, Err(ChangeError::Rejected(Rejection::TermsNotAccepted))));
     opened.apply(&Command::AcceptTerms, &Actor::Customer, NOW).await.unwrap();
     assert!(opened.customer().tos_accepted_at.is_some());
     drop(opened);
-    assert_eq!(world.row().await, before);
-    assert_eq!(world.actions().await, ["service customer.created"]);
+    assert_eq!(env.row().await, before);
+    assert_eq!(env.actions().await, ["service customer.created"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_changes_are_decided_one_after_the_other() {
-    let world = World::new().await;
-    let all = (0..20).map(|_| world.apply(Command::ChangePhone { check: CheckId::generate() }));
+    let env = Env::new().await;
+    let all = (0..20).map(|_| env.apply(Command::ChangePhone { check: CheckId::generate() }));
     futures::future::join_all(all).await;
-    let customer = customer_of(&world.row().await).unwrap();
+    let customer = customer_of(&env.row().await).unwrap();
     assert_eq!((customer.revision, customer.version), (21, 21));
-    let open = world.checks().await.into_iter().filter(|(_, status)| status == "queued").count();
+    let open = env.checks().await.into_iter().filter(|(_, status)| status == "queued").count();
     assert_eq!(open, 1, "only one screening is current");
 }
 
 #[tokio::test]
 async fn the_audit_log_is_append_only() {
-    let world = World::new().await;
+    let env = Env::new().await;
     for statement in ["UPDATE audit_log SET actor = 'x'", "DELETE FROM audit_log"] {
-        let refused = world.database.writer().execute_unprepared(statement).await.unwrap_err();
+        let refused = env.database.writer().execute_unprepared(statement).await.unwrap_err();
         assert!(refused.to_string().contains("append-only"), "{refused}");
     }
-    assert_eq!(world.actions().await.len(), 1);
+    assert_eq!(env.actions().await.len(), 1);
 }

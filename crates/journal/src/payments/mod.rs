@@ -1,9 +1,8 @@
 //! Mapping between rows and the payment aggregate.
 //!
-//! This module defines the contents of the columns of `payments`, how payments are found and read, and the rows that a
-//! transition of the domain writes. The `state` column is the whole aggregate as JSON; every other column is derived
-//! from it, for queries and for the compare-and-swap. Deliberately absent: decisions, and the writing itself
-//! (`journal`).
+//! Owned here: what the columns of `payments` hold, how payments are found and read back, and what a transition of the
+//! domain writes. The `state` column is the whole aggregate as JSON; every other column is derived from it, for queries
+//! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`writer`).
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +22,7 @@ use serde::Serialize;
 
 pub use payferry_entities::StoreError;
 pub use unapplied::Unapplied;
-pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
+pub use units::{RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
 
 /// Maximum number of payments per lookup statement.
 const LOOKUP_PAYMENTS_MAX: usize = 512;
@@ -216,13 +215,13 @@ fn readable(row: &Stored) -> Option<Payment> {
 
 /// Position of a transfer among the transfers of its chain, oldest block first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransferPlace {
+pub struct TransferPosition {
     block_number: i64,
     log_index: i64,
     tx_hash: String,
 }
 
-impl TransferPlace {
+impl TransferPosition {
     /// Position of this row.
     pub fn of(row: &transfers::Model) -> Self {
         Self { block_number: row.block_number, log_index: row.log_index, tx_hash: row.tx_hash.clone() }
@@ -260,7 +259,7 @@ const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
 pub async fn unapplied_on(
     database: &Database,
     chain: Chain,
-    after: Option<&TransferPlace>,
+    after: Option<&TransferPosition>,
     limit: u64,
 ) -> Result<Vec<transfers::Model>, StoreError> {
     let (block_number, log_index, tx_hash) =
@@ -301,7 +300,7 @@ fn unapplied() -> sea_orm::Select<transfers::Entity> {
 
 /// Payments to search for wallets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Among {
+pub enum WalletScope {
     /// At least ended payments: for callers that know the wallets of live ones.
     Over,
     /// All payments. On SQLite this reads the wallets of all live payments.
@@ -320,12 +319,12 @@ const ALL_POSTGRES: &str =
 pub async fn by_wallets(
     database: &Database,
     wallets: &[Address],
-    among: Among,
+    among: WalletScope,
 ) -> Result<Vec<(Address, PaymentId)>, StoreError> {
     let sql = match (database.backend(), among) {
         (DbBackend::Postgres, _) => ALL_POSTGRES,
-        (_, Among::Over) => OVER_SQLITE,
-        (_, Among::All) => ALL_SQLITE,
+        (_, WalletScope::Over) => OVER_SQLITE,
+        (_, WalletScope::All) => ALL_SQLITE,
     };
     let mut found = Vec::new();
     for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {

@@ -11,14 +11,14 @@ use payferry_entities::{audit_log, idempotency_keys, operations, payment_transit
 
 use super::{StoreError, json, row_of};
 use crate::postings;
-use crate::writer::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
-use crate::writer::{DaySends, PaymentMove, Reserve};
+use crate::writer::{self, AppliedTransfer, Initiation, JournalWrite, NewEvent, OperationChange, TransfersApplied};
+use crate::writer::{DailyOutbound, PaymentMove, Reserve};
 
 /// Version in the rows of transfers that their payment has set aside.
 pub const SET_ASIDE: i64 = 0;
 
 /// Write of a new payment, with the response for its idempotency key.
-pub fn initiation_unit(
+pub fn initiation_write(
     transition: &Transition,
     idempotency: Option<idempotency_keys::Model>,
 ) -> Result<Initiation, StoreError> {
@@ -28,7 +28,7 @@ pub fn initiation_unit(
 
 /// Rows that a request adds to a transition.
 #[derive(Debug, Clone, Default)]
-pub struct RowsBeside {
+pub struct RequestRows {
     /// The caller's idempotency key with the response.
     pub idempotency: Option<idempotency_keys::Model>,
     /// Audit entry of the requester; its `number` is ignored.
@@ -38,15 +38,15 @@ pub struct RowsBeside {
 /// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `wants` selects
 /// those that are delivered. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is
 /// the daily send limit.
-pub fn transition_unit(
+pub fn transition_write(
     before: &Payment,
     transition: &Transition,
     command: &Command,
-    beside: RowsBeside,
+    request_rows: RequestRows,
     real_now: Timestamp,
     send_daily_max: Amount,
     wants: impl Fn(EventName) -> bool,
-) -> Result<Unit, StoreError> {
+) -> Result<JournalWrite, StoreError> {
     let payment = &transition.payment;
     let announcements = transition
         .announcements
@@ -54,7 +54,7 @@ pub fn transition_unit(
         .map(|announcement| new_event(payment, announcement, real_now, wants(announcement.name)))
         .collect::<Result<_, _>>()?;
     let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
-    Ok(Unit::Transition(Box::new(writer::Transition {
+    Ok(JournalWrite::Transition(Box::new(writer::Transition {
         payment: row_of(payment)?,
         transition: transition_row(transition)?,
         announcements,
@@ -68,22 +68,23 @@ pub fn transition_unit(
         ),
         reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, send_daily_max)),
         applied: applied(&transition.events, command),
-        idempotency: beside.idempotency,
-        audit: beside.audit,
+        idempotency: request_rows.idempotency,
+        audit: request_rows.audit,
         moved: Some(PaymentMove::between(before, payment)),
     })))
 }
 
 /// Write that marks the fact in `command` as applied, if it has a row and changed nothing: otherwise it would be
 /// notified again for ever. Transfers that the payment has set aside are marked with version [`SET_ASIDE`].
-pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<Unit> {
+pub fn applied_write(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<JournalWrite> {
     let transfers = applied(&[], command);
     let operations: Vec<_> = known_outcome(payment, command).into_iter().collect();
     let is_aside = matches!(command, Command::ObserveTransfer(observed) if payment.sets_aside(observed));
     let version = if is_aside { SET_ASIDE } else { i64::from(payment.version) };
     let at = real_now.as_millis();
     let nothing = transfers.is_empty() && operations.is_empty();
-    (!nothing).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
+    (!nothing)
+        .then(|| JournalWrite::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
 }
 
 /// Outcome that the payment already knows: mined again elsewhere, notified twice, or of a settlement that is no longer
@@ -124,7 +125,7 @@ fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max
         chain: asset.chain.as_str().to_owned(),
         token_address: asset.address.to_string(),
         amount: off_balance.units(),
-        day: DaySends {
+        day: DailyOutbound {
             token: token.unwrap_or(payment.terms.token).as_str().to_owned(),
             day: postings::day_of(real_now),
             amount: if token.is_some() { refund.amount.units() } else { 0 },

@@ -21,11 +21,11 @@ pub const WALLET_DELAY_SECS: i64 = 24 * 60 * 60;
 const EVERY_CHAIN: &str = "*";
 
 /// Wallets of a PSP by chain. The key `None` means all chains without their own wallet.
-pub type Wallets = BTreeMap<Option<Chain>, Standing>;
+pub type Wallets = BTreeMap<Option<Chain>, WalletState>;
 
 /// State of one wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct WalletState {
     /// Current wallet.
     pub current: Option<Wallet>,
     /// Pending wallet.
@@ -93,7 +93,7 @@ pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId, now: Timesta
         by_chain.entry(chain).or_default().push(set);
     }
     let standing = by_chain.into_iter().map(|(chain, sets)| (chain, standing(&sets, now)));
-    Ok(standing.filter(|(_, standing)| *standing != Standing::default()).collect())
+    Ok(standing.filter(|(_, standing)| *standing != WalletState::default()).collect())
 }
 
 /// Changes a wallet in a transaction that the caller commits, and returns its new state. A new change replaces a
@@ -104,7 +104,7 @@ pub async fn change(
     change: WalletChange,
     by: &Actor,
     now: Timestamp,
-) -> Result<Standing, WalletError> {
+) -> Result<WalletState, WalletError> {
     // Serialises the changes of a PSP.
     let psp = psps::Entity::find_by_id(psp_id.to_string()).lock_exclusive().one(transaction).await?;
     psp.ok_or(WalletError::NoPsp(psp_id))?;
@@ -164,7 +164,7 @@ fn read(row: &withdrawal_wallets::Model) -> Option<(Option<Chain>, Setting)> {
 
 /// Returns the state after these settings, in order. A setting that was still pending when the next one was made never
 /// takes effect.
-fn standing(sets: &[Setting], now: Timestamp) -> Standing {
+fn standing(sets: &[Setting], now: Timestamp) -> WalletState {
     let mut current = None;
     for (index, set) in sets.iter().enumerate() {
         let until = sets.get(index + 1).map_or(now, |next| next.set_at);
@@ -173,7 +173,7 @@ fn standing(sets: &[Setting], now: Timestamp) -> Standing {
         }
     }
     let pending = sets.last().filter(|last| last.effective_at > now).and_then(|last| last.wallet());
-    Standing { current, pending }
+    WalletState { current, pending }
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn told(sets: &[Setting], hours: i64) -> (Option<u8>, Option<u8>) {
-        let Standing { current, pending } = standing(sets, at(hours));
+        let WalletState { current, pending } = standing(sets, at(hours));
         let byte = |wallet: Option<Wallet>| wallet.map(|wallet| wallet.address.0[0]);
         (byte(current), byte(pending))
     }

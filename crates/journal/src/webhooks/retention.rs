@@ -106,7 +106,7 @@ pub async fn prune(database: &Database, retention: Retention, now: Timestamp) ->
     let (mut pruned, mut after) = (Pruned::default(), 0);
     let Some(before) = retention.before(now) else { return Ok(pruned) };
     // Limits the number of these transactions at the writer; payments go first.
-    let database = database.for_visitors();
+    let database = database.api_pool();
     while let Some(page) = page(&database, after, before).await? {
         after = page.last;
         if page.old.is_empty() {
@@ -234,16 +234,16 @@ mod tests {
 
     const PACE: Pace = Pace { first: Duration::from_millis(10), every: Duration::from_millis(20) };
 
-    struct World {
+    struct Env {
         database: Database,
         _test_database: TestDatabase,
     }
 
-    impl World {
+    impl Env {
         async fn new() -> Self {
             let test_database = TestDatabase::create().await;
             let database = Database::open(test_database.url()).await.unwrap();
-            Migrator::up(database.patient(), None).await.unwrap();
+            Migrator::up(database.long_timeout(), None).await.unwrap();
             let row = psps::Model {
                 id: "psp_1".to_owned(),
                 name: "P".to_owned(),
@@ -292,23 +292,23 @@ mod tests {
 
     #[tokio::test]
     async fn each_run_deletes_events_older_than_the_configured_days() {
-        let world = World::new().await;
-        world.event(1, 61).await;
-        world.event(2, 59).await;
-        let _pruning = AbortOnDropHandle::new(tokio::spawn(looks(world.database.clone(), Some(60))));
-        world.until_kept(&[2]).await;
-        world.event(3, 61).await;
-        world.event(4, 59).await;
-        world.until_kept(&[2, 4]).await;
+        let env = Env::new().await;
+        env.event(1, 61).await;
+        env.event(2, 59).await;
+        let _pruning = AbortOnDropHandle::new(tokio::spawn(looks(env.database.clone(), Some(60))));
+        env.until_kept(&[2]).await;
+        env.event(3, 61).await;
+        env.event(4, 59).await;
+        env.until_kept(&[2, 4]).await;
     }
 
     #[tokio::test]
     async fn without_configured_days_events_are_kept_forever() {
-        let world = World::new().await;
-        world.event(1, 4_000).await;
+        let env = Env::new().await;
+        env.event(1, 4_000).await;
         // About ten runs.
-        let looking = tokio::time::timeout(PACE.every * 10, looks(world.database.clone(), None));
+        let looking = tokio::time::timeout(PACE.every * 10, looks(env.database.clone(), None));
         assert!(looking.await.is_err(), "it never ends");
-        assert_eq!(world.kept().await, [1]);
+        assert_eq!(env.kept().await, [1]);
     }
 }

@@ -10,10 +10,10 @@ use payferry_entities::ledger_postings;
 use sea_orm::DbErr;
 use serde::Serialize;
 
-use super::gates::Gates;
 use super::insert::Unplaced;
+use super::preconditions::Preconditions;
 use super::write::Writer;
-use super::{JournalError, Reserve, Unit};
+use super::{JournalError, JournalWrite, Reserve};
 use crate::postings::change_of;
 
 /// Position of a write in the group, and its reservation.
@@ -55,21 +55,26 @@ struct BalanceRow<'a> {
 impl Writer<'_> {
     /// Deducts the reservations from the balances. Reservations of the same PSP run one after the other, so that each
     /// sees the remaining balance.
-    pub(super) async fn reserve(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let reserving = units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.reserve()?)));
+    pub(super) async fn reserve(
+        &self,
+        writes: &[&JournalWrite],
+        preconditions: &mut Preconditions,
+    ) -> Result<(), DbErr> {
+        let reserving = writes.iter().enumerate().filter_map(|(place, write)| Some((place, write.reserve()?)));
         // A write that failed a precondition is not committed, so it reserves nothing.
-        let mut waiting: Vec<Promise<'_>> = reserving.filter(|(place, _)| !gates.lost.contains_key(place)).collect();
+        let mut waiting: Vec<Promise<'_>> =
+            reserving.filter(|(place, _)| !preconditions.lost.contains_key(place)).collect();
         let mut promised: HashSet<&str> = HashSet::new();
         while !waiting.is_empty() {
             let mut psps = HashSet::new();
             let (turn, rest): (Vec<_>, Vec<_>) =
                 waiting.into_iter().partition(|(_, reserve)| psps.insert(reserve.psp_id.as_str()));
-            self.reserve_turn(&turn, gates).await?;
+            self.reserve_turn(&turn, preconditions).await?;
             for (place, reserve) in turn {
-                if !gates.lost.contains_key(&place) {
+                if !preconditions.lost.contains_key(&place) {
                     promised.insert(&reserve.psp_id);
                 } else if promised.contains(reserve.psp_id.as_str()) {
-                    gates.outdone.insert(place);
+                    preconditions.outdone.insert(place);
                 }
             }
             waiting = rest;
@@ -78,14 +83,16 @@ impl Writer<'_> {
     }
 
     /// Runs at most one reservation per PSP.
-    async fn reserve_turn(&self, turn: &[Promise<'_>], gates: &mut Gates) -> Result<(), DbErr> {
+    async fn reserve_turn(&self, turn: &[Promise<'_>], preconditions: &mut Preconditions) -> Result<(), DbErr> {
         let off_balances: Vec<&Promise<'_>> = turn.iter().filter(|(_, reserve)| reserve.amount > 0).collect();
         let rows: Vec<_> = off_balances.iter().map(|(_, reserve)| ReserveRow::from(*reserve)).collect();
         let taken = self.passed(&self.statements.balances_reserve, &rows).await?;
-        gates.lose(off_balances.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &taken, || {
-            JournalError::InsufficientBalance
-        });
-        let covered: Vec<_> = turn.iter().filter(|(place, _)| !gates.lost.contains_key(place)).collect();
+        preconditions.lose(
+            off_balances.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())),
+            &taken,
+            || JournalError::InsufficientBalance,
+        );
+        let covered: Vec<_> = turn.iter().filter(|(place, _)| !preconditions.lost.contains_key(place)).collect();
         let days: Vec<_> = covered
             .iter()
             .map(|(_, Reserve { psp_id, day, .. })| DayRow {
@@ -98,7 +105,7 @@ impl Writer<'_> {
             .collect();
         self.run(&self.statements.sends_per_day_begin, &days).await?;
         let within: HashSet<String> = self.passed(&self.statements.sends_per_day_add, &days).await?;
-        gates.lose(covered.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &within, || {
+        preconditions.lose(covered.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &within, || {
             JournalError::AboveDailyLimit
         });
         // A write that exceeds the daily limit releases its funds, so that later writes see the balance without it.
@@ -111,8 +118,8 @@ impl Writer<'_> {
     }
 
     /// Writes the postings and updates the balances.
-    pub(super) async fn post(&self, units: &[&Unit]) -> Result<(), DbErr> {
-        let postings: Vec<&ledger_postings::Model> = units.iter().flat_map(|unit| unit.postings()).collect();
+    pub(super) async fn post(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
+        let postings: Vec<&ledger_postings::Model> = writes.iter().flat_map(|write| write.postings()).collect();
         if postings.is_empty() {
             return Ok(());
         }

@@ -1,16 +1,17 @@
 //! The group-commit writer. Every write of the payment side, and every new customer, goes through it as a typed write
-//! (`Unit`).
+//! (`JournalWrite`).
 //!
-//! This module owns the queues and their limits, the selection of writes that share a commit, the order of statements
-//! in a commit, and the handling of writes that fail a precondition or that the database rejects. Not here: the meaning
-//! of a write (`payment::store` builds those of payments), and all reads.
+//! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
+//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payments`
+//! builds those of payments), and every read.
 
-mod gates;
 mod insert;
+mod journal_write;
 mod ledger;
 mod metrics;
 mod new_payments;
 mod observer;
+mod preconditions;
 mod queue;
 mod rows;
 mod statements;
@@ -19,7 +20,6 @@ mod table;
 mod task;
 #[cfg(test)]
 mod tests;
-mod unit;
 mod wake;
 mod write;
 
@@ -31,21 +31,22 @@ use payferry_entities::Database;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+pub use journal_write::{
+    AppliedTransfer, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DailyOutbound,
+    DeliveryOutcome, Initiation, JournalWrite, MovedAmounts, NewEvent, OperationChange, OperationOutcome,
+    OutboundChange, Receipt, Refusal, RefusedOperation, Renumbering, Reserve, SignedOperation, Submission,
+    TransfersApplied, Transition,
+};
 pub use observer::{CommitObserver, PaymentMove, PaymentStanding, Quiet};
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
-pub use stats::{Hindrance, JournalStats};
+pub use stats::{CommitBlocker, JournalStats};
 pub use task::JournalTask;
-pub use unit::{
-    AppliedTransfer, Carried, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends,
-    DeliveryOutcome, Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, RefusedOperation,
-    Renumbering, Reserve, SendingChange, SignedOperation, Submission, TransfersApplied, Transition, Unit,
-};
 pub use wake::Wake;
 
 use metrics::JournalMetrics;
 pub use metrics::{COMMIT_SECONDS, GROUP_UNITS};
 use observer::NoObserver;
-use payferry_runtime::observe::{ActorBooks, ActorKind, Books, Stamp};
+use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, Stamp};
 use queue::Queues;
 use statements::Statements;
 use stats::Counters;
@@ -87,7 +88,7 @@ pub const NAME: &str = "journal";
 
 /// A submitted write, with the channel for its result.
 pub(crate) struct Submitted {
-    unit: Unit,
+    write: JournalWrite,
     answer: oneshot::Sender<Result<Receipt, JournalError>>,
     /// Set until the write is taken into a group.
     waits: Option<Stamp>,
@@ -104,11 +105,15 @@ pub struct Journal {
 impl Journal {
     /// Creates the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
     pub fn start(database: Database) -> (Self, JournalTask) {
-        Self::start_with(database, Books::default(), Arc::new(NoObserver))
+        Self::start_with(database, ActorRegistry::default(), Arc::new(NoObserver))
     }
 
     /// As [`Journal::start`], with these books and this observer of its commits.
-    pub fn start_with(database: Database, books: Books, observer: Arc<dyn CommitObserver>) -> (Self, JournalTask) {
+    pub fn start_with(
+        database: Database,
+        registry: ActorRegistry,
+        observer: Arc<dyn CommitObserver>,
+    ) -> (Self, JournalTask) {
         let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
         let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
         let announced = Arc::new(AtomicUsize::new(0));
@@ -120,8 +125,8 @@ impl Journal {
             announced,
             counters: Counters::default(),
             metrics: JournalMetrics::new(),
-            own: books.of(ActorKind::Journal, NAME),
-            books,
+            own: registry.of(ActorKind::Journal, NAME),
+            registry,
             observer,
             wakes: Arc::default(),
             // A commit of the previous process may still be in progress.
@@ -138,10 +143,10 @@ impl Journal {
     /// Commits `unit` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while the
     /// queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
     /// stops waiting.
-    pub async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
+    pub async fn submit(&self, write: JournalWrite) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();
-        let is_new = unit.is_new();
-        let submitted = Submitted { unit, answer, waits: Some(Stamp::new(self.books())) };
+        let is_new = write.is_new();
+        let submitted = Submitted { write, answer, waits: Some(Stamp::new(self.actor_metrics())) };
         if is_new {
             self.initiations.try_send(submitted).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => JournalError::Busy,
@@ -161,7 +166,7 @@ impl Journal {
         self.shared.announced.fetch_add(count, Ordering::Relaxed);
     }
 
-    fn books(&self) -> &Arc<ActorBooks> {
+    fn actor_metrics(&self) -> &Arc<ActorMetrics> {
         &self.shared.own
     }
 
@@ -172,8 +177,8 @@ impl Journal {
 
     /// Registers the callback that receives the id of each PSP with announcements in a commit, before the results of
     /// the writes are returned. It replaces an earlier callback and must not block.
-    pub fn tell_announced(&self, sender: impl Fn(&str) + Send + Sync + 'static) {
-        self.shared.wakes.tell_announced(Box::new(sender));
+    pub fn on_announced(&self, sender: impl Fn(&str) + Send + Sync + 'static) {
+        self.shared.wakes.on_announced(Box::new(sender));
     }
 
     /// Reports that something was announced to this PSP, as a commit does.
@@ -195,12 +200,12 @@ impl Journal {
 
     /// Returns false while groups fail because of the database.
     pub fn is_writing(&self) -> bool {
-        self.hindrance().is_none()
+        self.commit_blocker().is_none()
     }
 
     /// Returns why and since when groups fail, if they do.
-    pub fn hindrance(&self) -> Option<Hindrance> {
-        self.shared.counters.hindrance()
+    pub fn commit_blocker(&self) -> Option<CommitBlocker> {
+        self.shared.counters.commit_blocker()
     }
 
     /// Updates the metrics that are not counted as events occur.

@@ -12,7 +12,7 @@ use sea_orm::{DbBackend, DbErr, Value};
 use super::insert::{Bound, LIST_ROWS, arrays, into_table};
 use super::table::Shape;
 use super::write::Attempt;
-use super::{GROUP_UNITS_MAX, Initiation, Receipt, Unit};
+use super::{GROUP_UNITS_MAX, Initiation, JournalWrite, Receipt};
 
 const _: () = assert!(GROUP_UNITS_MAX <= LIST_ROWS[LIST_ROWS.len() - 1], "a group fits the longest list");
 
@@ -65,17 +65,17 @@ impl NewPayments {
     }
 
     /// Attempts `units`. Returns `None`, with nothing written, if they contain other writes or if something failed.
-    pub(super) async fn attempt(&self, database: &Database, units: &[&Unit]) -> Option<Attempt> {
-        let initiations: Vec<_> = units
+    pub(super) async fn attempt(&self, database: &Database, writes: &[&JournalWrite]) -> Option<Attempt> {
+        let initiations: Vec<_> = writes
             .iter()
-            .map(|unit| if let Unit::Initiation(initiation) = unit { Some(&**initiation) } else { None })
+            .map(|write| if let JournalWrite::Initiation(initiation) = write { Some(&**initiation) } else { None })
             .collect::<Option<_>>()?;
         let (batch, values) = match self.bind(&initiations) {
             Ok(bound) => bound,
             Err(error) => return Some(Attempt::Failed(Failure::of(&error), error)),
         };
-        match database.commit_at_once(batch, values).await {
-            Ok(()) => Some(Attempt::Committed(units.iter().map(|_| Receipt::default()).collect())),
+        match database.commit_in_one_statement(batch, values).await {
+            Ok(()) => Some(Attempt::Committed(writes.iter().map(|_| Receipt::default()).collect())),
             Err(NotCommitted::Unknown(error)) => Some(Attempt::Unknown(error)),
             Err(NotCommitted::RolledBack(error)) => match Failure::of(&error) {
                 Failure::Request => None,

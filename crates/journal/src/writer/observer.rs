@@ -108,7 +108,7 @@ impl CommitObserver for NoObserver {
     }
 
     async fn pause_wanted(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn between_commits(self: Arc<Self>, _: Quiet<'_>) {}

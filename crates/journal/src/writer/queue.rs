@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{OperationChange, Submitted, Unit};
+use super::{JournalWrite, OperationChange, Submitted};
 
 /// Maximum number of writes in one commit.
 pub const GROUP_UNITS_MAX: usize = 256;
@@ -70,13 +70,13 @@ impl Queues {
             let announced = self.announced.swap(0, Ordering::Relaxed);
             if announced >= GROUP_COMPANY_MIN {
                 self.gather_announced(&mut group, announced, closing).await;
-                if !group.units.is_empty() {
-                    self.group_before = group.units.len();
-                    return group.units;
+                if !group.writes.is_empty() {
+                    self.group_before = group.writes.len();
+                    return group.writes;
                 }
             }
             self.fill(&mut group);
-            if !group.units.is_empty() {
+            if !group.writes.is_empty() {
                 break;
             }
             if !self.arrival(closing).await {
@@ -86,15 +86,15 @@ impl Queues {
         if self.group_before >= GROUP_COMPANY_MIN {
             let expected = self.group_before.min(GROUP_UNITS_MAX);
             let deadline = Instant::now() + GROUP_WAIT;
-            while group.units.len() < expected {
+            while group.writes.len() < expected {
                 match tokio::time::timeout_at(deadline, self.arrival(closing)).await {
                     Ok(true) => self.fill(&mut group),
                     Ok(false) | Err(_) => break,
                 }
             }
         }
-        self.group_before = group.units.len();
-        group.units
+        self.group_before = group.writes.len();
+        group.writes
     }
 
     /// Fills the group with transitions with announcements, when enough have arrived or the wait is over. Writes
@@ -102,10 +102,10 @@ impl Queues {
     async fn gather_announced(&mut self, group: &mut Group, announced: usize, closing: &CancellationToken) {
         let deadline = Instant::now() + GROUP_ANNOUNCED_WAIT;
         let announced = announced.min(GROUP_UNITS_MAX);
-        let announces = |unit: &Unit| !unit.announcements().is_empty();
+        let announces = |write: &JournalWrite| !write.announcements().is_empty();
         loop {
             self.transitions.take_ready();
-            if self.transitions.waiting.iter().filter(|submitted| announces(&submitted.unit)).count() >= announced {
+            if self.transitions.waiting.iter().filter(|submitted| announces(&submitted.write)).count() >= announced {
                 break;
             }
             match tokio::time::timeout_at(deadline, self.arrival(closing)).await {
@@ -113,8 +113,8 @@ impl Queues {
                 Ok(false) | Err(_) => break,
             }
         }
-        if self.transitions.waiting.iter().any(|submitted| announces(&submitted.unit)) {
-            self.fill_with(group, |unit| !can_wait(unit));
+        if self.transitions.waiting.iter().any(|submitted| announces(&submitted.write)) {
+            self.fill_with(group, |write| !can_wait(write));
         }
     }
 
@@ -144,7 +144,7 @@ impl Queues {
         self.fill_with(group, |_| true);
     }
 
-    fn fill_with(&mut self, group: &mut Group, is_wanted: impl Fn(&Unit) -> bool) {
+    fn fill_with(&mut self, group: &mut Group, is_wanted: impl Fn(&JournalWrite) -> bool) {
         self.transitions.take_ready();
         self.initiations.take_ready();
         let reserved = self.initiations.waiting.len().min(GROUP_INITIATIONS_MIN);
@@ -179,22 +179,27 @@ impl Lane {
 /// A group under construction. Keys are hashes: a collision only delays a write by one group.
 #[derive(Default)]
 struct Group {
-    units: Vec<Submitted>,
+    writes: Vec<Submitted>,
     keys: HashSet<u64>,
     /// Number of reservations per PSP.
     promises: HashMap<u64, usize>,
 }
 
 impl Group {
-    fn take_from(&mut self, waiting: &mut VecDeque<Submitted>, units_max: usize, is_wanted: impl Fn(&Unit) -> bool) {
+    fn take_from(
+        &mut self,
+        waiting: &mut VecDeque<Submitted>,
+        units_max: usize,
+        is_wanted: impl Fn(&JournalWrite) -> bool,
+    ) {
         // Keys of writes that stay behind. Nothing may overtake them.
         let mut barred: HashSet<u64> = HashSet::new();
         for _ in 0..waiting.len() {
             let Some(submitted) = waiting.pop_front() else { return };
-            let (keys, promise) = (keys(&submitted.unit), promise(&submitted.unit));
+            let (keys, promise) = (keys(&submitted.write), promise(&submitted.write));
             let has_turn = |psp| self.promises.get(psp).is_none_or(|turns| *turns < GROUP_PROMISES_OF_PSP_MAX);
-            let fits = self.units.len() < units_max
-                && is_wanted(&submitted.unit)
+            let fits = self.writes.len() < units_max
+                && is_wanted(&submitted.write)
                 && !keys.iter().any(|key| self.keys.contains(key))
                 && !keys.iter().chain(&promise).any(|key| barred.contains(key))
                 && promise.as_ref().is_none_or(has_turn);
@@ -203,7 +208,7 @@ impl Group {
                 if let Some(psp) = promise {
                     *self.promises.entry(psp).or_default() += 1;
                 }
-                self.units.push(submitted);
+                self.writes.push(submitted);
             } else {
                 barred.extend(keys.into_iter().chain(promise));
                 waiting.push_back(submitted);
@@ -213,52 +218,52 @@ impl Group {
 }
 
 /// Returns true if neither a caller nor a recipient of an announcement waits for the write.
-fn can_wait(unit: &Unit) -> bool {
-    match unit {
-        Unit::Transition(transition) => transition.announcements.is_empty() && transition.idempotency.is_none(),
-        Unit::TransfersApplied(_) => true,
+fn can_wait(write: &JournalWrite) -> bool {
+    match write {
+        JournalWrite::Transition(transition) => transition.announcements.is_empty() && transition.idempotency.is_none(),
+        JournalWrite::TransfersApplied(_) => true,
         _ => false,
     }
 }
 
 /// Returns the keys that are exclusive to a write in its group.
-fn keys(unit: &Unit) -> Vec<u64> {
+fn keys(write: &JournalWrite) -> Vec<u64> {
     let operation = |id: &str| hashed(&("operation", id));
     let sender = |chain: &str, sender: &str| hashed(&("sender", chain, sender));
-    let mut keys = match unit {
-        Unit::Initiation(initiation) => vec![hashed(&("payment", &initiation.payment.id))],
-        Unit::Transition(transition) => {
+    let mut keys = match write {
+        JournalWrite::Initiation(initiation) => vec![hashed(&("payment", &initiation.payment.id))],
+        JournalWrite::Transition(transition) => {
             vec![hashed(&("payment", &transition.payment.id))]
         }
-        Unit::Sending(change) => vec![hashed(&("payment", &change.sending.id))],
+        JournalWrite::OutboundTransfer(change) => vec![hashed(&("payment", &change.outbound.id))],
         // A new id cannot conflict.
-        Unit::Customer(_) | Unit::TransfersApplied(_) => Vec::new(),
-        Unit::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
-        Unit::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
-        Unit::Submission(submission) => {
+        JournalWrite::Customer(_) | JournalWrite::TransfersApplied(_) => Vec::new(),
+        JournalWrite::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
+        JournalWrite::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
+        JournalWrite::Submission(submission) => {
             let mut keys = vec![sender(&submission.chain_tx.chain, &submission.chain_tx.sender)];
             keys.extend(submission.operations.iter().map(|signed| operation(&signed.id)));
             keys
         }
-        Unit::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
-        Unit::Refusal(refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
-        Unit::Renumbering(renumbering) => vec![operation(&renumbering.id)],
-        Unit::ChainTxOutcome(outcome) => {
+        JournalWrite::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
+        JournalWrite::Refusal(refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
+        JournalWrite::Renumbering(renumbering) => vec![operation(&renumbering.id)],
+        JournalWrite::ChainTxOutcome(outcome) => {
             let mut keys = vec![hashed(&("chain_tx", outcome.chain_tx_id))];
             keys.extend(outcome.operations.iter().map(|operation_outcome| operation(&operation_outcome.id)));
             keys
         }
     };
-    keys.extend(unit.operations().0.iter().map(OperationChange::id).map(operation));
-    if let Some(row) = unit.idempotency() {
+    keys.extend(write.operations().0.iter().map(OperationChange::id).map(operation));
+    if let Some(row) = write.idempotency() {
         keys.push(hashed(&("idempotency", &row.psp_id, &row.route, &row.key)));
     }
     keys
 }
 
 /// Returns the key of the PSP whose funds the write reserves. These writes run in order.
-fn promise(unit: &Unit) -> Option<u64> {
-    unit.reserve().map(|reserve| hashed(&("balance", &reserve.psp_id)))
+fn promise(write: &JournalWrite) -> Option<u64> {
+    write.reserve().map(|reserve| hashed(&("balance", &reserve.psp_id)))
 }
 
 fn hashed<K: Hash>(key: &K) -> u64 {

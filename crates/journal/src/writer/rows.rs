@@ -52,7 +52,7 @@ impl<'a> From<&'a payments::Model> for Advance<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct SendingAdvance<'a> {
+pub(super) struct OutboundAdvance<'a> {
     pub(super) id: &'a str,
     pub(super) version: i64,
     pub(super) status: &'a str,
@@ -62,7 +62,7 @@ pub(super) struct SendingAdvance<'a> {
     pub(super) state: &'a str,
 }
 
-impl<'a> From<&'a sendings::Model> for SendingAdvance<'a> {
+impl<'a> From<&'a sendings::Model> for OutboundAdvance<'a> {
     fn from(row: &'a sendings::Model) -> Self {
         let sendings::Model { id, version, status, live, in_review, updated_at, state, .. } = row;
         let (version, live, in_review, updated_at) = (*version, *live, *in_review, *updated_at);

@@ -50,12 +50,12 @@ pub(super) struct Counters {
     pub(super) retries: AtomicU64,
     pub(super) panics: AtomicU64,
     /// Reason why the last group failed; `None` after a successful commit.
-    hindered: Mutex<Option<(Instant, Hindrance)>>,
+    hindered: Mutex<Option<(Instant, CommitBlocker)>>,
 }
 
 /// Reason why groups cannot be committed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Hindrance {
+pub struct CommitBlocker {
     /// Start time, by the wall clock.
     pub since: Timestamp,
     /// Description of the database error, without data of the writes.
@@ -68,14 +68,17 @@ const HINDRANCE_KNOWN: Duration = Duration::from_secs(15);
 impl Counters {
     /// Records that the database is unavailable, locked, or full.
     pub(super) fn hindered(&self, why: Cow<'static, str>, now: Timestamp) {
-        let since = self.hindrance().map_or(now, |before| before.since);
-        *self.hindered.lock() = Some((Instant::now(), Hindrance { since, why }));
+        let since = self.commit_blocker().map_or(now, |before| before.since);
+        *self.hindered.lock() = Some((Instant::now(), CommitBlocker { since, why }));
     }
 
     /// Returns the reason why the last group failed, if it did.
-    pub(super) fn hindrance(&self) -> Option<Hindrance> {
+    pub(super) fn commit_blocker(&self) -> Option<CommitBlocker> {
         let hindered = self.hindered.lock();
-        hindered.as_ref().filter(|(at, _)| at.elapsed() < HINDRANCE_KNOWN).map(|(_, hindrance)| hindrance.clone())
+        hindered
+            .as_ref()
+            .filter(|(at, _)| at.elapsed() < HINDRANCE_KNOWN)
+            .map(|(_, commit_blocker)| commit_blocker.clone())
     }
 
     pub(super) fn committed(&self, units: usize, took: Duration) {

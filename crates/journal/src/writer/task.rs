@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use payferry_entities::{Database, Failure};
-use payferry_runtime::observe::{ActorBooks, ActorKind, Books, words_of};
+use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, panic_text};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,9 +16,9 @@ use super::observer::{CommitObserver, Quiet};
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
-use super::wake::Wakes;
-use super::write::{Attempt, Losers, attempt, outwait};
-use super::{JournalError, NAME, Submitted, Unit};
+use super::wake::CommitSubscriptions;
+use super::write::{Attempt, FailedPreconditions, attempt, outwait};
+use super::{JournalError, JournalWrite, NAME, Submitted};
 
 /// Maximum number of retries because of another writer.
 const CONTENTION_RETRIES_MAX: u32 = 8;
@@ -44,15 +44,15 @@ pub(super) struct Shared {
     pub(super) announced: Arc<AtomicUsize>,
     pub(super) counters: Counters,
     pub(super) metrics: JournalMetrics,
-    pub(super) books: Books,
+    pub(super) registry: ActorRegistry,
     /// Told what is committed.
     pub(super) observer: Arc<dyn CommitObserver>,
     /// Subscribers of commits.
-    pub(super) wakes: Arc<Wakes>,
+    pub(super) wakes: Arc<CommitSubscriptions>,
     /// True if an earlier commit may still be in progress.
     pub(super) is_wary: AtomicBool,
     /// Metrics of the journal itself.
-    pub(super) own: Arc<ActorBooks>,
+    pub(super) own: Arc<ActorMetrics>,
     /// Cancelled to request a flush and stop.
     pub(super) closing: CancellationToken,
     /// Cancelled after the flush and stop.
@@ -73,7 +73,7 @@ impl JournalTask {
     pub async fn run(self) {
         let shared = &self.shared;
         let mut queues = shared.queues.lock().await;
-        let _presence = shared.books.present(ActorKind::Journal, NAME);
+        let _presence = shared.registry.present(ActorKind::Journal, NAME);
         loop {
             shared.pause().await;
             let mut group = shared.next_group(&mut queues).await;
@@ -96,7 +96,7 @@ impl JournalTask {
             if !error.is_panic() {
                 return;
             }
-            let reason = words_of(error.into_panic());
+            let reason = panic_text(error.into_panic());
             self.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
             on_panic(&reason);
             if started.elapsed() >= RESTART_RECOVERED {
@@ -143,12 +143,12 @@ impl Shared {
         let since = Instant::now();
         let mut contended = 0;
         let mut away = 0;
-        let mut outdone = Outdone::default();
+        let mut outdone = LostReservations::default();
         while !part.is_empty() {
             let begun = Instant::now();
             let attempt = self.attempt(&part).await;
             if let Attempt::Failed(Failure::Contention | Failure::Away, error) | Attempt::Unknown(error) = &attempt {
-                self.counters.hindered(Failure::words(error), self.books.now().into());
+                self.counters.hindered(Failure::words(error), self.registry.now().into());
             }
             match attempt {
                 Attempt::Committed(receipts) => {
@@ -221,7 +221,7 @@ impl Shared {
     }
 
     /// Fails all writes because the database is unavailable.
-    fn give_up(&self, part: Vec<Submitted>, outdone: Outdone, reason: String) -> Part {
+    fn give_up(&self, part: Vec<Submitted>, outdone: LostReservations, reason: String) -> Part {
         for part in [part].into_iter().chain(outdone.left()) {
             self.refuse(part, &JournalError::Unavailable(reason.clone()));
         }
@@ -247,15 +247,15 @@ impl Shared {
         self.counters.committed(part.len(), took);
         self.metrics.committed(part.len(), took);
         self.own.handled(took);
-        for moved in part.iter().filter_map(|submitted| submitted.unit.moved()) {
+        for moved in part.iter().filter_map(|submitted| submitted.write.moved()) {
             self.observer.committed(moved);
         }
     }
 
     async fn attempt(&self, part: &[Submitted]) -> Attempt {
-        let units: Vec<&Unit> = part.iter().map(|submitted| &submitted.unit).collect();
+        let writes: Vec<&JournalWrite> = part.iter().map(|submitted| &submitted.write).collect();
         #[cfg(test)]
-        if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &units).await {
+        if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &writes).await {
             return faulted;
         }
         // Events of an earlier commit have lower positions in the feed and must not appear after those of this group.
@@ -265,7 +265,7 @@ impl Shared {
             }
             self.is_wary.store(false, Ordering::Release);
         }
-        attempt(&self.database, &self.statements, &units).await
+        attempt(&self.database, &self.statements, &writes).await
     }
 
     fn refuse(&self, part: Vec<Submitted>, error: &JournalError) {
@@ -295,20 +295,24 @@ enum Part {
 /// Writes that failed because other writes of their group reserved the funds. They fail when those writes are
 /// committed, and are retried otherwise.
 #[derive(Default)]
-struct Outdone {
+struct LostReservations {
     losers: Vec<(Submitted, JournalError)>,
     again: Vec<Submitted>,
 }
 
-impl Outdone {
+impl LostReservations {
     /// Separates the writes to attempt again from those that have finally failed.
-    fn part(&mut self, part: Vec<Submitted>, losers: Losers) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
-        let Losers { mut lost, outdone } = losers;
+    fn part(
+        &mut self,
+        part: Vec<Submitted>,
+        losers: FailedPreconditions,
+    ) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
+        let FailedPreconditions { mut lost, outdone } = losers;
         // A reservation of the previous attempt is not made, and it may have been the reason for these failures.
         if part
             .iter()
             .enumerate()
-            .any(|(place, submitted)| lost.contains_key(&place) && submitted.unit.reserve().is_some())
+            .any(|(place, submitted)| lost.contains_key(&place) && submitted.write.reserve().is_some())
         {
             self.again.extend(self.losers.drain(..).map(|(submitted, _)| submitted));
         }

@@ -14,11 +14,11 @@ use dashmap::mapref::entry::Entry;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use super::{Submitted, Unit};
+use super::{JournalWrite, Submitted};
 
 /// Subjects with subscribers.
 #[derive(Default)]
-pub(super) struct Wakes {
+pub(super) struct CommitSubscriptions {
     by_subject: DashMap<String, watch::Sender<()>>,
     /// Number of subjects, so that a commit without subscribers costs only one check.
     subjects: AtomicUsize,
@@ -28,9 +28,9 @@ pub(super) struct Wakes {
 
 type Sender = Box<dyn Fn(&str) + Send + Sync>;
 
-impl Wakes {
+impl CommitSubscriptions {
     /// Registers the callback for PSPs with announcements; replaces an earlier one.
-    pub(super) fn tell_announced(&self, sender: Sender) {
+    pub(super) fn on_announced(&self, sender: Sender) {
         *self.sender.write() = Some(sender);
     }
 
@@ -50,16 +50,16 @@ impl Wakes {
 
     /// Notifies about writes that were committed, or may have been.
     pub(super) fn committed(&self, part: &[Submitted]) {
-        let announced = part.iter().filter_map(|submitted| submitted.unit.announcements().first());
+        let announced = part.iter().filter_map(|submitted| submitted.write.announcements().first());
         self.announced(announced.map(|event| event.psp_id.as_str()));
         if self.subjects.load(Ordering::SeqCst) == 0 {
             return;
         }
-        for unit in part.iter().map(|submitted| &submitted.unit) {
-            if let Unit::Transition(transition) = unit {
+        for write in part.iter().map(|submitted| &submitted.write) {
+            if let JournalWrite::Transition(transition) = write {
                 self.wake(&transition.payment.id);
             }
-            if let Some(event) = unit.announcements().first() {
+            if let Some(event) = write.announcements().first() {
                 self.wake(&event.psp_id);
             }
         }
@@ -67,8 +67,8 @@ impl Wakes {
 
     /// Notifies about announcements to these PSPs.
     pub(super) fn announced<'a>(&self, psp_ids: impl IntoIterator<Item = &'a str>) {
-        if let Some(tell) = &*self.sender.read() {
-            psp_ids.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(tell);
+        if let Some(notify) = &*self.sender.read() {
+            psp_ids.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(notify);
         }
     }
 
@@ -88,7 +88,7 @@ impl Wakes {
 pub struct Wake {
     receiver: watch::Receiver<()>,
     subject: String,
-    wakes: Arc<Wakes>,
+    wakes: Arc<CommitSubscriptions>,
 }
 
 impl Wake {
@@ -124,7 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_subscriber_is_woken_once_and_subjects_are_removed() {
-        let wakes = Arc::new(Wakes::default());
+        let wakes = Arc::new(CommitSubscriptions::default());
         let (mut one, mut two) = (wakes.subscribe("pay_1".to_owned()), wakes.subscribe("pay_1".to_owned()));
         let mut other = wakes.subscribe("pay_2".to_owned());
         assert_eq!(wakes.len(), 2);

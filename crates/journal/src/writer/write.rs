@@ -10,21 +10,23 @@ use payferry_entities::{Database, Failure, Transaction, chain_headers, deliverie
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement};
 use serde::Serialize;
 
-use super::gates::Gates;
 use super::insert::Unplaced;
+use super::preconditions::Preconditions;
 use super::rows::{
     AppliedRow, BlockRow, CounterLowestRow, CounterRow, DeliveryRow, EventRow, HeightRow, NumberRow,
     OperationOutcomeRow, OperationRow, RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
-use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcome, Receipt, Renumbering, Unit};
+use super::{
+    DELIVERY_RETRIES_MAX, JournalError, JournalWrite, OperationChange, OperationOutcome, Receipt, Renumbering,
+};
 
 /// Outcome of an attempt.
 pub(super) enum Attempt {
     /// Committed; one receipt per write.
     Committed(Vec<Receipt>),
     /// Rolled back because some writes failed a precondition. The other writes are valid.
-    Lost(Losers),
+    Lost(FailedPreconditions),
     /// Rolled back, or never started.
     Failed(Failure, DbErr),
     /// The commit was sent and failed.
@@ -32,15 +34,15 @@ pub(super) enum Attempt {
 }
 
 /// Writes that failed a precondition, by their position.
-pub(super) struct Losers {
+pub(super) struct FailedPreconditions {
     pub(super) lost: BTreeMap<usize, JournalError>,
     /// Those of them that fail only if the other writes are committed.
     pub(super) outdone: HashSet<usize>,
 }
 
 /// Commits `units` in one transaction.
-pub(super) async fn attempt(database: &Database, statements: &Statements, units: &[&Unit]) -> Attempt {
-    if let Some(attempt) = statements.new_payments.attempt(database, units).await {
+pub(super) async fn attempt(database: &Database, statements: &Statements, writes: &[&JournalWrite]) -> Attempt {
+    if let Some(attempt) = statements.new_payments.attempt(database, writes).await {
         return attempt;
     }
     let transaction = match database.begin().await {
@@ -48,9 +50,9 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
         Err(error) => return Attempt::Failed(Failure::of(&error), error),
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
-    let written = match writer.pass_gates(units).await {
-        Ok(Gates { lost, outdone, .. }) if !lost.is_empty() => Ok(Err(Losers { lost, outdone })),
-        Ok(gates) => writer.write(units, gates).await.map(Ok),
+    let written = match writer.pass_gates(writes).await {
+        Ok(Preconditions { lost, outdone, .. }) if !lost.is_empty() => Ok(Err(FailedPreconditions { lost, outdone })),
+        Ok(preconditions) => writer.write(writes, preconditions).await.map(Ok),
         Err(error) => Err(error),
     };
     match written {
@@ -125,35 +127,35 @@ impl Writer<'_> {
         Ok(Statement::from_sql_and_values(self.backend, sql, [json.into()]))
     }
 
-    async fn write(&self, units: &[&Unit], gates: Gates) -> Result<Vec<Receipt>, DbErr> {
-        let mut receipts: Vec<Receipt> = units.iter().map(|_| Receipt::default()).collect();
-        for (place, id) in gates.chain_tx_ids {
+    async fn write(&self, writes: &[&JournalWrite], preconditions: Preconditions) -> Result<Vec<Receipt>, DbErr> {
+        let mut receipts: Vec<Receipt> = writes.iter().map(|_| Receipt::default()).collect();
+        for (place, id) in preconditions.chain_tx_ids {
             receipts[place].chain_tx_id = Some(id);
         }
-        self.write_payments(units).await?;
-        self.write_sendings(units).await?;
-        self.post(units).await?;
-        self.write_customers(units).await?;
-        self.announce(units).await?;
+        self.write_payments(writes).await?;
+        self.write_outbound(writes).await?;
+        self.post(writes).await?;
+        self.write_customers(writes).await?;
+        self.announce(writes).await?;
         // Before new operations get their numbers.
-        self.renumber(units, &mut receipts).await?;
-        self.change_operations(units).await?;
-        self.write_outcomes(units, &mut receipts).await?;
-        self.write_chain(units, &mut receipts).await?;
-        self.mark_applied(units).await?;
+        self.renumber(writes, &mut receipts).await?;
+        self.change_operations(writes).await?;
+        self.write_outcomes(writes, &mut receipts).await?;
+        self.write_chain(writes, &mut receipts).await?;
+        self.mark_applied(writes).await?;
         Ok(receipts)
     }
 
-    async fn write_payments(&self, units: &[&Unit]) -> Result<(), DbErr> {
+    async fn write_payments(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         let mut payments = Vec::new();
         let mut transitions = Vec::new();
-        for unit in units {
-            match unit {
-                Unit::Initiation(initiation) => {
+        for write in writes {
+            match write {
+                JournalWrite::Initiation(initiation) => {
                     payments.push(&initiation.payment);
                     transitions.push(&initiation.transition);
                 }
-                Unit::Transition(transition) => transitions.push(&transition.transition),
+                JournalWrite::Transition(transition) => transitions.push(&transition.transition),
                 _ => {}
             }
         }
@@ -161,27 +163,30 @@ impl Writer<'_> {
         self.insert(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
     }
 
-    async fn write_sendings(&self, units: &[&Unit]) -> Result<(), DbErr> {
-        let changes =
-            || units.iter().filter_map(|unit| if let Unit::Sending(change) = unit { Some(change) } else { None });
-        let new: Vec<_> = changes().map(|change| &change.sending).filter(|sending| sending.version == 1).collect();
+    async fn write_outbound(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
+        let changes = || {
+            writes.iter().filter_map(|write| {
+                if let JournalWrite::OutboundTransfer(change) = write { Some(change) } else { None }
+            })
+        };
+        let new: Vec<_> = changes().map(|change| &change.outbound).filter(|outbound| outbound.version == 1).collect();
         let transitions: Vec<_> = changes().map(|change| &change.transition).collect();
         self.insert(&self.statements.sendings_insert, &new).await?;
         self.insert(&self.statements.sending_transitions_insert, &transitions).await.map(|_| ())
     }
 
     /// Writes new customers and audit entries.
-    async fn write_customers(&self, units: &[&Unit]) -> Result<(), DbErr> {
+    async fn write_customers(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         let mut customers = Vec::new();
         let mut entries = Vec::new();
-        for unit in units {
-            match unit {
-                Unit::Customer(creation) => {
+        for write in writes {
+            match write {
+                JournalWrite::Customer(creation) => {
                     customers.push(&creation.customer);
                     entries.push(&creation.audit);
                 }
-                Unit::Transition(transition) => entries.extend(&transition.audit),
-                Unit::Sending(sending) => entries.extend(&sending.audit),
+                JournalWrite::Transition(transition) => entries.extend(&transition.audit),
+                JournalWrite::OutboundTransfer(outbound) => entries.extend(&outbound.audit),
                 _ => {}
             }
         }
@@ -189,8 +194,8 @@ impl Writer<'_> {
         self.run(&self.statements.audit_log_insert, &entries).await
     }
 
-    async fn announce(&self, units: &[&Unit]) -> Result<(), DbErr> {
-        let announced = || units.iter().flat_map(|unit| unit.announcements());
+    async fn announce(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
+        let announced = || writes.iter().flat_map(|write| write.announcements());
         let rows: Vec<_> = announced()
             .map(|event| EventRow {
                 id: &event.id,
@@ -231,11 +236,11 @@ impl Writer<'_> {
         self.insert(&self.statements.deliveries_insert, &rows.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
-    async fn change_operations(&self, units: &[&Unit]) -> Result<(), DbErr> {
+    async fn change_operations(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         // The last change of an operation counts.
         let mut changes: Vec<(&OperationChange, i64)> = Vec::new();
-        for unit in units {
-            let (operations, at) = unit.operations();
+        for write in writes {
+            let (operations, at) = write.operations();
             for change in operations {
                 changes.retain(|(earlier, _)| earlier.id() != change.id());
                 changes.push((change, at));
@@ -283,10 +288,10 @@ impl Writer<'_> {
     }
 
     /// Assigns new numbers to operations whose numbers are already used, above all numbers known to be used.
-    async fn renumber(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
+    async fn renumber(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
         let mut lost: BTreeMap<String, Vec<(usize, &Renumbering)>> = BTreeMap::new();
-        for (place, unit) in units.iter().enumerate() {
-            let Unit::Renumbering(renumbering) = unit else { continue };
+        for (place, write) in writes.iter().enumerate() {
+            let JournalWrite::Renumbering(renumbering) = write else { continue };
             let name = counter_of_operations(renumbering.chain.as_str());
             lost.entry(name).or_default().push((place, renumbering.as_ref()));
         }
@@ -321,22 +326,22 @@ impl Writer<'_> {
         Ok(next)
     }
 
-    async fn write_outcomes(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
+    async fn write_outcomes(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
         let mut attempts = Vec::new();
         let mut outcomes = Vec::new();
         let mut refused = Vec::new();
         let mut owners: HashMap<&str, usize> = HashMap::new();
         let mut delivered = Vec::new();
-        for (place, unit) in units.iter().enumerate() {
-            match unit {
-                Unit::Submission(submission) => attempts.push(&submission.attempt),
-                Unit::Attempt(attempt) => attempts.push(attempt),
-                Unit::ChainTxOutcome(outcome) => {
+        for (place, write) in writes.iter().enumerate() {
+            match write {
+                JournalWrite::Submission(submission) => attempts.push(&submission.attempt),
+                JournalWrite::Attempt(attempt) => attempts.push(attempt),
+                JournalWrite::ChainTxOutcome(outcome) => {
                     owners.extend(outcome.operations.iter().map(|operation| (operation.id.as_str(), place)));
                     let tx = outcome.chain_tx_id;
                     outcomes.extend(outcome.operations.iter().map(|operation| outcome_row(operation, tx, outcome.at)));
                 }
-                Unit::Refusal(refusal) => {
+                JournalWrite::Refusal(refusal) => {
                     owners.extend(refusal.operations.iter().map(|operation| (operation.id.as_str(), place)));
                     refused.extend(refusal.operations.iter().map(|operation| RefusedRow {
                         id: &operation.id,
@@ -345,7 +350,7 @@ impl Writer<'_> {
                         updated_at: refusal.at,
                     }));
                 }
-                Unit::Delivery(outcome) => delivered.push(DeliveryRow {
+                JournalWrite::Delivery(outcome) => delivered.push(DeliveryRow {
                     id: &outcome.attempt.delivery_id,
                     status: outcome.status,
                     url: &outcome.attempt.url,
@@ -374,14 +379,14 @@ impl Writer<'_> {
         self.insert(&self.statements.deliveries_update, &delivered.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
-    async fn write_chain(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
+    async fn write_chain(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut orphaned = Vec::new();
         let mut headers: BTreeMap<(&str, i64), &chain_headers::Model> = BTreeMap::new();
         let mut forgotten = Vec::new();
         let mut found: BTreeMap<TransferId<'_>, transfers::Model> = BTreeMap::new();
-        for (place, unit) in units.iter().enumerate() {
-            let Unit::ChainBatch(batch) = unit else { continue };
+        for (place, write) in writes.iter().enumerate() {
+            let JournalWrite::ChainBatch(batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
             places.insert(chain, place);
             orphaned.extend(batch.orphaned_blocks.iter().map(|hash| BlockRow { chain, hash }));
@@ -419,13 +424,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn mark_applied(&self, units: &[&Unit]) -> Result<(), DbErr> {
+    async fn mark_applied(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         // Of two marks of one row the later revision counts, in any join order of the database.
         let mut marks: BTreeMap<TransferId<'_>, (i64, i64)> = BTreeMap::new();
-        for unit in units {
-            let (version, applied) = match unit {
-                Unit::Transition(transition) => (transition.payment.version, &transition.applied),
-                Unit::TransfersApplied(applied) => (applied.version, &applied.transfers),
+        for write in writes {
+            let (version, applied) = match write {
+                JournalWrite::Transition(transition) => (transition.payment.version, &transition.applied),
+                JournalWrite::TransfersApplied(applied) => (applied.version, &applied.transfers),
                 _ => continue,
             };
             for row in applied {

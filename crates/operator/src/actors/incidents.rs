@@ -9,14 +9,14 @@ use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_
 use crate::Operator;
 use crate::actors::page as permanent;
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
-use crate::page::words::{Tone, ago, badge, grouped, payment_link, plain, sending_link};
+use crate::page::shell::{NavSection, Page, PageRequest};
+use crate::page::words::{Tone, ago, badge, grouped, outbound_link, payment_link, plain};
 
 /// Milliseconds for which an incident is marked as new.
 const FRESH_MS: i64 = 4_000;
 
 /// `/ops/view/incidents`: every stored entry.
-pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
+pub(crate) async fn show(State(operator): State<Operator>, asked: PageRequest) -> Response {
     let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
@@ -26,7 +26,7 @@ pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Resp
             @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (list(&all, now)) }
         }
     };
-    asked.answer(&Page::live("Supervision log", Place::Overview, body))
+    asked.answer(&Page::live("Supervision log", NavSection::Overview, body))
 }
 
 /// Entries in the given order.
@@ -52,7 +52,7 @@ fn who(incident: &Incident) -> Markup {
         @match incident.kind {
             // The id includes the kind.
             ActorKind::Payment => (payment_link(name)),
-            ActorKind::Sending => (sending_link(name)),
+            ActorKind::Sending => (outbound_link(name)),
             ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
             ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
             ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },

@@ -3,24 +3,27 @@
 pub(crate) mod incidents;
 pub(crate) mod page;
 pub(crate) mod panel;
-pub(crate) mod release;
-pub(crate) mod shard;
 pub(crate) mod tree;
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::SystemView;
-use payferry_actors::observe::{Ferried, GivenUp, PaymentLine, TreeView};
-use payferry_domain::PaymentId;
+use payferry_accounts::Moment;
+use payferry_actors::observe::{ActorSubject, PaymentLine, QuarantinedSubject, TreeView};
+use payferry_actors::{System, SystemView};
+use payferry_domain::{PaymentId, PspId};
+use payferry_entities::{payments, sendings};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, QueryFields};
+use payferry_journal::audit::{self, Actor, Entry};
 use payferry_runtime::observe::{Incident, KindView, LOG_ENTRIES_MAX};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::input::{id_of, payment_id_of};
 use crate::payment::record::PaymentRecord;
-use crate::{Operator, outbound as sendings, overview, payment as facts};
+use crate::{Operator, outbound, overview, payment as facts};
 
 /// Maximum number of listed payments of a shard, or payouts and withdrawals.
 pub(super) const LINES_MAX: usize = 500;
@@ -36,7 +39,7 @@ struct Actors {
     #[serde(flatten)]
     system: SystemView,
     /// Quarantined for longest first.
-    quarantined: Vec<GivenUp>,
+    quarantined: Vec<QuarantinedSubject>,
     /// Newest first.
     incidents: Vec<Incident>,
     kinds: Vec<KindView>,
@@ -96,27 +99,79 @@ pub(super) fn limit(text: &str) -> Result<usize, Fault> {
 }
 
 /// Parses the id of a payout or withdrawal, or else of a payment.
-pub(super) fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
-    text.parse().map(Ferried::Sending).or_else(|_| payment_id_of(text).map(Ferried::Payment))
+pub(super) fn actor_subject_of(text: &str) -> Result<ActorSubject, ApiError> {
+    text.parse().map(ActorSubject::OutboundTransfer).or_else(|_| payment_id_of(text).map(ActorSubject::Payment))
 }
 
 /// Returns all data of one payment, payout or withdrawal.
 pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
-    let id = match ferried_of(&id)? {
-        Ferried::Payment(id) => id,
-        Ferried::Sending(id) => return Answer::ok(&sendings::find(&operator, id).await?),
+    let id = match actor_subject_of(&id)? {
+        ActorSubject::Payment(id) => id,
+        ActorSubject::OutboundTransfer(id) => return Answer::ok(&outbound::find(&operator, id).await?),
     };
     let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
     Answer::ok(&PaymentRecord::of(facts)?)
 }
 
 /// Error for a decision about a quarantined actor, which could not carry it out.
-pub(super) fn quarantined(of: impl Into<Ferried>) -> ApiError {
+pub(super) fn quarantined(of: impl Into<ActorSubject>) -> ApiError {
     let of = of.into();
     let (word, code) = match of {
-        Ferried::Payment(_) => ("payment", "payment_quarantined"),
-        Ferried::Sending(id) => (id.kind().as_str(), "sending_quarantined"),
+        ActorSubject::Payment(_) => ("payment", "payment_quarantined"),
+        ActorSubject::OutboundTransfer(id) => (id.kind().as_str(), "sending_quarantined"),
     };
     let detail = format!("The {word} {of} is quarantined: it has to be released first.");
     ApiError::Conflict(code, detail, Vec::new())
+}
+
+/// Releases a quarantined payment, payout or withdrawal.
+pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    let of = actor_subject_of(&id)?;
+    let (word, code) = match of {
+        ActorSubject::Payment(_) => ("payment", "payment_not_quarantined"),
+        ActorSubject::OutboundTransfer(id) => (id.kind().as_str(), "sending_not_quarantined"),
+    };
+    if !let_run(&operator, of).await? {
+        return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
+    }
+    let message = format!("The {word} is released");
+    Answer::ok(&match of {
+        ActorSubject::Payment(id) => json!({ "message": message, "payment_id": id }),
+        ActorSubject::OutboundTransfer(id) => json!({ "message": message, "sending_id": id }),
+    })
+}
+
+/// Releases the actor for the operator. Used by the API and the page. Returns whether it was quarantined.
+pub(crate) async fn let_run(operator: &Operator, of: impl Into<ActorSubject>) -> Result<bool, ApiError> {
+    let (system, of) = (&operator.system, of.into());
+    // Of two concurrent requests, only one releases it and writes an entry.
+    let _turn = operator.releasing.lock().await;
+    let Some(quarantined) = system.quarantine_of(of) else { return Ok(false) };
+    let entry = Entry {
+        action: format!("{}.released", of.kind().as_str()),
+        psp_id: psp_of(system, of).await?,
+        subject: of.to_string(),
+        detail: json!({ "quarantined_at": Moment(quarantined.since) }),
+    };
+    audit::append(system.database().writer(), &Actor::Operator, system.clock().now(), vec![entry]).await?;
+    system.release(of);
+    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "operator released {of} from quarantine");
+    Ok(true)
+}
+
+/// Reads the PSP of the actor's row and nothing else, because the actor may be quarantined for a row that cannot be
+/// read.
+async fn psp_of(system: &System, of: ActorSubject) -> Result<Option<PspId>, DbErr> {
+    let reader = system.database().reader();
+    let found: Option<String> = match of {
+        ActorSubject::Payment(id) => {
+            let query = payments::Entity::find().filter(payments::Column::Id.eq(id.to_string()));
+            query.select_only().column(payments::Column::PspId).into_tuple().one(reader).await?
+        }
+        ActorSubject::OutboundTransfer(id) => {
+            let query = sendings::Entity::find().filter(sendings::Column::Id.eq(id.to_string()));
+            query.select_only().column(sendings::Column::PspId).into_tuple().one(reader).await?
+        }
+    };
+    Ok(found.and_then(|id| id.parse().ok()))
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use payferry_actors::observe::Quarantine;
-use payferry_actors::system::{PaymentView, SendingView};
+use payferry_actors::system::{OutboundView, PaymentView};
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView};
 use serde::Serialize;
@@ -81,8 +81,8 @@ impl<'a> From<&'a PaymentView> for One<'a> {
     }
 }
 
-impl<'a> From<&'a SendingView> for One<'a> {
-    fn from(view: &'a SendingView) -> Self {
+impl<'a> From<&'a OutboundView> for One<'a> {
+    fn from(view: &'a OutboundView) -> Self {
         let memory = view.memory.as_ref();
         Self {
             state: view.state,

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Kind of an item that needs attention, in order of urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StuckKind {
+pub enum AttentionKind {
     /// The database does not answer.
     Database,
     /// The database does not accept writes.
@@ -57,7 +57,7 @@ pub enum StuckKind {
     Paused,
 }
 
-impl StuckKind {
+impl AttentionKind {
     /// All kinds, most urgent first.
     pub const ALL: [Self; 23] = [
         Self::Database,
@@ -231,7 +231,7 @@ impl StuckKind {
     pub(super) fn is_asked_of_the_database(self, system: &System) -> bool {
         match self {
             // The state of a provider is in memory. The checks that wait for a missing provider are in the database.
-            Self::IdentityProvider => system.desk().provider().is_none(),
+            Self::IdentityProvider => system.compliance().provider().is_none(),
             _ => {
                 self.is_of_payments()
                     || self.is_of_sendings()
@@ -277,7 +277,7 @@ impl StuckKind {
     }
 }
 
-impl FromStr for StuckKind {
+impl FromStr for AttentionKind {
     type Err = payferry_domain::money::UnknownName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -4,28 +4,31 @@
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
 mod checks;
-pub(crate) mod json;
 mod kind;
-mod look;
 mod operations;
 pub(crate) mod page;
 mod part;
 mod service;
 mod trouble;
 
+use axum::extract::State;
+use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::Timestamp;
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, QueryFields};
 use sea_orm::DbErr;
 use serde::Serialize;
 
-use crate::attention::look::Look;
-use crate::attention::part::Part;
+use crate::Operator;
+use crate::attention::part::{Look, Part};
 use crate::decisions::query::Possible;
 use crate::query::{Count, answers};
 use crate::webhooks::{self, Webhooks};
 
-pub use kind::StuckKind;
+pub use kind::AttentionKind;
 pub(super) use part::Part as StuckPart;
 pub use part::Position;
 
@@ -39,7 +42,7 @@ pub const UNAPPLIED_AFTER_SECS: i64 = 60;
 pub const UNDELIVERED_AFTER_SECS: i64 = 15 * 60;
 /// Seconds for which a payout or withdrawal may be pending: the settler sends it within a block, finality takes
 /// minutes.
-pub const SENDING_OVERDUE_AFTER_SECS: i64 = 30 * 60;
+pub const OUTBOUND_OVERDUE_AFTER_SECS: i64 = 30 * 60;
 /// Seconds for which a refund, or a repeated settlement, may make no progress: finality takes minutes.
 pub const OPERATION_OVERDUE_AFTER_SECS: i64 = 30 * 60;
 /// Normal maximum number of transactions of an operation. An operation is retried after a transaction without effect.
@@ -51,20 +54,20 @@ pub const ITEMS_MAX: usize = 200;
 
 /// Items that need attention.
 #[derive(Debug, Clone, Serialize)]
-pub struct Stuck {
+pub struct NeedsAttention {
     /// Total of all kinds.
     pub total: Count,
     /// Kinds with at least one item, most urgent first.
-    pub kinds: Vec<StuckGroup>,
+    pub kinds: Vec<AttentionGroup>,
     /// Kinds that could not be read because the database did not answer.
-    pub unread: Vec<StuckKind>,
+    pub unread: Vec<AttentionKind>,
 }
 
 /// Items of one kind.
 #[derive(Debug, Clone, Serialize)]
-pub struct StuckGroup {
+pub struct AttentionGroup {
     /// Kind.
-    pub kind: StuckKind,
+    pub kind: AttentionKind,
     /// Number of items.
     pub total: Count,
     /// Description of the problem.
@@ -72,14 +75,14 @@ pub struct StuckGroup {
     /// Recommended action.
     pub advice: &'static str,
     /// Items, oldest first.
-    pub items: Vec<StuckItem>,
+    pub items: Vec<AttentionItem>,
     /// Start of the next page, if there is one.
     pub next_after: Option<Position>,
 }
 
 /// One item.
 #[derive(Debug, Clone, Serialize)]
-pub struct StuckItem {
+pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
     pub id: String,
     /// Payment that the item is about, if any.
@@ -99,7 +102,7 @@ pub struct StuckItem {
     pub(super) position: Position,
 }
 
-impl StuckItem {
+impl AttentionItem {
     pub(super) fn new(
         id: impl Into<String>,
         since: Option<Timestamp>,
@@ -136,46 +139,46 @@ impl StuckItem {
 }
 
 /// Items of one kind: their number, and one page with the first item after it.
-pub(super) type Found = (Count, Vec<StuckItem>);
+pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub async fn stuck(system: &System, limit: usize) -> Stuck {
+pub async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
     let mut look = Look::begin(system).await;
     let mut kinds = Vec::new();
-    for kind in StuckKind::ALL.into_iter().filter(|kind| *kind != StuckKind::Database) {
+    for kind in AttentionKind::ALL.into_iter().filter(|kind| *kind != AttentionKind::Database) {
         let found = look.find(kind, part).await;
         kinds.extend(found.and_then(|found| group(kind, found, part)));
     }
     // The database kind comes first but is checked last: only now is it known if every query was answered.
-    let away = look.away().and_then(|found| group(StuckKind::Database, found, part));
+    let away = look.away().and_then(|found| group(AttentionKind::Database, found, part));
     kinds.splice(0..0, away);
     let total = kinds.iter().fold(Count::default(), |sum, group| sum.and(group.total));
-    Stuck { total, kinds, unread: look.unread }
+    NeedsAttention { total, kinds, unread: look.unread }
 }
 
 /// Reads the items of one kind, after a position if one is given.
 pub async fn stuck_of(
     system: &System,
-    kind: StuckKind,
+    kind: AttentionKind,
     after: Option<&Position>,
     limit: usize,
-) -> Result<Stuck, DbErr> {
+) -> Result<NeedsAttention, DbErr> {
     let part = Part { after, limit: limit.clamp(1, ITEMS_MAX) };
     let undelivered = if kind.is_of_webhooks() { Some(webhooks::webhooks(system).await?) } else { None };
     let found = match kind {
-        StuckKind::Database => service::database(system, answers(system).await.err(), &[]),
+        AttentionKind::Database => service::database(system, answers(system).await.err(), &[]),
         kind => find(system, kind, part, undelivered.as_ref()).await?,
     };
-    let kinds: Vec<StuckGroup> = group(kind, found, part).into_iter().collect();
+    let kinds: Vec<AttentionGroup> = group(kind, found, part).into_iter().collect();
     let total = kinds.first().map_or(Count::default(), |group| group.total);
-    Ok(Stuck { total, kinds, unread: Vec::new() })
+    Ok(NeedsAttention { total, kinds, unread: Vec::new() })
 }
 
 /// Reads a page of one kind. Webhook kinds are read from the given data.
 async fn find(
     system: &System,
-    kind: StuckKind,
+    kind: AttentionKind,
     part: Part<'_>,
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
@@ -195,12 +198,38 @@ async fn find(
 }
 
 /// Group of one kind, or `None` if it has no items.
-fn group(kind: StuckKind, (total, mut items): Found, part: Part<'_>) -> Option<StuckGroup> {
+fn group(kind: AttentionKind, (total, mut items): Found, part: Part<'_>) -> Option<AttentionGroup> {
     if total == Count::default() {
         return None;
     }
     let goes_on = items.len() > part.limit;
     items.truncate(part.limit);
     let next_after = items.last().filter(|_| goes_on).map(|last| last.position.clone());
-    Some(StuckGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
+    Some(AttentionGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
+}
+
+/// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
+/// `?after=` selects a page of one kind.
+pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let kind = query.optional("kind", |text| {
+        let names: Vec<_> = AttentionKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));
+        text.parse::<AttentionKind>().map_err(unknown)
+    });
+    let limit = query.optional("limit", |text| {
+        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
+        text.parse::<usize>().ok().filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(out)
+    });
+    let no_position = |_| Fault::new("invalid_cursor", "is not the next_after of an earlier page");
+    let after = query.optional("after", |text| text.parse::<Position>().map_err(no_position));
+    if after.is_some() && kind.is_none() {
+        query.fault("after", Fault::new("invalid_cursor", "requires the kind that it belongs to"));
+    }
+    query.finish()?;
+    let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));
+    Answer::ok(&match kind {
+        Some(kind) => stuck_of(system, kind, after.as_ref(), limit).await?,
+        None => stuck(system, limit).await,
+    })
 }

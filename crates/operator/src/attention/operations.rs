@@ -9,7 +9,7 @@ use sea_orm::{DbErr, Value};
 
 use crate::attention::part::Part;
 use crate::attention::trouble::{BY_CREATION, count, rows};
-use crate::attention::{Found, OPERATION_ATTEMPTS_USUAL_MAX, OPERATION_OVERDUE_AFTER_SECS, StuckItem};
+use crate::attention::{AttentionItem, Found, OPERATION_ATTEMPTS_USUAL_MAX, OPERATION_OVERDUE_AFTER_SECS};
 
 /// Overdue operations. An operation that is put into one transaction after another changes often, but is overdue too. A
 /// payment that is confirmed and not settled is listed as such, unless a more urgent kind lists it.
@@ -26,7 +26,7 @@ pub(super) async fn of(system: &System, part: Part<'_>) -> Result<Found, DbErr> 
     let total = count(system, OVERDUE, before.clone()).await?;
     let rows: Vec<operations::Model> = rows(system, part.sql(OVERDUE, &BY_CREATION), part.values(before)).await?;
     let item = |row: &operations::Model| {
-        let item = StuckItem::new(&row.id, Some(since(row)), now, told(system, row));
+        let item = AttentionItem::new(&row.id, Some(since(row)), now, told(system, row));
         item.of_payment(&row.payment_id, Some(&row.psp_id)).standing(row.created_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))

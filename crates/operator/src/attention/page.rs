@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{Ferried, GivenUp};
+use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
 use payferry_domain::Timestamp;
 use serde::Deserialize;
 
-use crate::attention::{ITEMS_DEFAULT, Position, Stuck, StuckGroup, StuckItem, StuckKind};
+use crate::attention::{AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
 use crate::chains::page::bounded;
 use crate::overview::Overview;
 use crate::page::failure::Failure;
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
-use crate::page::words::{Tone, ago, badge, counted, grouped, payment_link, plain, sending_link};
+use crate::page::shell::{NavSection, Page, PageRequest};
+use crate::page::words::{Tone, ago, badge, counted, grouped, outbound_link, payment_link, plain};
 use crate::{Operator, attention as stuck};
 
 /// Items on one page of a kind.
@@ -33,25 +33,25 @@ pub(crate) struct Part {
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Query(part): Query<Part>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let now = system.clock().real_now();
     let Some(name) = part.kind else {
         let stuck = stuck::stuck(system, ITEMS_DEFAULT).await;
-        return Ok(asked.answer(&Page::live("Needs attention", Place::Stuck, body(&stuck, now))));
+        return Ok(asked.answer(&Page::live("Needs attention", NavSection::Stuck, body(&stuck, now))));
     };
-    let kind: StuckKind = name.parse().map_err(|_| Failure::not_found("kind", name.clone()))?;
+    let kind: AttentionKind = name.parse().map_err(|_| Failure::not_found("kind", name.clone()))?;
     let after = part.after.map(|after| after.parse::<Position>().map_err(|_| Failure::not_found("page", after)));
     let after = after.transpose()?;
     let stuck = stuck::stuck_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
     let title = heading(kind.as_str());
     let body = body_of(&title, kind, stuck.kinds.first(), after.is_some(), now);
-    Ok(asked.answer(&Page::live(title, Place::Stuck, body)))
+    Ok(asked.answer(&Page::live(title, NavSection::Stuck, body)))
 }
 
 /// Body with every kind and the first items of each.
-fn body(stuck: &Stuck, now: Timestamp) -> Markup {
+fn body(stuck: &NeedsAttention, now: Timestamp) -> Markup {
     html! {
         div.title {
             h1 { "Needs attention" }
@@ -66,7 +66,13 @@ fn body(stuck: &Stuck, now: Timestamp) -> Markup {
 }
 
 /// Body with one page of one kind.
-fn body_of(title: &str, kind: StuckKind, group: Option<&StuckGroup>, is_behind: bool, now: Timestamp) -> Markup {
+fn body_of(
+    title: &str,
+    kind: AttentionKind,
+    group: Option<&AttentionGroup>,
+    is_behind: bool,
+    now: Timestamp,
+) -> Markup {
     html! {
         p.crumbs { a href=(path("stuck")) { "Needs attention" } span { (plain(kind.as_str())) } }
         div.title {
@@ -81,7 +87,7 @@ fn body_of(title: &str, kind: StuckKind, group: Option<&StuckGroup>, is_behind: 
 }
 
 /// Section of one kind. `is_behind`: earlier items exist that are not shown here.
-fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
+fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
     let name = group.kind.as_str();
     html! {
         section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
@@ -94,8 +100,8 @@ fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
                         span.what { (what(group.kind, item)) }
                         span.why { (item.reason) }
                         span.done {
-                            @if let (StuckKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Ferried>()) { (release(of)) }
-                            @else if let StuckKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
+                            @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<ActorSubject>()) { (release(of)) }
+                            @else if let AttentionKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
                     }
@@ -107,7 +113,7 @@ fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
 }
 
 /// Number of items shown, with links to the other pages.
-fn pages(group: &StuckGroup, is_behind: bool) -> Markup {
+fn pages(group: &AttentionGroup, is_behind: bool) -> Markup {
     let of_kind = |after: Option<&Position>| {
         let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
         format!("{}?kind={}{after}", path("stuck"), group.kind.as_str())
@@ -125,9 +131,9 @@ fn pages(group: &StuckGroup, is_behind: bool) -> Markup {
 }
 
 /// Rows of a kind's items, each with a unique id: one payment may occur with several tokens.
-fn rows<'a>(kind: &str, items: &'a [StuckItem]) -> Vec<(String, &'a StuckItem)> {
+fn rows<'a>(kind: &str, items: &'a [AttentionItem]) -> Vec<(String, &'a AttentionItem)> {
     let mut times: HashMap<&str, usize> = HashMap::new();
-    let row = |item: &'a StuckItem| {
+    let row = |item: &'a AttentionItem| {
         let nth = times.entry(&item.id).or_default();
         *nth += 1;
         let id = if *nth == 1 { format!("{kind}-{}", item.id) } else { format!("{kind}-{}-{nth}", item.id) };
@@ -137,16 +143,16 @@ fn rows<'a>(kind: &str, items: &'a [StuckItem]) -> Vec<(String, &'a StuckItem)> 
 }
 
 /// Description of an item, with a link to its page.
-fn what(kind: StuckKind, item: &StuckItem) -> Markup {
+fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
     html! {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
-            (StuckKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
-            (StuckKind::Quarantined | StuckKind::SendingInReview | StuckKind::SendingOverdue, ..) => (sending_link(&item.id)),
-            (StuckKind::CheckOverdue, ..) => span.mono { (item.id) },
-            (StuckKind::LedgerImbalance | StuckKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
+            (AttentionKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
+            (AttentionKind::Quarantined | AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => (outbound_link(&item.id)),
+            (AttentionKind::CheckOverdue, ..) => span.mono { (item.id) },
+            (AttentionKind::LedgerImbalance | AttentionKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
-            (StuckKind::Chain | StuckKind::Settler, ..) => a href={ (path("chains")) "/" (item.id) } { (item.id) },
+            (AttentionKind::Chain | AttentionKind::Settler, ..) => a href={ (path("chains")) "/" (item.id) } { (item.id) },
             _ => (item.id),
         }
     }
@@ -175,10 +181,10 @@ pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
                 header {
                     h2 #quarantined { (headline) " quarantined" }
                     p { "Each failed too often and stays stopped until it is released." }
-                    a.more href={ (path("stuck")) "?kind=" (StuckKind::Quarantined.as_str()) } { "show all" }
+                    a.more href={ (path("stuck")) "?kind=" (AttentionKind::Quarantined.as_str()) } { "show all" }
                 }
                 ol.log {
-                    @for GivenUp { id, quarantine } in &view.quarantined {
+                    @for QuarantinedSubject { id, quarantine } in &view.quarantined {
                         li id={ "quarantined-" (id) } {
                             span.when { (ago(quarantine.since, now)) }
                             span.what { (link(*id)) }
@@ -192,16 +198,16 @@ pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
     }
 }
 
-fn link(of: Ferried) -> Markup {
+fn link(of: ActorSubject) -> Markup {
     match of {
-        Ferried::Payment(id) => payment_link(&id.to_string()),
-        Ferried::Sending(id) => sending_link(&id.to_string()),
+        ActorSubject::Payment(id) => payment_link(&id.to_string()),
+        ActorSubject::OutboundTransfer(id) => outbound_link(&id.to_string()),
     }
 }
 
 /// Button that releases an actor from quarantine.
-fn release(of: Ferried) -> Markup {
-    let pages = path(if matches!(of, Ferried::Payment(_)) { "payments" } else { "sendings" });
+fn release(of: ActorSubject) -> Markup {
+    let pages = path(if matches!(of, ActorSubject::Payment(_)) { "payments" } else { "sendings" });
     html! {
         form.inline method="post" action={ (pages) "/" (of) "/release" } {
             button.quiet { "Release" }

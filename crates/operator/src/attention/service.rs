@@ -2,76 +2,76 @@
 
 use payferry_actors::System;
 use payferry_actors::ledger::check::Imbalance;
-use payferry_actors::observe::{Ferried, GivenUp};
+use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
 use payferry_actors::pauses::{Pause, Scope};
-use payferry_actors::reconcile::watch::Standing;
-use payferry_actors::reconcile::{Owner, Place};
+use payferry_actors::reconcile::watch::PersistentDifference;
+use payferry_actors::reconcile::{FundsPosition, Owner};
 use payferry_domain::ledger::Asset;
 use payferry_domain::{Chain, Timestamp};
-use payferry_journal::Hindrance;
+use payferry_journal::CommitBlocker;
 use sea_orm::DbErr;
 
 use crate::attention::part::Part;
-use crate::attention::{Count, Found, StuckItem, StuckKind, UNDELIVERED_AFTER_SECS};
+use crate::attention::{AttentionItem, AttentionKind, Count, Found, UNDELIVERED_AFTER_SECS};
 use crate::chains::{self, ChainState};
 use crate::decisions::query::Possible;
 use crate::webhooks::{Backlog, EndpointLine, Webhooks};
 
 /// Returns one kind that is known without the database.
-pub(super) fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Found {
+pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found {
     let now = system.clock().real_now();
-    if kind == StuckKind::Quarantined {
+    if kind == AttentionKind::Quarantined {
         return quarantined(system, now, part);
     }
-    let items: Vec<StuckItem> = match kind {
-        StuckKind::JournalHindered => hindered(system, now).into_iter().collect(),
-        StuckKind::Chain => chains_in_trouble(system),
-        StuckKind::Settler => settlers_in_trouble(system, now),
-        StuckKind::LedgerImbalance => ledger(system, now),
-        StuckKind::VaultDifference => vaults(system, now),
-        StuckKind::Paused => paused(system, now),
+    let items: Vec<AttentionItem> = match kind {
+        AttentionKind::JournalHindered => hindered(system, now).into_iter().collect(),
+        AttentionKind::Chain => chains_in_trouble(system),
+        AttentionKind::Settler => settlers_in_trouble(system, now),
+        AttentionKind::LedgerImbalance => ledger(system, now),
+        AttentionKind::VaultDifference => vaults(system, now),
+        AttentionKind::Paused => paused(system, now),
         _ => Vec::new(),
     };
     first(items, part)
 }
 
-fn hindered(system: &System, now: Timestamp) -> Option<StuckItem> {
-    let Hindrance { since, why } = system.hindrance()?;
-    Some(StuckItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
+fn hindered(system: &System, now: Timestamp) -> Option<AttentionItem> {
+    let CommitBlocker { since, why } = system.commit_blocker()?;
+    Some(AttentionItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
 /// Item for a database that does not answer, with the kinds that are unknown because of it. Empty if it answers.
-pub(super) fn database(system: &System, failure: Option<DbErr>, unread: &[StuckKind]) -> Found {
+pub(super) fn database(system: &System, failure: Option<DbErr>, unread: &[AttentionKind]) -> Found {
     let Some(failure) = failure else { return (Count::default(), Vec::new()) };
     let kinds: Vec<_> = unread.iter().map(|kind| kind.as_str()).collect();
     let unknown = if kinds.is_empty() { String::new() } else { format!("; unknown: {}", kinds.join(", ")) };
     let now = system.clock().real_now();
-    (Count::of(1), vec![StuckItem::new("database", None, now, format!("{failure}{unknown}"))])
+    (Count::of(1), vec![AttentionItem::new("database", None, now, format!("{failure}{unknown}"))])
 }
 
 /// Up to the number of payments.
 fn quarantined(system: &System, now: Timestamp, part: Part<'_>) -> Found {
     let view = system.observe();
     let counted = (view.payments_quarantined + view.sendings_quarantined) as u64;
-    let after = part.after.and_then(|after| Some((after.at, after.id.parse::<Ferried>().ok()?)));
-    let item = |GivenUp { id: of, quarantine }: GivenUp| {
+    let after = part.after.and_then(|after| Some((after.at, after.id.parse::<ActorSubject>().ok()?)));
+    let item = |QuarantinedSubject { id: of, quarantine }: QuarantinedSubject| {
         let id = of.to_string();
         let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
-        let item = StuckItem::new(&id, Some(quarantine.since), now, quarantine.reason).with(vec![release]);
-        if let Ferried::Payment(_) = of { item.of_payment(&id, None) } else { item }
+        let item = AttentionItem::new(&id, Some(quarantine.since), now, quarantine.reason).with(vec![release]);
+        if let ActorSubject::Payment(_) = of { item.of_payment(&id, None) } else { item }
     };
     let items = system.given_up(after, part.read_max()).into_iter().map(item);
     (Count { counted, more: false }, items.collect())
 }
 
 /// Reads a kind from the webhooks.
-pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, part: Part<'_>) -> Found {
+pub(super) fn webhooks(system: &System, kind: AttentionKind, webhooks: &Webhooks, part: Part<'_>) -> Found {
     let now = system.clock().real_now();
     let items = webhooks.endpoints.iter().filter_map(|line| {
         let mut item = match kind {
-            StuckKind::BreakerOpen => tripped(line, now),
-            StuckKind::WebhooksDelayed => delayed(line, now),
-            StuckKind::WebhooksExhausted => exhausted(line, now),
+            AttentionKind::BreakerOpen => tripped(line, now),
+            AttentionKind::WebhooksDelayed => delayed(line, now),
+            AttentionKind::WebhooksExhausted => exhausted(line, now),
             _ => None,
         }?;
         item.psp_id = Some(line.psp_id.clone());
@@ -82,7 +82,7 @@ pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, pa
 }
 
 /// Cuts a page out of the complete list.
-pub(super) fn first(mut items: Vec<StuckItem>, part: Part<'_>) -> Found {
+pub(super) fn first(mut items: Vec<AttentionItem>, part: Part<'_>) -> Found {
     let total = Count { counted: items.len() as u64, more: false };
     items.retain(|item| part.after.is_none_or(|after| item.position > *after));
     items.sort_by(|one, other| one.position.cmp(&other.position));
@@ -90,7 +90,7 @@ pub(super) fn first(mut items: Vec<StuckItem>, part: Part<'_>) -> Found {
     (total, items)
 }
 
-fn ledger(system: &System, now: Timestamp) -> Vec<StuckItem> {
+fn ledger(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |imbalance: Imbalance| {
         let Asset { chain, address } = imbalance.asset;
         let reason = imbalance.words(system.chains().spec(chain).and_then(|spec| spec.token_at(address)));
@@ -104,18 +104,18 @@ fn ledger(system: &System, now: Timestamp) -> Vec<StuckItem> {
         let id = subject.unwrap_or_else(|| psp_id.clone());
         // One subject may have problems with several tokens, accounts and kinds of difference.
         let standing = format!("{id}:{chain}:{address}:{account:?}:{kind:?}");
-        let item = StuckItem::new(id, Some(since), now, reason).standing(since.as_millis(), standing);
-        StuckItem { payment_id, psp_id: Some(psp_id), ..item }
+        let item = AttentionItem::new(id, Some(since), now, reason).standing(since.as_millis(), standing);
+        AttentionItem { payment_id, psp_id: Some(psp_id), ..item }
     };
     system.ledger().imbalances.into_iter().map(item).collect()
 }
 
-fn vaults(system: &System, now: Timestamp) -> Vec<StuckItem> {
-    let item = |Standing { difference, since }: Standing| {
-        let Place { owner, chain, token_address, .. } = &difference.place;
+fn vaults(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+    let item = |PersistentDifference { difference, since }: PersistentDifference| {
+        let FundsPosition { owner, chain, token_address, .. } = &difference.place;
         let reason = difference.words(system.chains().spec(*chain).and_then(|spec| spec.token_at(*token_address)));
         let standing = format!("{owner}:{chain}:{token_address}");
-        let mut item = StuckItem::new(owner.to_string(), Some(since), now, reason);
+        let mut item = AttentionItem::new(owner.to_string(), Some(since), now, reason);
         item = item.standing(since.as_millis(), standing);
         (item.payment_id, item.psp_id) = match owner {
             Owner::Payment { payment_id, psp_id, .. } => (Some(payment_id.clone()), Some(psp_id.clone())),
@@ -133,7 +133,7 @@ fn payment_of(subject: &str) -> Option<String> {
     matches!(prefix, "pay" | "tr").then(|| format!("pay_{rest}"))
 }
 
-fn chains_in_trouble(system: &System) -> Vec<StuckItem> {
+fn chains_in_trouble(system: &System) -> Vec<AttentionItem> {
     // Heads have the time of their chain, which the service's clock follows.
     let now: Timestamp = system.clock().now();
     let lines = chains::health(system).into_iter().filter(|chain| chain.state != ChainState::Ok);
@@ -146,41 +146,41 @@ fn chains_in_trouble(system: &System) -> Vec<StuckItem> {
             (ChainState::Stale, None) => "no new block".to_owned(),
             (_, trouble) => trouble.unwrap_or_default(),
         };
-        StuckItem::new(chain.chain.as_str(), since, now, reason)
+        AttentionItem::new(chain.chain.as_str(), since, now, reason)
     };
     lines.map(item).collect()
 }
 
-fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<StuckItem> {
+fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |chain: Chain| {
         let settler = system.chains().settler(chain)?;
-        Some(StuckItem::new(chain.as_str(), settler.trouble_since(), now, settler.trouble()?))
+        Some(AttentionItem::new(chain.as_str(), settler.trouble_since(), now, settler.trouble()?))
     };
     system.chains().running().filter_map(|spec| item(spec.chain)).collect()
 }
 
-fn paused(system: &System, now: Timestamp) -> Vec<StuckItem> {
+fn paused(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let held = system.pauses().held();
     let item = |(scope, pause): (&Scope, &Pause)| {
         let psp_id = match scope {
             Scope::Psp(psp_id) => Some(psp_id.to_string()),
             _ => None,
         };
-        StuckItem { psp_id, ..StuckItem::new(scope.to_string(), Some(pause.since), now, &pause.reason) }
+        AttentionItem { psp_id, ..AttentionItem::new(scope.to_string(), Some(pause.since), now, &pause.reason) }
     };
     held.iter().map(item).collect()
 }
 
-fn tripped(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
+fn tripped(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
     let actor = line.actor.as_ref().filter(|_| line.is_tripped())?;
     let reason = match &actor.last_failure {
         Some(failure) => format!("the last failure was {failure}"),
         None => "the receiver failed".to_owned(),
     };
-    Some(StuckItem::new(&line.psp_id, line.backlog.waiting_since.map(|since| since.0), now, reason))
+    Some(AttentionItem::new(&line.psp_id, line.backlog.waiting_since.map(|since| since.0), now, reason))
 }
 
-fn delayed(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
+fn delayed(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
     let Backlog { queued, retrying, unaddressed, waiting_since, unaddressed_since, .. } = line.backlog;
     let since = waiting_since.or(unaddressed_since)?.0;
     if now.millis_since(since) < UNDELIVERED_AFTER_SECS * 1_000 {
@@ -193,10 +193,10 @@ fn delayed(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
     };
     // A reason that is not the receiver's.
     let reason = line.held_by.map_or_else(|| waits.clone(), |held_by| format!("{held_by}: {waits}"));
-    Some(StuckItem::new(&line.psp_id, Some(since), now, reason))
+    Some(AttentionItem::new(&line.psp_id, Some(since), now, reason))
 }
 
-fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
+fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
     let since = line.backlog.exhausted_since?.0;
-    Some(StuckItem::new(&line.psp_id, Some(since), now, format!("{} exhausted", line.backlog.exhausted)))
+    Some(AttentionItem::new(&line.psp_id, Some(since), now, format!("{} exhausted", line.backlog.exhausted)))
 }

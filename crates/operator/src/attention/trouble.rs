@@ -10,9 +10,9 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult,
 
 use crate::attention::part::{Part, Position};
 use crate::attention::{
-    Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
+    AttentionItem, AttentionKind, Count, Found, OVERDUE_AFTER_SECS, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
 };
-use crate::decisions::aside::{self, AsideLine};
+use crate::decisions::aside::{self, SetAsideLine};
 use crate::decisions::query::{possible, take_in};
 use crate::query::COUNTED_MAX;
 
@@ -29,18 +29,18 @@ pub(super) const BY_CREATION: [&str; 2] = ["created_at", "id"];
 const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
 
 /// Reads one kind.
-pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
+pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Result<Found, DbErr> {
     let now: Timestamp = system.clock().now();
     let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
     let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), BY_CHANGE);
     let (sql, value, order) = match kind {
-        StuckKind::SettlementFailed => attention(Label::SettlementFailed),
-        StuckKind::InReview => attention(Label::InReview),
-        StuckKind::FundsBlocked => attention(Label::FundsBlocked),
-        StuckKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), BY_CHANGE),
-        StuckKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), BY_DEADLINE),
-        StuckKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, part).await,
-        StuckKind::TransferSetAside => return set_aside(system, now, part).await,
+        AttentionKind::SettlementFailed => attention(Label::SettlementFailed),
+        AttentionKind::InReview => attention(Label::InReview),
+        AttentionKind::FundsBlocked => attention(Label::FundsBlocked),
+        AttentionKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), BY_CHANGE),
+        AttentionKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), BY_DEADLINE),
+        AttentionKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, part).await,
+        AttentionKind::TransferSetAside => return set_aside(system, now, part).await,
         _ => return Ok((Count::default(), Vec::new())),
     };
     let total = count(system, sql, value.clone()).await?;
@@ -56,30 +56,30 @@ pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Resu
             }
             Err(error) => (Timestamp(row.updated_at), error.to_string(), Vec::new()),
         };
-        let stands_at = if kind == StuckKind::Overdue { row.expires_at } else { row.updated_at };
-        let item = StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
+        let stands_at = if kind == AttentionKind::Overdue { row.expires_at } else { row.updated_at };
+        let item = AttentionItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
         item.with(can).standing(stands_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
 
 /// Start and reason of the problem.
-fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
+fn told(kind: AttentionKind, payment: &Payment) -> (Timestamp, String) {
     let updated = payment.updated_at;
     let chain = payment.terms.chain;
     match kind {
-        StuckKind::SettlementFailed => {
+        AttentionKind::SettlementFailed => {
             let settlement = payment.settlement.as_deref();
             let failure = settlement.and_then(|one| one.failure.clone()).unwrap_or_default();
             let times = settlement.map_or(0, |one| one.failures);
             (updated, format!("on {chain}, {times} times so far: {failure}"))
         }
-        StuckKind::InReview => screened(payment, Decision::Review),
-        StuckKind::FundsBlocked => {
+        AttentionKind::InReview => screened(payment, Decision::Review),
+        AttentionKind::FundsBlocked => {
             let (since, reason) = screened(payment, Decision::Block);
             (since, format!("{} held: {reason}", held(payment)))
         }
-        StuckKind::Unsettled => {
+        AttentionKind::Unsettled => {
             let state = payment.settlement.as_deref().map_or("missing", |settlement| settlement.state.as_str());
             (updated, format!("its settlement on {chain} is {state}"))
         }
@@ -120,7 +120,7 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_
     let item = |row: &transfers::Model| {
         let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
         let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
-        StuckItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
+        AttentionItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
@@ -136,14 +136,14 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
     let whose = payments::Entity::find().filter(payments::Column::Id.is_in(ids));
     let whose: HashMap<String, payments::Model> =
         whose.all(system.database().reader()).await?.into_iter().map(|row| (row.id.clone(), row)).collect();
-    let item = |line: &AsideLine| {
+    let item = |line: &SetAsideLine| {
         let id = &line.payment_id;
         let row = whose.get(id);
         let payment = row.and_then(|row| payferry_journal::payments::payment_of(row).ok());
         let is_full = payment.as_ref().is_some_and(|payment| payment.transfers.len() >= LISTED_MAX);
         let can = payment.filter(|payment| aside::may_be_taken_in(system, payment, std::slice::from_ref(line)));
         let reason = if is_full { format!("{}; its list is full", line.words()) } else { line.words() };
-        StuckItem::new(id, Some(line.since.0), now, reason)
+        AttentionItem::new(id, Some(line.since.0), now, reason)
             .of_payment(id, row.map(|row| row.psp_id.as_str()))
             .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
             // Items are in the order of the index.
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let position = Position::new(Timestamp(1), "base:0x1:1");
         let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
         for (from, order, index) in [

@@ -13,7 +13,7 @@ use crate::actors::{page as permanent, panel as actor, tree};
 use crate::chains::{self, ChainLine, ChainState};
 use crate::page::failure::Failure;
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
+use crate::page::shell::{NavSection, Page, PageRequest};
 use crate::page::words::{Tone, ago, badge, count, grouped, span};
 use crate::query::{Count, if_by, soon};
 
@@ -21,7 +21,7 @@ use crate::query::{Count, if_by, soon};
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(name): Path<String>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let works = if_by(soon(), "settler work", chains::works(system)).await;
@@ -30,18 +30,18 @@ pub(crate) async fn show(
     let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
     let root = system.tree().root;
     let node = |kind| root.children.iter().find(|node| node.kind == kind && node.name == name);
-    let site = Site {
+    let site = ChainPage {
         line,
         watcher: node(ActorKind::Watcher),
         settler: node(ActorKind::Settler),
         now: system.clock().now(),
         real_now: system.clock().real_now(),
     };
-    Ok(asked.answer(&Page::live(format!("Chain {name}"), Place::Overview, site.body())))
+    Ok(asked.answer(&Page::live(format!("Chain {name}"), NavSection::Overview, site.body())))
 }
 
 /// Data of a chain's page.
-struct Site<'a> {
+struct ChainPage<'a> {
     line: &'a ChainLine,
     watcher: Option<&'a NodeView>,
     settler: Option<&'a NodeView>,
@@ -156,7 +156,7 @@ pub(crate) fn bounded(number: Count) -> Markup {
     }
 }
 
-impl Site<'_> {
+impl ChainPage<'_> {
     fn body(&self) -> Markup {
         let line = self.line;
         let chain = line.health.chain.as_str();

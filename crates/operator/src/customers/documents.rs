@@ -5,15 +5,14 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use payferry_accounts::documents::{DocumentError, DocumentStore, MediaType, Place};
+use payferry_accounts::documents::{DocumentError, DocumentLocation, DocumentStore, MediaType};
 use payferry_domain::customer::DocumentKind;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customer_documents::{Column, Entity, Model};
 use payferry_entities::{Database, customers};
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Path;
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{self, Actor, Entry};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 
@@ -67,7 +66,8 @@ impl Reading<'_> {
             .one(self.database.reader())
             .await?
             .ok_or_else(no_document)?;
-        let place = Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has another path"))?;
+        let place = DocumentLocation::of_path(&document.path)
+            .ok_or_else(|| ApiError::internal("a document has another path"))?;
         let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
         let _turn = self.store.turn().await.map_err(unavailable)?;
         let content = self.store.get(place).await.map_err(unavailable)?;

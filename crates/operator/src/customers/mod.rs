@@ -11,8 +11,7 @@ use payferry_domain::customer::{Command, KycStatus, Verdict};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{self, Actor, Entry};
 use payferry_journal::customers::Opened;
 use serde_json::{Value, json};
 

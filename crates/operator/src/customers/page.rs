@@ -17,7 +17,7 @@ use crate::customers::{carry_out, filter, query as customers, read_decision, vie
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort};
 use crate::page::path;
-use crate::page::shell::{Page, Place};
+use crate::page::shell::{NavSection, Page};
 use crate::page::words::{Tone, ago, badge, clock, grouped, plain};
 
 /// Customers on one page.
@@ -29,7 +29,7 @@ const OUTCOMES: [(&str, &str); 2] = [("approved", "approve"), ("rejected", "reje
 /// `/ops/view/customers`: the customers that match the search, newest first.
 pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Response, Failure> {
     let mut query = QueryFields::of(&uri);
-    let asked = Asked::of(&mut query);
+    let asked = CustomerSearch::of(&mut query);
     let filter = filter(&mut query);
     if query.finish().is_err() {
         let page = list_page(&operator, &asked, None);
@@ -99,14 +99,14 @@ async fn find(operator: &Operator, customer_id: &str) -> Result<CustomerView, Fa
 }
 
 /// Query of the list, as it was sent.
-struct Asked {
+struct CustomerSearch {
     search: String,
     kyc_status: String,
     psp_id: String,
     offset: u64,
 }
 
-impl Asked {
+impl CustomerSearch {
     fn of(query: &mut QueryFields) -> Self {
         let mut text = |name| query.optional(name, |text| Ok(text.to_owned())).unwrap_or_default();
         let (search, kyc_status, psp_id) = (text("search"), text("kyc_status"), text("psp_id"));
@@ -124,7 +124,7 @@ impl Asked {
     }
 }
 
-fn list_page(operator: &Operator, asked: &Asked, found: Option<&CustomerList>) -> Page {
+fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&CustomerList>) -> Page {
     let now = operator.system.clock().now();
     let body = html! {
         div.title { h1 { "Customers" } p { "Payers and payees, and their verification status." } }
@@ -153,10 +153,10 @@ fn list_page(operator: &Operator, asked: &Asked, found: Option<&CustomerList>) -
             Some(found) => (listed(asked, found, now)),
         }
     };
-    Page::still("Customers", Place::Customers, body)
+    Page::still("Customers", NavSection::Customers, body)
 }
 
-fn listed(asked: &Asked, found: &CustomerList, now: Timestamp) -> Markup {
+fn listed(asked: &CustomerSearch, found: &CustomerList, now: Timestamp) -> Markup {
     let next = asked.offset + CUSTOMERS_MAX;
     let is_full = u64::try_from(found.customers.len()) == Ok(CUSTOMERS_MAX);
     // If the count is truncated, a full page may have a next page.
@@ -255,7 +255,7 @@ fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> 
             }
         }
     };
-    Page::still(customer.email.clone(), Place::Customers, body)
+    Page::still(customer.email.clone(), NavSection::Customers, body)
 }
 
 fn facts(customer: &CustomerLine, now: Timestamp) -> Markup {

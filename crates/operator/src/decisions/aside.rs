@@ -29,7 +29,7 @@ const IS_ASIDE: &str = "applied_version = 0 AND applied_revision > 0 AND presenc
 
 /// Transfers of one token on one chain that are set aside.
 #[derive(Debug, Clone, Serialize)]
-pub struct AsideLine {
+pub struct SetAsideLine {
     #[serde(skip)]
     pub(crate) payment_id: String,
     /// Chain.
@@ -48,7 +48,7 @@ pub struct AsideLine {
     pub since: Moment,
 }
 
-impl AsideLine {
+impl SetAsideLine {
     /// Description of the line.
     pub(crate) fn words(&self) -> String {
         let token = self.currency.unwrap_or(&self.token_address);
@@ -60,8 +60,8 @@ impl AsideLine {
 }
 
 /// Returns true if some of the transfers can be applied now: their chain is running and the payment's list has room.
-pub(crate) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[AsideLine]) -> bool {
-    let runs = |line: &AsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
+pub(crate) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[SetAsideLine]) -> bool {
+    let runs = |line: &SetAsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
     payment.transfers.len() < LISTED_MAX && lines.iter().any(runs)
 }
 
@@ -77,15 +77,19 @@ struct Row {
 }
 
 /// Lines of one payment.
-pub(crate) async fn of_payment(system: &System, id: PaymentId) -> Result<Vec<AsideLine>, DbErr> {
-    lines(system, Whose::One, vec![id.to_string().into()], LINES_MAX).await
+pub(crate) async fn of_payment(system: &System, id: PaymentId) -> Result<Vec<SetAsideLine>, DbErr> {
+    lines(system, SetAsideScope::One, vec![id.to_string().into()], LINES_MAX).await
 }
 
 /// Lines of all payments in order of payment, chain and token, after the given three values.
-pub(crate) async fn of_all(system: &System, after: Option<[&str; 3]>, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
+pub(crate) async fn of_all(
+    system: &System,
+    after: Option<[&str; 3]>,
+    limit: usize,
+) -> Result<Vec<SetAsideLine>, DbErr> {
     match after {
-        None => lines(system, Whose::All, Vec::new(), limit).await,
-        Some(after) => lines(system, Whose::Behind, after.map(Value::from).to_vec(), limit).await,
+        None => lines(system, SetAsideScope::All, Vec::new(), limit).await,
+        Some(after) => lines(system, SetAsideScope::Behind, after.map(Value::from).to_vec(), limit).await,
     }
 }
 
@@ -99,7 +103,7 @@ pub(crate) async fn count(system: &System) -> Result<Count, DbErr> {
 
 /// Payments to read.
 #[derive(Clone, Copy)]
-enum Whose {
+enum SetAsideScope {
     /// One payment, with id `$1`.
     One,
     All,
@@ -109,17 +113,17 @@ enum Whose {
 
 /// `heads`: each combination of payment, chain and token once, up to the limit. Each step looks up the next different
 /// entry of the index, so the number of look-ups does not depend on the number of transfers.
-fn heads(whose: Whose, limit: u64) -> String {
+fn heads(whose: SetAsideScope, limit: u64) -> String {
     // `|| ''` removes SQLite's text affinity. With affinity on both sides, SQLite would use only the first column of
     // the index.
     let all = "(payment_id, chain, token_address) > (h.payment_id || '', h.chain || '', h.token_address || '')";
     let (of, after) = match whose {
-        Whose::One => (
+        SetAsideScope::One => (
             "payment_id = $1 AND",
             "payment_id = $1 AND (chain, token_address) > (h.chain || '', h.token_address || '')",
         ),
-        Whose::All => ("", all),
-        Whose::Behind => ("(payment_id, chain, token_address) > ($1, $2, $3) AND", all),
+        SetAsideScope::All => ("", all),
+        SetAsideScope::Behind => ("(payment_id, chain, token_address) > ($1, $2, $3) AND", all),
     };
     let order = "ORDER BY payment_id, chain, token_address LIMIT 1";
     let columns = |place: &str| {
@@ -134,7 +138,7 @@ fn heads(whose: Whose, limit: u64) -> String {
 }
 
 fn counting(limit: u64) -> String {
-    format!("{} SELECT COUNT(*) FROM heads WHERE payment_id IS NOT NULL", heads(Whose::All, limit))
+    format!("{} SELECT COUNT(*) FROM heads WHERE payment_id IS NOT NULL", heads(SetAsideScope::All, limit))
 }
 
 /// Adds the two parts of a sum.
@@ -150,7 +154,7 @@ fn written(units: i128) -> String {
     format!("{}{}", units / one, fraction.trim_start_matches('0'))
 }
 
-fn listing(whose: Whose, limit: usize) -> String {
+fn listing(whose: SetAsideScope, limit: usize) -> String {
     let summed = |what: &str, columns: &str, limit: usize| {
         format!(
             "(SELECT {what} FROM (SELECT {columns} FROM transfers t WHERE t.payment_id = h.payment_id \
@@ -172,16 +176,21 @@ fn listing(whose: Whose, limit: usize) -> String {
     )
 }
 
-async fn lines(system: &System, whose: Whose, values: Vec<Value>, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
+async fn lines(
+    system: &System,
+    whose: SetAsideScope,
+    values: Vec<Value>,
+    limit: usize,
+) -> Result<Vec<SetAsideLine>, DbErr> {
     let database = system.database();
     let statement = Statement::from_sql_and_values(database.backend(), listing(whose, limit), values);
     let rows = Row::find_by_statement(statement).all(database.reader()).await?;
     let summed_max = i64::try_from(SUMMED_MAX).unwrap_or(i64::MAX);
-    let line = |row: Row| -> Result<AsideLine, DbErr> {
+    let line = |row: Row| -> Result<SetAsideLine, DbErr> {
         let units = total_units(&row.amount).ok_or_else(|| DbErr::Type(format!("{} is not a sum", row.amount)))?;
         let spec = row.chain.parse().ok().and_then(|chain| system.chains().spec(chain));
         let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
-        Ok(AsideLine {
+        Ok(SetAsideLine {
             payment_id: row.payment_id,
             chain: row.chain,
             currency: token.map(Token::as_str),
@@ -221,12 +230,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         for (sql, values) in [
             (counting(5), Vec::new()),
-            (listing(Whose::All, 5), Vec::new()),
-            (listing(Whose::One, 5), vec![Value::from("pay_1")]),
-            (listing(Whose::Behind, 5), ["pay_1", "base", "0x1"].map(Value::from).to_vec()),
+            (listing(SetAsideScope::All, 5), Vec::new()),
+            (listing(SetAsideScope::One, 5), vec![Value::from("pay_1")]),
+            (listing(SetAsideScope::Behind, 5), ["pay_1", "base", "0x1"].map(Value::from).to_vec()),
         ] {
             let explain = format!("EXPLAIN QUERY PLAN {sql}");
             let statement = Statement::from_sql_and_values(database.backend(), &explain, values);

@@ -11,7 +11,7 @@ pub(crate) mod query;
 use axum::extract::State;
 use payferry_actors::CommandError;
 use payferry_actors::destination::Unsuitable;
-use payferry_actors::payment::Beside;
+use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
 use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId};
 use payferry_httpkit::Answer;
@@ -46,7 +46,7 @@ pub(super) async fn screen(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
-    let asked = body.read(Asked::read_screening)?;
+    let asked = body.read(DecisionRequest::read_screening)?;
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn screen_refund(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
-    let asked = body.read(Asked::read_refund_screening)?;
+    let asked = body.read(DecisionRequest::read_refund_screening)?;
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn refund_blocked(
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
     let unsuitable = unsuitable_at(&operator, destination(body.value())).await?;
-    let asked = body.read(|fields| Asked::read_refund(fields, unsuitable))?;
+    let asked = body.read(|fields| DecisionRequest::read_refund(fields, unsuitable))?;
     Answer::accepted(&carry_out(&operator, id, asked).await?)
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn retry_settlement(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
-    let asked = body.read(Asked::read_retry)?;
+    let asked = body.read(DecisionRequest::read_retry)?;
     Answer::accepted(&carry_out(&operator, id, asked).await?)
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn take_in(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
-    let asked = body.read(Asked::read_taking_in)?;
+    let asked = body.read(DecisionRequest::read_taking_in)?;
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn find(operator: &Operator, id: PaymentId) -> Result<Decisions
 }
 
 /// Decision of an operator, with its reason.
-pub(super) struct Asked {
+pub(super) struct DecisionRequest {
     action: Action,
     reason: String,
 }
@@ -116,7 +116,7 @@ enum Action {
     TakeIn,
 }
 
-impl Asked {
+impl DecisionRequest {
     /// Reads the fields of a decision about a transfer.
     pub(super) fn read_screening(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["chain", "tx_hash", "log_index", "decision", "reason"]);
@@ -220,11 +220,15 @@ pub(super) async fn unsuitable_at(operator: &Operator, to: Option<Address>) -> R
 }
 
 /// Carries out a decision for the operator. Used by the API and the page. Returns the state of the payment afterwards.
-pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) -> Result<Decisions, ApiError> {
+pub(super) async fn carry_out(
+    operator: &Operator,
+    id: PaymentId,
+    asked: DecisionRequest,
+) -> Result<Decisions, ApiError> {
     let system = &operator.system;
     let now = system.clock().now();
     let before = find(operator, id).await?;
-    let Asked { action, reason } = asked;
+    let DecisionRequest { action, reason } = asked;
     let (name, command, mut detail) = match action {
         Action::Screen { key, decision } => {
             let transfer = before.payment.transfer(key).ok_or(ApiError::NotFound("transfer"))?;
@@ -256,7 +260,7 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
     detail["reason"] = json!(reason);
     let entry =
         Entry { action: name.to_owned(), psp_id: Some(before.payment.terms.psp_id), subject: id.to_string(), detail };
-    let carried_out = system.command(id, command, Beside::default().audited(entry, &Actor::Operator, now)).await;
+    let carried_out = system.command(id, command, ResultRows::default().audited(entry, &Actor::Operator, now)).await;
     let _: Payment = carried_out.map_err(|error| match error {
         CommandError::Quarantined => quarantined(id),
         CommandError::Rejected(rejection @ Rejection::RefundExists) => {

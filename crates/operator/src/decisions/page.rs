@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use crate::Operator;
 use crate::decisions::query::{BlockedLine, Decisions, Possible, RefundLine, TransferLine};
-use crate::decisions::{Asked, carry_out, destination, find, next_refund, unsuitable_at};
+use crate::decisions::{DecisionRequest, carry_out, destination, find, next_refund, unsuitable_at};
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort};
 use crate::page::path;
-use crate::page::shell::{Page, Place};
+use crate::page::shell::{NavSection, Page};
 use crate::page::words::{Tone, ago, badge, clock, count, grouped, plain, short, status};
 
 /// Fields of a decision about a transfer, named as in the API.
@@ -71,7 +71,7 @@ pub(crate) async fn screen(
     Form(pairs): Pairs,
 ) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
-    let asked = read_form(&filled, &SCREEN_FIELDS, Asked::read_screening);
+    let asked = read_form(&filled, &SCREEN_FIELDS, DecisionRequest::read_screening);
     decide(&operator, &payment_id, "screen", filled, asked).await
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn screen_refund(
     Form(pairs): Pairs,
 ) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
-    let asked = read_form(&filled, &SCREEN_REFUND_FIELDS, Asked::read_refund_screening);
+    let asked = read_form(&filled, &SCREEN_REFUND_FIELDS, DecisionRequest::read_refund_screening);
     decide(&operator, &payment_id, "screen_refund", filled, asked).await
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn refund_blocked(
 ) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let unsuitable = unsuitable_at(&operator, destination(&filled.json(&REFUND_FIELDS))).await?;
-    let asked = read_form(&filled, &REFUND_FIELDS, |fields| Asked::read_refund(fields, unsuitable));
+    let asked = read_form(&filled, &REFUND_FIELDS, |fields| DecisionRequest::read_refund(fields, unsuitable));
     decide(&operator, &payment_id, "refund_blocked", filled, asked).await
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn retry_settlement(
     Form(pairs): Pairs,
 ) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
-    let asked = read_form(&filled, &REASON_FIELDS, Asked::read_retry);
+    let asked = read_form(&filled, &REASON_FIELDS, DecisionRequest::read_retry);
     decide(&operator, &payment_id, "retry_settlement", filled, asked).await
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn take_in(
     Form(pairs): Pairs,
 ) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
-    let asked = read_form(&filled, &REASON_FIELDS, Asked::read_taking_in);
+    let asked = read_form(&filled, &REASON_FIELDS, DecisionRequest::read_taking_in);
     decide(&operator, &payment_id, "take_in", filled, asked).await
 }
 
@@ -151,7 +151,7 @@ async fn decide(
     payment_id: &str,
     form: &str,
     filled: Filled,
-    asked: Result<Asked, ApiError>,
+    asked: Result<DecisionRequest, ApiError>,
 ) -> Result<Response, Refused> {
     let (id, before) = read(operator, payment_id).await?;
     let outcome = match asked {
@@ -235,7 +235,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
             div.col { (history(decisions, now)) }
         }
     };
-    Page::still(format!("Decide about {id}"), Place::Stuck, body)
+    Page::still(format!("Decide about {id}"), NavSection::Stuck, body)
 }
 
 pub(crate) fn confirm(filled: &Filled, words: &str) -> Markup {

@@ -13,7 +13,7 @@ use payferry_entities::StoreError;
 use payferry_evm::wallet::checksummed;
 use serde::Serialize;
 
-use crate::decisions::aside::{self, AsideLine};
+use crate::decisions::aside::{self, SetAsideLine};
 
 /// Provider name in an operator's verdict.
 const OPERATOR: &str = "operator";
@@ -47,7 +47,7 @@ pub struct Decisions {
     /// The same by token and chain, with blocked money of other tokens and on other chains.
     pub blocked: Vec<BlockedLine>,
     /// Transfers that are not listed because the list is full. They are not counted until they are applied.
-    pub set_aside: Vec<AsideLine>,
+    pub set_aside: Vec<SetAsideLine>,
     /// Every transfer, with its possible decisions.
     pub transfers: Vec<TransferLine>,
     /// Refunds whose address is in screening, each with its possible decisions.
@@ -183,7 +183,7 @@ pub(crate) fn take_in(id: PaymentId) -> Possible {
 pub(crate) fn possible_of_all(
     system: &System,
     payment: &Payment,
-    set_aside: &[AsideLine],
+    set_aside: &[SetAsideLine],
     now: Timestamp,
 ) -> Vec<Possible> {
     let mut can = possible(payment, now);

@@ -2,19 +2,17 @@
 
 pub(crate) mod page;
 pub(crate) mod query;
-pub(crate) mod queue;
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::SendingCommandError;
-use payferry_actors::observe::SendingLine;
+use payferry_actors::OutboundCommandError;
+use payferry_actors::observe::OutboundLine;
+use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::Decision;
-use payferry_domain::sending::SendingId;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{self, Actor, Entry};
 use serde::Serialize;
 use serde_json::json;
 
@@ -23,13 +21,13 @@ use crate::actors::{LINES_DEFAULT, limit, quarantined};
 use crate::decisions::decision;
 use crate::input::{id_of, only};
 use crate::outbound::query as sendings;
-use crate::outbound::query::SendingFacts;
+use crate::outbound::query::OutboundFacts;
 
 #[derive(Serialize)]
-struct SendingsPage {
-    sendings: Vec<SendingLine>,
+struct OutboundListPage {
+    sendings: Vec<OutboundLine>,
     /// Start of the next page, if there may be one.
-    next_after: Option<SendingId>,
+    next_after: Option<OutboundId>,
 }
 
 /// Returns the live payouts and withdrawals in order of id. `?after=` starts after an id, `?limit=` sets the page size.
@@ -42,7 +40,7 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     let limit = limit.unwrap_or(LINES_DEFAULT);
     let sendings = operator.system.sendings_live(after, limit);
     let next_after = sendings.last().filter(|_| sendings.len() == limit).map(|line| line.id);
-    Answer::ok(&SendingsPage { sendings, next_after })
+    Answer::ok(&OutboundListPage { sendings, next_after })
 }
 
 /// Returns a payout or withdrawal, its actor, and the possible decisions.
@@ -57,22 +55,22 @@ pub(super) async fn screen(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = id_of("sending_id", &id)?;
-    let asked = body.read(Asked::read)?;
+    let asked = body.read(DecisionRequest::read)?;
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
 /// Reads one of them.
-pub(super) async fn find(operator: &Operator, id: SendingId) -> Result<SendingFacts, ApiError> {
-    sendings::sending(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
+pub(super) async fn find(operator: &Operator, id: OutboundId) -> Result<OutboundFacts, ApiError> {
+    sendings::outbound(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
 }
 
 /// Decision of an operator about the address, with its reason.
-pub(super) struct Asked {
+pub(super) struct DecisionRequest {
     decision: Decision,
     reason: String,
 }
 
-impl Asked {
+impl DecisionRequest {
     /// Reads the fields of a decision.
     pub(super) fn read(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["decision", "reason"]);
@@ -83,22 +81,26 @@ impl Asked {
 }
 
 /// Carries out a decision. Returns the state afterwards.
-pub(super) async fn carry_out(operator: &Operator, id: SendingId, asked: Asked) -> Result<SendingFacts, ApiError> {
+pub(super) async fn carry_out(
+    operator: &Operator,
+    id: OutboundId,
+    asked: DecisionRequest,
+) -> Result<OutboundFacts, ApiError> {
     let now = operator.system.clock().now();
     let before = find(operator, id).await?;
     let entry = Entry {
         action: "sending.screened_by_hand".to_owned(),
-        psp_id: Some(before.sending.order.psp_id),
+        psp_id: Some(before.outbound.order.psp_id),
         subject: id.to_string(),
         detail: json!({ "decision": asked.decision, "reason": asked.reason }),
     };
-    let command = sendings::screen(&before.sending, asked.decision, now);
+    let command = sendings::screen(&before.outbound, asked.decision, now);
     let row = audit::row(entry, &Actor::Operator, now);
-    let carried_out = operator.system.command_sending(id, command, Some(row)).await;
+    let carried_out = operator.system.command_outbound(id, command, Some(row)).await;
     carried_out.map_err(|error| match error {
-        SendingCommandError::Quarantined => quarantined(id),
+        OutboundCommandError::Quarantined => quarantined(id),
         other => other.into(),
     })?;
-    tracing::info!(sending.id = %id, "operator decided about the address of {id}");
+    tracing::info!(outbound.id = %id, "operator decided about the address of {id}");
     find(operator, id).await
 }

@@ -2,27 +2,29 @@
 //! decision.
 
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use payferry_actors::observe::OutboundLine;
 use payferry_domain::Timestamp;
-use payferry_domain::sending::SendingId;
+use payferry_domain::outbound::OutboundId;
 use payferry_httpkit::error::ApiError;
+use payferry_runtime::observe::{ActorKind, NodeView};
 
 use crate::Operator;
-use crate::actors::panel as actor;
+use crate::actors::page::From;
 use crate::actors::panel::One;
-use crate::actors::release::let_run;
+use crate::actors::{let_run, panel as actor};
 use crate::decisions::page::{Pairs, confirm, read_form};
-use crate::outbound::query::SendingFacts;
-use crate::outbound::{Asked, carry_out, find};
+use crate::outbound::query::OutboundFacts;
+use crate::outbound::{DecisionRequest, carry_out, find};
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort};
 use crate::page::path;
-use crate::page::shell::{self, Page, Place};
-use crate::page::words::{ago, clock, plain, short, status};
-use crate::payment::{deliveries, on_chain};
+use crate::page::shell::{self, NavSection, Page};
+use crate::page::words::{Tone, ago, badge, clock, count, grouped, outbound_link, plain, short, status};
+use crate::payment::page::{deliveries_panel, on_chain_panel};
 
 /// Fields of a decision about the address, named as in the API.
 const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Text)];
@@ -31,7 +33,7 @@ const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Te
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(id): Path<String>,
-    asked: shell::Asked,
+    asked: shell::PageRequest,
 ) -> Result<Response, Failure> {
     let facts = read(&operator, &id).await?;
     Ok(asked.answer(&page(&operator, &facts, &html! {}, &Filled::default())))
@@ -39,7 +41,7 @@ pub(crate) async fn show(
 
 /// Releases a quarantined payout or withdrawal.
 pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
-    let id: SendingId = id.parse().map_err(|_| Failure::not_found("sending", id.clone()))?;
+    let id: OutboundId = id.parse().map_err(|_| Failure::not_found("sending", id.clone()))?;
     // The result is not needed: the page shows the current state.
     let_run(&operator, id).await?;
     Ok(Redirect::to(&format!("{}/{id}", path("sendings"))).into_response())
@@ -53,7 +55,7 @@ pub(crate) async fn screen(
 ) -> Result<Response, Refused> {
     let before = read(&operator, &id).await?;
     let filled = Filled::sent(pairs);
-    let outcome = match read_form(&filled, &FIELDS, Asked::read) {
+    let outcome = match read_form(&filled, &FIELDS, DecisionRequest::read) {
         Ok(asked) => carry_out(&operator, before.id, asked).await,
         Err(error) => Err(error),
     };
@@ -79,9 +81,9 @@ fn answer(status: StatusCode, page: Page) -> Response {
     Page { status, is_live: false, ..page }.into_response()
 }
 
-async fn read(operator: &Operator, id: &str) -> Result<SendingFacts, Failure> {
+async fn read(operator: &Operator, id: &str) -> Result<OutboundFacts, Failure> {
     let missing = || Failure::not_found("sending", id);
-    let parsed: SendingId = id.parse().map_err(|_| missing())?;
+    let parsed: OutboundId = id.parse().map_err(|_| missing())?;
     match find(operator, parsed).await {
         Ok(facts) => Ok(facts),
         Err(ApiError::NotFound(_)) => Err(missing()),
@@ -89,7 +91,7 @@ async fn read(operator: &Operator, id: &str) -> Result<SendingFacts, Failure> {
     }
 }
 
-fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Filled) -> Page {
+fn page(operator: &Operator, facts: &OutboundFacts, said: &Markup, filled: &Filled) -> Page {
     let (now, real_now) = (operator.system.clock().now(), operator.system.clock().real_now());
     let here = format!("{}/{}", path("sendings"), facts.id);
     let body = html! {
@@ -104,8 +106,8 @@ fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Fille
         div.grid.two {
             div.col {
                 @if !facts.may.is_empty() { (decision(facts, filled)) }
-                (on_chain::panel(&facts.operations, now))
-                (deliveries::panel(&facts.deliveries, real_now))
+                (on_chain_panel(&facts.operations, now))
+                (deliveries_panel(&facts.deliveries, real_now))
             }
             div.col {
                 (money(facts, now))
@@ -116,10 +118,10 @@ fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Fille
     };
     let title = format!("{} {}", if facts.kind == "payout" { "Payout" } else { "Withdrawal" }, facts.id);
     // A page with a form is not live.
-    Page { is_live: facts.may.is_empty(), ..Page::live(title, Place::Overview, body) }
+    Page { is_live: facts.may.is_empty(), ..Page::live(title, NavSection::Overview, body) }
 }
 
-fn decision(facts: &SendingFacts, filled: &Filled) -> Markup {
+fn decision(facts: &OutboundFacts, filled: &Filled) -> Markup {
     html! {
         section.panel aria-labelledby="decide" {
             header { h2 #decide { "Destination" } p { "screening needs a decision" } }
@@ -135,7 +137,7 @@ fn decision(facts: &SendingFacts, filled: &Filled) -> Markup {
     }
 }
 
-fn money(facts: &SendingFacts, now: Timestamp) -> Markup {
+fn money(facts: &OutboundFacts, now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="money" {
             header { h2 #money { "Money" } p { "debited from the PSP's balance" } }
@@ -160,7 +162,7 @@ fn money(facts: &SendingFacts, now: Timestamp) -> Markup {
     }
 }
 
-fn history(facts: &SendingFacts, now: Timestamp) -> Markup {
+fn history(facts: &OutboundFacts, now: Timestamp) -> Markup {
     html! {
         @if !facts.history.is_empty() {
             section.panel #history aria-labelledby="who" {
@@ -174,6 +176,86 @@ fn history(facts: &SendingFacts, now: Timestamp) -> Markup {
                             span.done { @if let Some(reason) = entry.detail["reason"].as_str() { (reason) } }
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Payouts and withdrawals on one page.
+const OUTBOUND_MAX: usize = 50;
+
+/// `/ops/view/sendings`.
+pub(crate) async fn show_queue(
+    State(operator): State<Operator>,
+    Query(from): Query<From>,
+    asked: shell::PageRequest,
+) -> Result<Response, Failure> {
+    let system = &operator.system;
+    let supervisor = system.tree().root.children.into_iter().find(|node| node.kind == ActorKind::SendingDesk);
+    let node = supervisor.ok_or_else(|| Failure::not_found("desk", "sendings"))?;
+    let after = from.after::<OutboundId>("payout or withdrawal")?;
+    // Reads one more than it shows, to know if a next page exists.
+    let mut lines = system.sendings_live(after, OUTBOUND_MAX + 1);
+    let next = (lines.len() > OUTBOUND_MAX).then(|| lines[OUTBOUND_MAX - 1].id);
+    lines.truncate(OUTBOUND_MAX);
+    let now = system.clock().real_now();
+    let body = queue_body(&node, &lines, after, next, now);
+    Ok(asked.answer(&Page::live("Payouts and withdrawals", NavSection::Overview, body)))
+}
+
+fn queue_body(
+    node: &NodeView,
+    lines: &[OutboundLine],
+    after: Option<OutboundId>,
+    next: Option<OutboundId>,
+    now: Timestamp,
+) -> Markup {
+    let here = path("sendings");
+    html! {
+        p.crumbs { a href="/ops" { "Overview" } span { "payouts and withdrawals" } }
+        div.title {
+            h1 { "Payouts and withdrawals" }
+            (crate::actors::tree::state(node.state))
+        }
+        (actor::figures(node, now))
+        section.panel aria-labelledby="sendings" {
+            header {
+                h2 #sendings { "Live payouts and withdrawals" }
+                p { (grouped(node.children_live.try_into().unwrap_or(i128::MAX))) " actors, by id" @if let Some(after) = after { ", after " code { (after) } } }
+            }
+            @if lines.is_empty() {
+                p.none { @if after.is_some() { "No more payouts or withdrawals." } @else { "None. Sent and failed payouts and withdrawals have no actor." } }
+            } @else {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Payout or withdrawal" }
+                            th scope="col" { "Status" }
+                            th.wide scope="col" { "Chain" }
+                            th.n.wide scope="col" { "Version" }
+                            th.n.wide scope="col" { "Mailbox" }
+                            th.n.wide scope="col" { "Running since" }
+                        }
+                    }
+                    tbody {
+                        @for line in lines {
+                            tr id=(line.id) {
+                                th scope="row" { (outbound_link(&line.id.to_string())) }
+                                td { (status(line.status.as_str())) @if line.in_review { " " (badge("in review", Tone::Warn)) } }
+                                td.wide { (line.chain) }
+                                td.n.wide { (line.version) }
+                                td.n.wide { (count(line.mailbox)) }
+                                td.n.wide { (ago(line.since, now)) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if after.is_some() || next.is_some() {
+                nav.pages aria-label="Pages of payouts and withdrawals" {
+                    @if after.is_some() { a rel="first" href=(here) { "First page" } }
+                    @if let Some(next) = next { a rel="next" href={ (here) "?after=" (next) } { "Next " (OUTBOUND_MAX) } }
                 }
             }
         }

@@ -2,19 +2,18 @@
 
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
-use payferry_actors::{SendingView, System};
+use payferry_actors::{OutboundView, System};
 use payferry_domain::Timestamp;
+use payferry_domain::outbound::{Command, OutboundId, OutboundTransfer, decide};
 use payferry_domain::payment::{Decision, Verdict};
-use payferry_domain::sending::{Command, Sending, SendingId, decide};
 use payferry_entities::{StoreError, sendings};
 use payferry_evm::wallet::checksummed;
-use payferry_journal::webhooks::log;
-use payferry_journal::webhooks::log::LogEntry;
+use payferry_journal::webhooks::log::{self, LogEntry};
 use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 
-use crate::attention::{Found, SENDING_OVERDUE_AFTER_SECS, StuckItem, StuckKind, StuckPart};
+use crate::attention::{AttentionItem, AttentionKind, Found, OUTBOUND_OVERDUE_AFTER_SECS, StuckPart};
 use crate::decisions::query::{Possible, by_hand};
 use crate::payment::{Operation, incidents_of, operations_of};
 use crate::query::{COUNTED_MAX, Count};
@@ -25,9 +24,9 @@ const OVERDUE: &str = "FROM sendings WHERE live AND NOT in_review AND created_at
 
 /// All data of one payout or withdrawal.
 #[derive(Debug, Clone, Serialize)]
-pub struct SendingFacts {
+pub struct OutboundFacts {
     /// Its id.
-    pub id: SendingId,
+    pub id: OutboundId,
     /// `payout` or `withdrawal`.
     pub kind: &'static str,
     /// PSP whose money it sends.
@@ -63,7 +62,7 @@ pub struct SendingFacts {
     /// Time at which it was sent or failed.
     pub finished_at: Option<Moment>,
     /// Its actor, if it is running or quarantined. Null once it is finished; the next event starts the actor.
-    pub actor: Option<SendingView>,
+    pub actor: Option<OutboundView>,
     /// Failures of its actor, newest first.
     pub incidents: Vec<Incident>,
     /// Possible decisions of the operator about its address.
@@ -79,70 +78,70 @@ pub struct SendingFacts {
     #[serde(skip)]
     pub deliveries: Vec<LogEntry>,
     #[serde(skip)]
-    pub(crate) sending: Sending,
+    pub(crate) outbound: OutboundTransfer,
 }
 
 /// Reads a payout or withdrawal. `None` if the id is unknown.
-pub async fn sending(system: &System, id: SendingId) -> Result<Option<SendingFacts>, StoreError> {
+pub async fn outbound(system: &System, id: OutboundId) -> Result<Option<OutboundFacts>, StoreError> {
     let database = system.database();
-    let Some(sending) = payferry_journal::outbound::load(database, id).await? else { return Ok(None) };
+    let Some(outbound) = payferry_journal::outbound::load(database, id).await? else { return Ok(None) };
     let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
     let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
-    let order = &sending.order;
-    let said = sending.verdict.as_deref();
-    Ok(Some(SendingFacts {
+    let order = &outbound.order;
+    let said = outbound.verdict.as_deref();
+    Ok(Some(OutboundFacts {
         id,
         kind: id.kind().as_str(),
         psp_id: order.psp_id.to_string(),
         customer_id: order.customer_id.map(|id| id.to_string()),
         reference: order.reference.clone(),
-        status: sending.status.as_str(),
+        status: outbound.status.as_str(),
         amount: order.amount.to_string(),
         currency: order.token.as_str(),
         chain: order.asset.chain.as_str(),
         address: checksummed(order.to),
-        verdict: sending.decision(),
+        verdict: outbound.decision(),
         provider: said.map(|said| said.provider.clone()),
         flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
         checked_at: said.map(|said| Moment(said.checked_at)),
-        tx_hash: sending.tx_hash.map(|hash| hash.to_string()),
-        failure: sending.failure.clone(),
+        tx_hash: outbound.tx_hash.map(|hash| hash.to_string()),
+        failure: outbound.failure.clone(),
         created_at: Moment(order.created_at),
-        finished_at: sending.finished_at.map(Moment),
-        actor: system.observe_sending(id).await,
+        finished_at: outbound.finished_at.map(Moment),
+        actor: system.observe_outbound(id).await,
         incidents: incidents_of(system, ActorKind::Sending, &id.to_string()),
-        may: may(&sending, system.clock().now()),
-        can: possible(&sending, system.clock().now()),
+        may: may(&outbound, system.clock().now()),
+        can: possible(&outbound, system.clock().now()),
         history,
         operations: operations_of(system, &id.to_string()).await?,
         deliveries: log::deliveries_of(database, order.psp_id, &id.to_string()).await?,
-        sending,
+        outbound,
     }))
 }
 
 /// Command that decides about the address. The findings of the provider are kept.
-pub(crate) fn screen(sending: &Sending, decision: Decision, now: Timestamp) -> Command {
-    let verdict: Verdict = by_hand(sending.verdict.as_deref(), decision, now);
+pub(crate) fn screen(outbound: &OutboundTransfer, decision: Decision, now: Timestamp) -> Command {
+    let verdict: Verdict = by_hand(outbound.verdict.as_deref(), decision, now);
     Command::Screen(verdict)
 }
 
 /// Possible decisions about the address: those that the domain would accept.
-fn may(sending: &Sending, now: Timestamp) -> Vec<Decision> {
-    let takes = |decision: &Decision| decide(sending, &screen(sending, *decision, now), now).is_ok();
+fn may(outbound: &OutboundTransfer, now: Timestamp) -> Vec<Decision> {
+    let takes = |decision: &Decision| decide(outbound, &screen(outbound, *decision, now), now).is_ok();
     [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
 }
 
-fn possible(sending: &Sending, now: Timestamp) -> Vec<Possible> {
-    let path = format!("/ops/sendings/{}/screen", sending.id());
-    if may(sending, now).is_empty() { Vec::new() } else { vec![Possible { action: "screen", path }] }
+fn possible(outbound: &OutboundTransfer, now: Timestamp) -> Vec<Possible> {
+    let path = format!("/ops/sendings/{}/screen", outbound.id());
+    if may(outbound, now).is_empty() { Vec::new() } else { vec![Possible { action: "screen", path }] }
 }
 
 /// Payouts and withdrawals that need a decision or have waited too long.
-pub(crate) async fn stuck(system: &System, kind: StuckKind, part: StuckPart<'_>) -> Result<Found, DbErr> {
+pub(crate) async fn stuck(system: &System, kind: AttentionKind, part: StuckPart<'_>) -> Result<Found, DbErr> {
     let now: Timestamp = system.clock().now();
     let (from, before) = match kind {
-        StuckKind::SendingInReview => (IN_REVIEW, i64::MAX),
-        _ => (OVERDUE, now.plus_secs(-SENDING_OVERDUE_AFTER_SECS).as_millis()),
+        AttentionKind::SendingInReview => (IN_REVIEW, i64::MAX),
+        _ => (OVERDUE, now.plus_secs(-OUTBOUND_OVERDUE_AFTER_SECS).as_millis()),
     };
     let database = system.database();
     let query = |sql: String, values: Vec<Value>| Statement::from_sql_and_values(database.backend(), sql, values);
@@ -153,22 +152,22 @@ pub(crate) async fn stuck(system: &System, kind: StuckKind, part: StuckPart<'_>)
     let listing = query(part.sql(from, &["created_at", "id"]), part.values(before.into()));
     let rows = sendings::Model::find_by_statement(listing).all(database.reader()).await?;
     let item = |row: &sendings::Model| {
-        let (reason, can) = match payferry_journal::outbound::sending_of(row) {
-            Ok(sending) => (told(&sending), possible(&sending, now)),
+        let (reason, can) = match payferry_journal::outbound::outbound_of(row) {
+            Ok(outbound) => (told(&outbound), possible(&outbound, now)),
             Err(error) => (error.to_string(), Vec::new()),
         };
-        let item = StuckItem::new(&row.id, Some(Timestamp(row.created_at)), now, reason);
-        StuckItem { psp_id: Some(row.psp_id.clone()), can, ..item }
+        let item = AttentionItem::new(&row.id, Some(Timestamp(row.created_at)), now, reason);
+        AttentionItem { psp_id: Some(row.psp_id.clone()), can, ..item }
     };
     Ok((total, rows.iter().map(item).collect()))
 }
 
-fn told(sending: &Sending) -> String {
-    let order = &sending.order;
+fn told(outbound: &OutboundTransfer) -> String {
+    let order = &outbound.order;
     let amount = format!("{} {} on {}", order.amount, order.token, order.asset.chain);
-    match sending.verdict.as_deref() {
+    match outbound.verdict.as_deref() {
         None => format!("{amount}: its address has not been screened"),
-        Some(said) if sending.is_in_review() => format!("{amount}: {} says {}", said.provider, said.flags.join(", ")),
+        Some(said) if outbound.is_in_review() => format!("{amount}: {} says {}", said.provider, said.flags.join(", ")),
         Some(_) => format!("{amount}: screened but not sent"),
     }
 }

@@ -1,10 +1,9 @@
 //! Data of the overview.
 
 pub(crate) mod page;
-pub(crate) mod payments;
 
 use payferry_actors::System;
-use payferry_actors::observe::{GivenUp, Tallied, TreeView};
+use payferry_actors::observe::{QuarantinedSubject, Tallied, TreeView};
 use payferry_journal::JournalStats;
 use payferry_runtime::observe::{Incident, KindView};
 use serde::Serialize;
@@ -33,7 +32,7 @@ pub struct Overview {
     /// Number of quarantined payouts and withdrawals.
     pub sendings_quarantined: usize,
     /// First [`QUARANTINED_MAX`] of the quarantined actors.
-    pub quarantined: Vec<GivenUp>,
+    pub quarantined: Vec<QuarantinedSubject>,
     /// Supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
     pub incidents: Vec<Incident>,
     /// Number of stored log entries.

@@ -3,24 +3,26 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
+use payferry_actors::observe::Tallied;
 use payferry_actors::pauses::Held;
-use payferry_domain::Timestamp;
+use payferry_domain::payment::Status;
+use payferry_domain::{Chain, Timestamp};
+use payferry_journal::JournalStats;
 use payferry_runtime::observe::{ActorKind, KindView};
 
-use crate::Operator;
 use crate::actors::{incidents, tree};
 use crate::attention::page as stuck;
 use crate::chains::page as chains;
 use crate::health::Readiness;
-use crate::overview::{self, Overview, payments};
+use crate::overview::{self, Overview};
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
-use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis};
-use crate::pauses::page as pauses;
+use crate::page::shell::{NavSection, Page, PageRequest};
+use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis, status};
 use crate::query::{if_by, soon};
 use crate::webhooks::page as webhooks;
+use crate::{Operator, pauses};
 
-pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
+pub(crate) async fn show(State(operator): State<Operator>, asked: PageRequest) -> Response {
     let mut overview = overview::overview(&operator.system).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
@@ -28,7 +30,7 @@ pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Resp
     }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
-    asked.answer(&Page::live("Overview", Place::Overview, body(&overview, &held, now)))
+    asked.answer(&Page::live("Overview", NavSection::Overview, body(&overview, &held, now)))
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
@@ -47,9 +49,9 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
                 }
                 div.col {
                     (chains::panel(&view.chains))
-                    (payments::panel(view.payments.as_deref()))
+                    (payments_panel(view.payments.as_deref()))
                     (webhooks::panel(view.webhooks.as_ref(), now))
-                    (payments::journal(&view.journal.stats))
+                    (journal_panel(&view.journal.stats))
                 }
             }
         }
@@ -99,7 +101,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
             div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } } }
             div {
                 dt { "Journal" }
-                dd { (millis(payments::commit_ms(stats))) small { "per commit, " (payments::units_mean(stats)) " writes" } }
+                dd { (millis(commit_ms(stats))) small { "per commit, " (units_mean(stats)) " writes" } }
             }
             div {
                 dt { "Webhooks" }
@@ -141,5 +143,112 @@ fn log(view: &Overview, now: Timestamp) -> Markup {
                 (incidents::list(shown, now))
             }
         }
+    }
+}
+
+/// All payments. `None` until the count after the start is complete.
+pub(super) fn payments_panel(tally: Option<&[Tallied]>) -> Markup {
+    html! {
+        section.panel aria-labelledby="payments" {
+            header { h2 #payments { "Payments" } p { "total, by status and chain" } }
+            @match tally {
+                Some(tally) => (payments_table(tally)),
+                None => p.none { "Counting payments after the start." },
+            }
+        }
+    }
+}
+
+/// Table with a row for each status and a column for each chain.
+fn payments_table(tally: &[Tallied]) -> Markup {
+    let number = |wanted: &dyn Fn(&Tallied) -> bool| -> u64 {
+        tally.iter().filter(|one| wanted(one)).map(|one| one.count).sum()
+    };
+    let live =
+        |wanted: &dyn Fn(&Tallied) -> bool| -> u64 { tally.iter().filter(|one| wanted(one)).map(|one| one.live).sum() };
+    html! {
+        payments_table {
+            thead {
+                tr {
+                    th scope="col" { "Status" }
+                    th.n scope="col" { "All" }
+                    th.n scope="col" title="Payments with pending work that the service does by itself" { "Live" }
+                    @for chain in Chain::ALL { th.n scope="col" { (chain) } }
+                }
+            }
+            tbody {
+                @for one in Status::ALL {
+                    tr id={ "status-" (one) } {
+                        th scope="row" { (status(one.as_str())) }
+                        td.n { (count(number(&|t| t.status == *one))) }
+                        td.n { (count(live(&|t| t.status == *one))) }
+                        @for chain in Chain::ALL { td.n { (count(number(&|t| t.status == *one && t.chain == chain))) } }
+                    }
+                }
+            }
+            tfoot {
+                tr {
+                    th scope="row" { "All" }
+                    td.n { (count(number(&|_| true))) }
+                    td.n { (count(live(&|_| true))) }
+                    @for chain in Chain::ALL { td.n { (count(number(&|t| t.chain == chain))) } }
+                }
+            }
+        }
+    }
+}
+
+/// Statistics of the journal.
+pub(crate) fn journal_panel(stats: &JournalStats) -> Markup {
+    html! {
+        section.panel aria-labelledby="journal" {
+            header { h2 #journal_panel { "Journal" } p { "group commits of payment writes" } }
+            dl.facts {
+                dt { "Queued" }
+                dd { (count(stats.transitions_queued)) " transitions, " (count(stats.initiations_queued)) " initiations" }
+                dt { "Committed" }
+                dd { (count(stats.units)) " writes in " (count(stats.groups)) " groups" }
+                dt { "Group size" }
+                dd { (units_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
+                dt { "Commit time" }
+                dd { (millis(commit_ms(stats))) " on average, " (millis(us(stats.commit_time_us_max))) " max" }
+                dt { "Problems" }
+                dd {
+                    (count(stats.conflicts)) " conflicts, " (count(stats.retries)) " retries, "
+                    span.bad-ink[stats.failed > 0] { (count(stats.failed)) " failed or unknown" }
+                }
+            }
+        }
+    }
+}
+
+/// Mean time of a commit, milliseconds.
+pub(super) fn commit_ms(stats: &JournalStats) -> f64 {
+    if stats.groups == 0 { 0.0 } else { us(stats.commit_time_us) / float(stats.groups) }
+}
+
+/// Mean number of writes in a group.
+pub(super) fn units_mean(stats: &JournalStats) -> String {
+    if stats.groups == 0 { "0".to_owned() } else { format!("{:.1}", float(stats.units) / float(stats.groups)) }
+}
+
+fn us(us: u64) -> f64 {
+    float(us) / 1_000.0
+}
+
+#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_a_refused_write_once_as_failed() {
+        let stats = JournalStats { refused: 2, failed: 5, ..JournalStats::default() };
+        let shown = journal_panel(&stats).into_string();
+        assert!(shown.contains("bad-ink\">5 failed or unknown"), "{shown}");
     }
 }

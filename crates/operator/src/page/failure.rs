@@ -7,7 +7,7 @@ use payferry_entities::StoreError;
 use payferry_httpkit::error::ApiError;
 use sea_orm::DbErr;
 
-use crate::page::shell::{Page, Place};
+use crate::page::shell::{NavSection, Page};
 
 /// Why a page cannot be shown.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Failure {
             p.notice.bad role="alert" { (words) }
         };
         // A live page shows the requested content as soon as it is available.
-        Page { status, is_live, ..Page::still(headline, Place::Overview, body) }
+        Page { status, is_live, ..Page::still(headline, NavSection::Overview, body) }
     }
 }
 

@@ -1,8 +1,8 @@
-//! The operator's live page: server-rendered, whole without scripts, kept at the present by one small script.
+//! Parts that all pages of the operator share: shell, words, forms and failures.
 //!
-//! Pages are at `/ops` and under `/ops/view/`; everything else under `/ops` is for programs. What a page shows comes from
-//! `operator::read` and the tree, as for programs; what a form changes goes through `operator::admin`. Deliberately absent:
-//! a build step, anything from elsewhere, and any list that grows with the payments.
+//! Pages are rendered on the server and work without scripts; one small script keeps them current. They are at `/ops` and under
+//! `/ops/view/`; all other paths under `/ops` are for programs. Deliberately absent: a build step, resources from other sites, and
+//! lists that grow with the payments.
 
 pub(crate) mod failure;
 pub(crate) mod form;

@@ -38,7 +38,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 
 /// Entry of the navigation bar that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NavSection {
     /// Overview and the pages it links to.
     Overview,
     /// Items that need attention.
@@ -57,7 +57,7 @@ pub(crate) enum Place {
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
     pub(crate) title: String,
-    pub(crate) place: Place,
+    pub(crate) place: NavSection,
     /// True if the script refreshes the page. Pages with forms are not refreshed.
     pub(crate) is_live: bool,
     pub(crate) body: Markup,
@@ -65,23 +65,23 @@ pub(crate) struct Page {
 
 impl Page {
     /// Page that the script refreshes.
-    pub(crate) fn live(title: impl Into<String>, place: Place, body: Markup) -> Self {
+    pub(crate) fn live(title: impl Into<String>, place: NavSection, body: Markup) -> Self {
         Self { status: StatusCode::OK, title: title.into(), place, is_live: true, body }
     }
 
     /// Page that the script does not refresh.
-    pub(crate) fn still(title: impl Into<String>, place: Place, body: Markup) -> Self {
+    pub(crate) fn still(title: impl Into<String>, place: NavSection, body: Markup) -> Self {
         Self { is_live: false, ..Self::live(title, place, body) }
     }
 }
 
 /// How the page was requested.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct PageRequest {
     is_fragment: bool,
 }
 
-impl<S: Sync> FromRequestParts<S> for Asked {
+impl<S: Sync> FromRequestParts<S> for PageRequest {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
@@ -89,7 +89,7 @@ impl<S: Sync> FromRequestParts<S> for Asked {
     }
 }
 
-impl Asked {
+impl PageRequest {
     /// Renders the page as it was requested.
     pub(crate) fn answer(self, page: &Page) -> Response {
         let markup = if self.is_fragment { content(page) } else { whole(page) };
@@ -116,7 +116,7 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
 }
 
 fn whole(page: &Page) -> Markup {
-    let is_inside = page.place != Place::Outside;
+    let is_inside = page.place != NavSection::Outside;
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -145,11 +145,11 @@ fn bar(page: &Page) -> Markup {
             div {
                 a.brand href="/ops" { "Payferry " span { "operator" } }
                 nav aria-label="Pages" {
-                    a href="/ops" aria-current=[current(Place::Overview)] { "Overview" }
-                    a href="/ops/view/stuck" aria-current=[current(Place::Stuck)] { "Needs attention" }
-                    a href="/ops/view/pauses" aria-current=[current(Place::Pauses)] { "Pauses" }
-                    a href="/ops/view/customers" aria-current=[current(Place::Customers)] { "Customers" }
-                    a href="/ops/view/psps" aria-current=[current(Place::Psps)] { "PSPs" }
+                    a href="/ops" aria-current=[current(NavSection::Overview)] { "Overview" }
+                    a href="/ops/view/stuck" aria-current=[current(NavSection::Stuck)] { "Needs attention" }
+                    a href="/ops/view/pauses" aria-current=[current(NavSection::Pauses)] { "Pauses" }
+                    a href="/ops/view/customers" aria-current=[current(NavSection::Customers)] { "Customers" }
+                    a href="/ops/view/psps" aria-current=[current(NavSection::Psps)] { "PSPs" }
                 }
                 form.search role="search" action="/ops/view/payments" method="get" {
                     input type="search" name="id" placeholder="Find a payment: pay_…" aria-label="Payment id"
@@ -169,7 +169,7 @@ fn content(page: &Page) -> Markup {
 
 /// Page for a user who is not logged in.
 pub(crate) fn outside(status: StatusCode, title: &str, body: Markup) -> Response {
-    Page { status, ..Page::still(title, Place::Outside, body) }.into_response()
+    Page { status, ..Page::still(title, NavSection::Outside, body) }.into_response()
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ pub(crate) fn payment_link(id: &str) -> Markup {
 }
 
 /// Link to the page of a payout or withdrawal.
-pub(crate) fn sending_link(id: &str) -> Markup {
+pub(crate) fn outbound_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
 }
 

@@ -1,7 +1,5 @@
 //! All data of one payment: its row, history, operations and actor.
 
-pub(crate) mod deliveries;
-pub(crate) mod on_chain;
 pub(crate) mod page;
 pub(crate) mod record;
 mod timeline;
@@ -13,12 +11,11 @@ use payferry_actors::system::PaymentView;
 use payferry_domain::payment::{Event, Payment, TransferKey};
 use payferry_domain::{Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{StoreError, chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers};
-use payferry_journal::webhooks::log;
-use payferry_journal::webhooks::log::LogEntry;
+use payferry_journal::webhooks::log::{self, LogEntry};
 use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::decisions::aside::{self, AsideLine};
+use crate::decisions::aside::{self, SetAsideLine};
 use crate::decisions::query as decisions;
 use crate::decisions::query::Possible;
 
@@ -55,7 +52,7 @@ pub struct PaymentFacts {
     /// Failures of its actor, newest first.
     pub incidents: Vec<Incident>,
     /// Transfers in its wallet that are not listed because the list is full.
-    pub set_aside: Vec<AsideLine>,
+    pub set_aside: Vec<SetAsideLine>,
     /// Possible actions of the operator.
     pub can: Vec<Possible>,
 }

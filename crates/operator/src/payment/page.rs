@@ -4,24 +4,24 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{Payment, TransferToken};
-use payferry_domain::sending::SendingId;
-use payferry_domain::{PaymentId, Timestamp};
+use payferry_domain::{Amount, PaymentId, Timestamp};
 use payferry_evm::wallet::checksummed;
+use payferry_journal::webhooks::log::LogEntry;
 use serde::Deserialize;
 
 use crate::Operator;
-use crate::actors::panel as actor;
 use crate::actors::panel::One;
-use crate::actors::release::let_run;
-use crate::decisions::aside::AsideLine;
+use crate::actors::{let_run, panel as actor};
+use crate::decisions::aside::SetAsideLine;
 use crate::decisions::page as decisions;
 use crate::page::failure::{Failure, Refused};
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
-use crate::page::words::{Tone, ago, badge, clock, count, moment, short, status};
+use crate::page::shell::{NavSection, Page, PageRequest};
+use crate::page::words::{Tone, ago, badge, clock, count, millis, moment, plain, short, status};
 use crate::payment::timeline::{self, Step};
-use crate::payment::{self, PaymentFacts, deliveries, on_chain};
+use crate::payment::{self, Operation, PaymentFacts};
 
 /// Query of the search box.
 #[derive(Deserialize)]
@@ -32,8 +32,8 @@ pub(crate) struct Search {
 /// Redirects from the search box to the payment.
 pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failure> {
     let id = search.id.unwrap_or_default();
-    if let Ok(sending) = id.trim().parse::<SendingId>() {
-        return Ok(Redirect::to(&format!("{}/{sending}", path("sendings"))).into_response());
+    if let Ok(outbound) = id.trim().parse::<OutboundId>() {
+        return Ok(Redirect::to(&format!("{}/{outbound}", path("sendings"))).into_response());
     }
     let id = PaymentId::of_public(id.trim()).ok_or_else(|| Failure::not_found("payment", id))?;
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
@@ -42,14 +42,14 @@ pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failu
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(id): Path<String>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let missing = || Failure::not_found("payment", id.clone());
     let id = PaymentId::of_public(&id).ok_or_else(missing)?;
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
     let clock = operator.system.clock();
     let body = body(&facts, clock.now(), clock.real_now());
-    Ok(asked.answer(&Page::live(format!("Payment {id}"), Place::Overview, body)))
+    Ok(asked.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
 }
 
 /// Releases a quarantined payment.
@@ -83,8 +83,8 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
             div.col {
                 (timeline::panel(&steps(facts), now))
                 (transfers(payment, now))
-                (on_chain::panel(&facts.operations, now))
-                (deliveries::panel(&facts.deliveries, real_now))
+                (on_chain_panel(&facts.operations, now))
+                (deliveries_panel(&facts.deliveries, real_now))
             }
             div.col {
                 (money(payment, &facts.set_aside, now))
@@ -147,7 +147,7 @@ fn token(token: TransferToken) -> Markup {
     }
 }
 
-fn money(payment: &Payment, set_aside: &[AsideLine], now: Timestamp) -> Markup {
+fn money(payment: &Payment, set_aside: &[SetAsideLine], now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="money" {
             header { h2 #money { "Money" } p { "in " (payment.terms.token) } }
@@ -192,4 +192,139 @@ fn agreed(facts: &PaymentFacts) -> Markup {
             }
         }
     }
+}
+
+pub(crate) fn on_chain_panel(operations: &[Operation], now: Timestamp) -> Markup {
+    html! {
+        @if !operations.is_empty() {
+            section.panel aria-labelledby="operations" {
+                header { h2 #operations { "On-chain operations" } }
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Operation" }
+                            th.n scope="col" { "Amount" }
+                            th scope="col" { "State" }
+                            th scope="col" { "Transaction" }
+                            th.n.wide scope="col" { "Block" }
+                        }
+                    }
+                    tbody { @for operation in operations { (operation_row(operation, now)) } }
+                }
+            }
+        }
+    }
+}
+
+fn operation_row(operation: &Operation, now: Timestamp) -> Markup {
+    let Operation { row, transaction } = operation;
+    let tone = match row.status.as_str() {
+        "succeeded" => Tone::Good,
+        "failed" => Tone::Bad,
+        _ => Tone::Idle,
+    };
+    let hash = row.tx_hash.as_deref().or_else(|| {
+        let signed = transaction.as_ref().and_then(|transaction| transaction.attempts.last());
+        signed.map(|attempt| attempt.tx_hash.as_str())
+    });
+    html! {
+        tr id=(row.id) {
+            th scope="row" { (plain(&row.kind)) br; small { (clock(Timestamp(row.created_at), now)) } }
+            td.n { (Amount(row.amount)) }
+            td {
+                (badge(&row.status, tone))
+                @if row.attempts > 1 { br; small { (count(row.attempts)) " times" } }
+            }
+            td {
+                @match hash { Some(hash) => (short(hash)), None => "–" }
+                @if let Some(transaction) = transaction {
+                    br; small { "nonce " (transaction.row.nonce) @if transaction.attempts.len() > 1 { ", signed " (count(transaction.attempts.len())) " times" } }
+                }
+            }
+            td.n.wide { @match row.block_number { Some(number) => (count(number)), None => "–" } }
+        }
+        @if let Some(failure) = &row.failure {
+            tr.more id={ (row.id) "-failure" } { td colspan="5" { span.bad-ink.reason { (failure) } } }
+        }
+    }
+}
+
+pub(crate) fn deliveries_panel(entries: &[LogEntry], now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-labelledby="deliveries" {
+            header { h2 #deliveries { "Webhooks" } p { "wall clock time" } }
+            @if entries.is_empty() {
+                p.none { "None. No event was published, or the PSP has no endpoint for it." }
+            } @else {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Event" }
+                            th scope="col" { "Delivery" }
+                            th.n.wide scope="col" { "Response" }
+                            th.n.wide scope="col" { "Duration" }
+                            th.n scope="col" { "Attempts" }
+                        }
+                    }
+                    tbody { @for entry in entries { (delivery(entry, now)) } }
+                }
+            }
+        }
+    }
+}
+
+fn delivery(entry: &LogEntry, now: Timestamp) -> Markup {
+    let delivery = &entry.delivery;
+    html! {
+        tr id=(delivery.id) {
+            th scope="row" { (entry.event.name) br; small { (ago(Timestamp(delivery.created_at), now)) } }
+            td {
+                (status(delivery_word(&delivery.status)))
+                @if let Some(at) = delivery.next_attempt_at { br; small { "next " (ago(Timestamp(at), now)) } }
+            }
+            td.n.wide { (delivery_answer(delivery.response_code, delivery.error.as_deref())) }
+            td.n.wide { @if let Some(ms) = delivery.duration_ms { (millis(float(ms))) } @else { "–" } }
+            td.n { (count(delivery.attempt_count)) }
+        }
+        @if !entry.attempts.is_empty() {
+            tr.more id={ (delivery.id) "-attempts" } {
+                td colspan="5" {
+                    details {
+                        summary { "Attempts" }
+                        table {
+                            tbody {
+                                @for attempt in &entry.attempts {
+                                    tr {
+                                        th scope="row" { (attempt.number) ". " (ago(Timestamp(attempt.at), now)) }
+                                        td { (delivery_answer(attempt.response_code, attempt.error.as_deref())) br; small.mono { (attempt.url) } }
+                                        td.n { (millis(float(attempt.duration_ms))) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Label of a delivery status. `failed` shows as waiting for a retry, because for a payment `failed` is final.
+fn delivery_word(status: &str) -> &str {
+    if status == "failed" { "retrying" } else { status }
+}
+
+fn delivery_answer(code: Option<i64>, error: Option<&str>) -> Markup {
+    html! {
+        @match (code, error) {
+            (Some(code), _) => span.bad-ink[!(200..300).contains(&code)] { (code) },
+            (None, Some(error)) => span.bad-ink { (error) },
+            (None, None) => "–",
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
+fn float(ms: i64) -> f64 {
+    ms as f64
 }

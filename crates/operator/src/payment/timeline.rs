@@ -17,7 +17,7 @@ pub(super) struct Step<'a> {
 }
 
 /// One line of the history.
-struct Told {
+struct TimelineEntry {
     tone: Tone,
     headline: Markup,
     /// Details.
@@ -37,27 +37,27 @@ pub(super) fn panel(steps: &[Step<'_>], now: Timestamp) -> Markup {
 }
 
 fn entry(step: &Step<'_>, now: Timestamp) -> Markup {
-    let told: Vec<Told> = step.events.iter().map(tell).collect();
-    let tone = told.iter().map(|told| told.tone).max().unwrap_or(Tone::Idle);
+    let entries: Vec<TimelineEntry> = step.events.iter().map(entry_of).collect();
+    let tone = entries.iter().map(|entry| entry.tone).max().unwrap_or(Tone::Idle);
     html! {
         li id={ "version-" (step.version) } class=(tone.as_str()) {
-            @for (index, told) in told.iter().enumerate() {
+            @for (index, entry) in entries.iter().enumerate() {
                 div.head {
-                    span { (told.headline) }
+                    span { (entry.headline) }
                     @if index == 0 { span.at { (clock(step.at, now)) " " small { "v" (step.version) } } }
                 }
-                @if let Some(detail) = &told.detail { ul { li { (detail) } } }
+                @if let Some(detail) = &entry.detail { ul { li { (detail) } } }
             }
-            @if told.is_empty() {
+            @if entries.is_empty() {
                 div.head { span { "Event unknown to this version of the service" } span.at { (clock(step.at, now)) } }
             }
         }
     }
 }
 
-fn tell(event: &Event) -> Told {
-    let said = |tone, headline: Markup| Told { tone, headline, detail: None };
-    let with = |tone, headline: Markup, detail: Markup| Told { tone, headline, detail: Some(detail) };
+fn entry_of(event: &Event) -> TimelineEntry {
+    let said = |tone, headline: Markup| TimelineEntry { tone, headline, detail: None };
+    let with = |tone, headline: Markup, detail: Markup| TimelineEntry { tone, headline, detail: Some(detail) };
     match event {
         Event::Initiated { terms, expires_at } => with(
             Tone::Idle,

@@ -1,13 +1,10 @@
 //! `/ops/psps`: PSPs and their policies.
 
 pub(crate) mod keys;
-pub(crate) mod keys_page;
 pub(crate) mod page;
 pub mod policies;
 pub mod tiers;
-pub mod wallet_record;
 pub(crate) mod wallets;
-pub(crate) mod wallets_page;
 pub mod withdrawal;
 
 use std::collections::BTreeMap;
@@ -28,8 +25,7 @@ use serde_json::Value;
 
 use self::tiers::Tier;
 use crate::Operator;
-use crate::input::tenant_failure;
-use crate::input::{name, only, psp_id_of};
+use crate::input::{name, only, psp_id_of, tenant_failure};
 use crate::psps::policies as fields;
 use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
 

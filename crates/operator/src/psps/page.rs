@@ -1,4 +1,4 @@
-//! PSPs and their policies: forms over the functions of the API (`operator::admin`). Keys and withdrawal wallets have
+//! PSPs and their policies: forms over the functions of the API (`crate::psps`). Keys and withdrawal wallets have
 //! their own panels.
 
 use axum::Form;
@@ -12,17 +12,16 @@ use payferry_domain::{Amount, PspId, Timestamp};
 use payferry_httpkit::extract::Fields;
 use serde::Deserialize;
 
-use crate::Operator;
 use crate::input::tenant_failure;
 use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort, ticked};
 use crate::page::path;
-use crate::page::shell::{Page, Place};
+use crate::page::shell::{NavSection, Page};
 use crate::page::words::{ago, grouped};
-use crate::psps::keys_page::Keys;
-use crate::psps::wallet_record::WalletRecord;
-use crate::psps::wallets_page::panel as wallets_panel;
-use crate::psps::{self, keys_page as keys, wallets};
+use crate::psps::keys::{self, Keys};
+use crate::psps::wallets::{self, panel as wallets_panel};
+use crate::psps::withdrawal::WalletRecord;
+use crate::{Operator, psps};
 
 /// PSPs on one page.
 const PSPS_MAX: u64 = 50;
@@ -61,7 +60,7 @@ pub(crate) struct Part {
 
 /// Result of the last form, and the page of the keys.
 #[derive(Deserialize)]
-pub(crate) struct Shown {
+pub(crate) struct PspPageQuery {
     done: Option<String>,
     keys: Option<u32>,
 }
@@ -91,9 +90,9 @@ pub(crate) async fn create(State(operator): State<Operator>, Form(pairs): Pairs)
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<PspPageQuery>,
 ) -> Result<Response, Failure> {
-    let site = Site::with_keys_from(&operator, &psp_id, shown.keys.unwrap_or_default()).await?;
+    let site = PspPage::with_keys_from(&operator, &psp_id, shown.keys.unwrap_or_default()).await?;
     let said = match shown.done.as_deref() {
         Some("saved") => {
             html! { p.notice.good role="status" { "Policies saved. They apply to new payments." } }
@@ -115,7 +114,7 @@ pub(crate) async fn change(
     Path(psp_id): Path<String>,
     Form(pairs): Pairs,
 ) -> Result<Response, Refused> {
-    let site = Site::of(&operator, &psp_id).await?;
+    let site = PspPage::of(&operator, &psp_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&PSP_FIELDS);
     match Fields::of_body(&body)
@@ -171,7 +170,7 @@ async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Pag
             }
         }
     };
-    Ok(Page::still("PSPs", Place::Psps, body))
+    Ok(Page::still("PSPs", NavSection::Psps, body))
 }
 
 fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
@@ -203,7 +202,7 @@ fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
 }
 
 /// Data of a PSP's page.
-pub(super) struct Site {
+pub(super) struct PspPage {
     pub(super) psp: PspRecord,
     wallets: Vec<WalletRecord>,
     /// Values of the form for another wallet.
@@ -212,7 +211,7 @@ pub(super) struct Site {
     now: Timestamp,
 }
 
-impl Site {
+impl PspPage {
     pub(super) async fn of(operator: &Operator, psp_id: &str) -> Result<Self, Failure> {
         Self::with_keys_from(operator, psp_id, 0).await
     }
@@ -252,7 +251,7 @@ impl Site {
                 }
             }
         };
-        Page::still(psp.name.clone(), Place::Psps, body)
+        Page::still(psp.name.clone(), NavSection::Psps, body)
     }
 }
 

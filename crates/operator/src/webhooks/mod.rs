@@ -115,7 +115,7 @@ pub async fn webhooks(system: &System) -> Result<Webhooks, DbErr> {
         let listed: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
         let tripped = actors.iter().filter(|(psp_id, view)| is_tripped(view) && !listed.contains(psp_id));
         let tripped: Vec<String> = tripped.map(|(psp_id, _)| psp_id.clone()).take(ENDPOINTS_MAX).collect();
-        rows.extend(find(system.database(), &Whose::These(tripped)).await?);
+        rows.extend(find(system.database(), &PspScope::These(tripped)).await?);
     }
     let backlog = sum(&rows, more);
     let mut endpoints: Vec<EndpointLine> = rows.into_iter().map(|row| EndpointLine::of(row, &mut actors)).collect();
@@ -145,14 +145,14 @@ pub async fn backlog(system: &System) -> Result<Backlog, DbErr> {
 pub async fn of_psp(system: &System, psp_id: PspId) -> Result<Option<EndpointLine>, DbErr> {
     let observed = system.webhooks().observe_one(psp_id).await.into_iter();
     let mut actors: Actors = observed.map(|(psp_id, view)| (psp_id.to_string(), view)).collect();
-    let rows = find(system.database(), &Whose::These(vec![psp_id.to_string()])).await?;
+    let rows = find(system.database(), &PspScope::These(vec![psp_id.to_string()])).await?;
     let line = rows.into_iter().next().map(|row| EndpointLine::of(row, &mut actors));
     Ok(line.or_else(|| actors.into_iter().next().map(|(psp_id, actor)| EndpointLine::of_idle(psp_id, actor))))
 }
 
 /// Reads the PSPs with the oldest events, and whether there are more.
 async fn longest(database: &Database) -> Result<(Vec<Row>, bool), DbErr> {
-    let mut rows = find(database, &Whose::Longest).await?;
+    let mut rows = find(database, &PspScope::Longest).await?;
     let more = rows.len() > ENDPOINTS_MAX;
     rows.truncate(ENDPOINTS_MAX);
     Ok((rows, more))
@@ -168,7 +168,7 @@ fn sum(rows: &[Row], more: bool) -> Backlog {
 }
 
 /// PSPs to read.
-enum Whose {
+enum PspScope {
     /// PSPs with the oldest events, up to one more than [`ENDPOINTS_MAX`].
     Longest,
     /// PSPs with these ids.
@@ -176,11 +176,11 @@ enum Whose {
 }
 
 /// Reads the PSPs with undelivered events.
-async fn find(database: &Database, whose: &Whose) -> Result<Vec<Row>, DbErr> {
+async fn find(database: &Database, whose: &PspScope) -> Result<Vec<Row>, DbErr> {
     let ids = match whose {
-        Whose::These(ids) if ids.is_empty() => return Ok(Vec::new()),
-        Whose::These(ids) => ids.as_slice(),
-        Whose::Longest => &[],
+        PspScope::These(ids) if ids.is_empty() => return Ok(Vec::new()),
+        PspScope::These(ids) => ids.as_slice(),
+        PspScope::Longest => &[],
     };
     let sql = backlogs_sql(database.backend(), ids.len());
     let statement = Statement::from_sql_and_values(database.backend(), sql, ids.iter().map(Value::from));
@@ -276,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         (database, folder)
     }
 
@@ -353,9 +353,9 @@ mod tests {
         assert_eq!(all.retrying, Count { counted: count as u64 - 1, more: true });
         assert_eq!(all.waiting_since, Some(Moment(Timestamp(9_500))));
         // A PSP that is not among them is found by its id.
-        let one = find(&database, &Whose::These(vec!["psp_0000".to_owned()])).await.unwrap();
+        let one = find(&database, &PspScope::These(vec!["psp_0000".to_owned()])).await.unwrap();
         assert_eq!(one[0].backlog().retrying, Count::of(1));
-        assert!(find(&database, &Whose::These(Vec::new())).await.unwrap().is_empty());
+        assert!(find(&database, &PspScope::These(Vec::new())).await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use crate::actors::panel as actor;
 use crate::chains::page::bounded;
 use crate::page::failure::Failure;
 use crate::page::path;
-use crate::page::shell::{Asked, Page, Place};
+use crate::page::shell::{NavSection, Page, PageRequest};
 use crate::page::words::{Tone, ago, badge, count, grouped, plain};
 use crate::webhooks::{self, Backlog, EndpointLine, Webhooks};
 
@@ -25,7 +25,7 @@ use crate::webhooks::{self, Backlog, EndpointLine, Webhooks};
 pub(crate) const OVERVIEW_MAX: usize = 5;
 
 /// `/ops/view/webhooks`: every endpoint.
-pub(crate) async fn list(State(operator): State<Operator>, asked: Asked) -> Result<Response, Failure> {
+pub(crate) async fn list(State(operator): State<Operator>, asked: PageRequest) -> Result<Response, Failure> {
     let mut webhooks = webhooks::webhooks(&operator.system).await?;
     name(&operator.system, &mut webhooks.endpoints).await?;
     let now = operator.system.clock().real_now();
@@ -43,14 +43,14 @@ pub(crate) async fn list(State(operator): State<Operator>, asked: Asked) -> Resu
             }
         }
     };
-    Ok(asked.answer(&Page::live("Webhooks", Place::Overview, body)))
+    Ok(asked.answer(&Page::live("Webhooks", NavSection::Overview, body)))
 }
 
 /// `/ops/view/webhooks/{psp_id}`: one endpoint.
 pub(crate) async fn show(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
-    asked: Asked,
+    asked: PageRequest,
 ) -> Result<Response, Failure> {
     let missing = || Failure::not_found("endpoint", psp_id.clone());
     let id: PspId = psp_id.parse().map_err(|_| missing())?;
@@ -64,7 +64,7 @@ pub(crate) async fn show(
         return Err(missing());
     }
     let now = system.clock().real_now();
-    Ok(asked.answer(&Page::live("Endpoint", Place::Overview, body(&psp_id, line.as_ref(), node.as_ref(), now))))
+    Ok(asked.answer(&Page::live("Endpoint", NavSection::Overview, body(&psp_id, line.as_ref(), node.as_ref(), now))))
 }
 
 /// Reads the names of the PSPs that have none yet: those without undelivered events.

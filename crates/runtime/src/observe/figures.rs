@@ -17,8 +17,8 @@ use super::view::Figures;
 use crate::clock::{from_millis, millis};
 
 /// Measurements of one actor.
-pub struct ActorBooks {
-    kind: Arc<KindBooks>,
+pub struct ActorMetrics {
+    kind: Arc<ActorKindMetrics>,
     since_ms: AtomicI64,
     /// Value that the actor publishes; its kind defines the meaning.
     note: AtomicU64,
@@ -27,10 +27,10 @@ pub struct ActorBooks {
 }
 
 // There is one per live payment.
-const _: () = assert!(size_of::<ActorBooks>() <= 96);
+const _: () = assert!(size_of::<ActorMetrics>() <= 96);
 
-impl ActorBooks {
-    pub(super) fn new(kind: Arc<KindBooks>) -> Self {
+impl ActorMetrics {
+    pub(super) fn new(kind: Arc<ActorKindMetrics>) -> Self {
         let (since_ms, note, depth) = (AtomicI64::default(), AtomicU64::default(), AtomicU32::default());
         Self { kind, since_ms, note, depth, totals: Totals::default() }
     }
@@ -126,7 +126,7 @@ fn raise(max: &AtomicU32, us: u64) {
 }
 
 /// Measurements of all actors of a kind, including ended ones.
-pub struct KindBooks {
+pub struct ActorKindMetrics {
     pub(super) kind: ActorKind,
     live: AtomicI64,
     depth: AtomicI64,
@@ -137,7 +137,7 @@ pub struct KindBooks {
     metrics: KindMetrics,
 }
 
-impl fmt::Debug for KindBooks {
+impl fmt::Debug for ActorKindMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KindBooks")
             .field("kind", &self.kind)
@@ -148,7 +148,7 @@ impl fmt::Debug for KindBooks {
     }
 }
 
-impl KindBooks {
+impl ActorKindMetrics {
     pub(super) fn new(kind: ActorKind) -> Self {
         Self {
             kind,
@@ -205,48 +205,48 @@ impl KindBooks {
 pub struct Stamp(Option<Stamped>);
 
 struct Stamped {
-    books: Arc<ActorBooks>,
+    actor_metrics: Arc<ActorMetrics>,
     sent: Instant,
 }
 
 impl Stamp {
     /// Counts one more that waits, from now on.
-    pub fn new(books: &Arc<ActorBooks>) -> Self {
-        books.depth.fetch_add(1, Ordering::Relaxed);
-        books.kind.depth.fetch_add(1, Ordering::Relaxed);
-        Self(Some(Stamped { books: Arc::clone(books), sent: Instant::now() }))
+    pub fn new(actor_metrics: &Arc<ActorMetrics>) -> Self {
+        actor_metrics.depth.fetch_add(1, Ordering::Relaxed);
+        actor_metrics.kind.depth.fetch_add(1, Ordering::Relaxed);
+        Self(Some(Stamped { actor_metrics: Arc::clone(actor_metrics), sent: Instant::now() }))
     }
 
     /// Ends the wait at `now`.
     pub fn taken(self, now: Instant) {
         if let Some(stamped) = &self.0 {
-            stamped.books.waited(now.saturating_duration_since(stamped.sent));
+            stamped.actor_metrics.waited(now.saturating_duration_since(stamped.sent));
         }
     }
 }
 
 impl Drop for Stamped {
     fn drop(&mut self) {
-        self.books.depth.fetch_sub(1, Ordering::Relaxed);
-        self.books.kind.depth.fetch_sub(1, Ordering::Relaxed);
+        self.actor_metrics.depth.fetch_sub(1, Ordering::Relaxed);
+        self.actor_metrics.kind.depth.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Guard that measures the handling of a message.
-pub(super) struct Handling<'a>(Option<(&'a ActorBooks, Instant)>);
+pub(super) struct Handling<'a>(Option<(&'a ActorMetrics, Instant)>);
 
 impl<'a> Handling<'a> {
-    pub(super) fn begin(books: &'a ActorBooks, stamp: Stamp) -> Self {
+    pub(super) fn begin(actor_metrics: &'a ActorMetrics, stamp: Stamp) -> Self {
         let now = Instant::now();
         stamp.taken(now);
-        Self(Some((books, now)))
+        Self(Some((actor_metrics, now)))
     }
 }
 
 impl Drop for Handling<'_> {
     fn drop(&mut self) {
-        if let Some((books, begun)) = self.0 {
-            books.handled(begun.elapsed());
+        if let Some((actor_metrics, begun)) = self.0 {
+            actor_metrics.handled(begun.elapsed());
         }
     }
 }

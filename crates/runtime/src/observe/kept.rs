@@ -11,10 +11,10 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::ActorKind;
-use super::books::Presence;
-use super::figures::{ActorBooks, Handling};
+use super::figures::{ActorMetrics, Handling};
 use super::log::Panicked;
 use super::mailbox::{Envelope, Mailbox};
+use super::registry::RunningGuard;
 
 /// Behaviour of an actor. Like [`ractor::Actor`], except that by default a supervisor survives its children.
 pub trait Behaviour: Sized + Send + Sync + 'static {
@@ -68,24 +68,24 @@ pub trait Behaviour: Sized + Send + Sync + 'static {
 }
 
 /// Actor of a behaviour with its measurements.
-pub(super) struct Kept<B> {
+pub(super) struct MeasuredActor<B> {
     behaviour: B,
-    books: Arc<ActorBooks>,
-    _presence: Presence,
+    actor_metrics: Arc<ActorMetrics>,
+    _presence: RunningGuard,
 }
 
-impl<B: Behaviour> Kept<B> {
-    pub(super) fn new(behaviour: B, presence: Presence) -> Self {
-        Self { behaviour, books: Arc::clone(presence.books()), _presence: presence }
+impl<B: Behaviour> MeasuredActor<B> {
+    pub(super) fn new(behaviour: B, running_guard: RunningGuard) -> Self {
+        Self { behaviour, actor_metrics: Arc::clone(running_guard.actor_metrics()), _presence: running_guard }
     }
 
     fn mailbox(&self, actor: ActorRef<Envelope<B::Msg>>) -> Mailbox<B::Msg> {
-        Mailbox::new(actor, Arc::clone(&self.books))
+        Mailbox::new(actor, Arc::clone(&self.actor_metrics))
     }
 }
 
 #[ractor::async_trait]
-impl<B: Behaviour> Actor for Kept<B> {
+impl<B: Behaviour> Actor for MeasuredActor<B> {
     type Msg = Envelope<B::Msg>;
     type State = B::State;
     type Arguments = B::Arguments;
@@ -109,7 +109,7 @@ impl<B: Behaviour> Actor for Kept<B> {
         let Envelope { message, stamp } = envelope;
         let myself = self.mailbox(myself);
         // Ends together with this future, however it ends.
-        let _handling = Handling::begin(&self.books, stamp);
+        let _handling = Handling::begin(&self.actor_metrics, stamp);
         caught(self.behaviour.handle(&myself, message, state)).await
     }
 
@@ -133,12 +133,12 @@ async fn caught(future: impl Future<Output = Result<(), ActorProcessingErr>> + S
     // The state is dropped after a panic and never used again.
     match AssertUnwindSafe(future).catch_unwind().await {
         Ok(outcome) => outcome,
-        Err(panic) => Err(Panicked(words_of(panic)).into()),
+        Err(panic) => Err(Panicked(panic_text(panic)).into()),
     }
 }
 
 /// The message of a panic.
-pub fn words_of(panic: Box<dyn Any + Send>) -> String {
+pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(words) => *words,
         Err(panic) => panic.downcast_ref::<&str>().map_or("a panic without a message", |words| words).to_owned(),

@@ -10,7 +10,7 @@ use ractor::rpc::CallResult;
 use ractor::{ActorCell, ActorRef, MessagingErr, RpcReplyPort};
 use tokio::task::JoinHandle;
 
-use super::figures::{ActorBooks, Stamp};
+use super::figures::{ActorMetrics, Stamp};
 
 /// A message with its timestamp; only a mailbox creates one.
 pub(super) struct Envelope<M> {
@@ -21,12 +21,12 @@ pub(super) struct Envelope<M> {
 /// Sender of messages to one actor. Clones reach the same actor.
 pub struct Mailbox<M> {
     actor: ActorRef<Envelope<M>>,
-    books: Arc<ActorBooks>,
+    actor_metrics: Arc<ActorMetrics>,
 }
 
 impl<M> Clone for Mailbox<M> {
     fn clone(&self) -> Self {
-        Self { actor: self.actor.clone(), books: Arc::clone(&self.books) }
+        Self { actor: self.actor.clone(), actor_metrics: Arc::clone(&self.actor_metrics) }
     }
 }
 
@@ -46,8 +46,8 @@ impl<M> Deref for Mailbox<M> {
 }
 
 impl<M> Mailbox<M> {
-    pub(super) fn new(actor: ActorRef<Envelope<M>>, books: Arc<ActorBooks>) -> Self {
-        Self { actor, books }
+    pub(super) fn new(actor: ActorRef<Envelope<M>>, actor_metrics: Arc<ActorMetrics>) -> Self {
+        Self { actor, actor_metrics }
     }
 
     /// The actor's cell, for its supervisor.
@@ -56,15 +56,15 @@ impl<M> Mailbox<M> {
     }
 
     /// The actor's books.
-    pub fn books(&self) -> &ActorBooks {
-        &self.books
+    pub fn actor_metrics(&self) -> &ActorMetrics {
+        &self.actor_metrics
     }
 }
 
 impl<M: Send + 'static> Mailbox<M> {
     /// Sends a message. If the actor no longer receives messages, returns it in the error.
     pub fn cast(&self, message: M) -> Result<(), MessagingErr<M>> {
-        let stamp = Stamp::new(&self.books);
+        let stamp = Stamp::new(&self.actor_metrics);
         self.actor.send_message(Envelope { message, stamp }).map_err(|error| match error {
             MessagingErr::SendErr(envelope) => MessagingErr::SendErr(envelope.message),
             MessagingErr::ChannelClosed => MessagingErr::ChannelClosed,

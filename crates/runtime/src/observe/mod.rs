@@ -3,24 +3,24 @@
 //! Every actor runs inside `Kept` and is reached through a [`Mailbox`] only, so that none is written past the
 //! bookkeeping. Deliberately absent: what an actor does.
 
-mod books;
 mod counters;
 mod figures;
 mod kept;
 mod log;
 mod mailbox;
 mod metrics;
+mod registry;
 mod view;
 
 use serde::Serialize;
 
-pub use books::{Books, Presence};
 pub use counters::Counters;
-pub use figures::{ActorBooks, KindBooks, Stamp};
-pub use kept::{Behaviour, words_of};
+pub use figures::{ActorKindMetrics, ActorMetrics, Stamp};
+pub use kept::{Behaviour, panic_text};
 pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, ended};
 pub use mailbox::Mailbox;
 pub use metrics::{HANDLING, MAILBOX_WAIT};
+pub use registry::{ActorRegistry, RunningGuard};
 pub use view::{Figures, KindView, NodeState, NodeView, ROOT_NAME};
 
 /// What sort of actor it is.

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::ActorKind;
-use super::books::{Books, Node};
 use super::figures::Totals;
 use super::log::{Cause, Failure};
+use super::registry::{ActorRegistry, Node};
 use crate::clock::serialize_millis_or_null;
 
 /// The root's name.
@@ -89,7 +89,7 @@ pub struct KindView {
     pub last_failure: Option<Failure>,
 }
 
-impl Books {
+impl ActorRegistry {
     /// All listed actors of a kind, by name.
     pub fn views(&self, kind: ActorKind) -> Vec<NodeView> {
         self.nodes(kind).iter().map(|node| self.show(node)).collect()
@@ -107,8 +107,8 @@ impl Books {
             kind: node.kind,
             name: node.name.clone(),
             state,
-            since: (state == NodeState::Running).then(|| node.books.since()),
-            figures: node.books.figures(),
+            since: (state == NodeState::Running).then(|| node.registry.since()),
+            figures: node.registry.figures(),
             restarts: record.restarts,
             last_failure: record.last,
             children_live: 0,
@@ -119,14 +119,14 @@ impl Books {
     /// The figures of every kind.
     pub fn kinds(&self) -> Vec<KindView> {
         let view = |kind: ActorKind| {
-            let books = self.kind(kind);
+            let registry = self.kind(kind);
             KindView {
                 kind,
-                live: books.live(),
-                figures: books.totals.figures(books.depth()),
-                restarts: books.restarts().filter(|(_, count)| *count > 0).collect(),
-                quarantined: books.quarantined_total(),
-                last_failure: books.last_failure(),
+                live: registry.live(),
+                figures: registry.totals.figures(registry.depth()),
+                restarts: registry.restarts().filter(|(_, count)| *count > 0).collect(),
+                quarantined: registry.quarantined_total(),
+                last_failure: registry.last_failure(),
             }
         };
         ActorKind::ALL.into_iter().map(view).collect()

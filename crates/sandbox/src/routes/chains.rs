@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Body, away, fields, object};
 use crate::chain::{FOUNDATION_BLOCKS, SandboxChain};
-use crate::world::World;
+use crate::env::SandboxEnv;
 
 /// Header with the duration of the request's steps, in milliseconds.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -27,9 +27,9 @@ const REORG_DEPTH_MAX: u64 = 1_000;
 /// Maximum injected latency, in milliseconds.
 const LATENCY_MS_MAX: u64 = 60_000;
 
-fn chain<'w>(world: &'w World, name: &str) -> Result<(Chain, &'w Arc<SandboxChain>), ApiError> {
+fn chain<'w>(env: &'w SandboxEnv, name: &str) -> Result<(Chain, &'w Arc<SandboxChain>), ApiError> {
     let chain: Chain = name.parse().map_err(|_| ApiError::NotFound("chain"))?;
-    Ok((chain, world.chain(chain)))
+    Ok((chain, env.chain(chain)))
 }
 
 fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiError> {
@@ -39,13 +39,13 @@ fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiErro
 
 /// Mines blocks at once. `Server-Timing` in the answer reports the time until the last block was sealed.
 pub(super) async fn mine(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
     Body(body): Body,
 ) -> Result<impl IntoResponse, ApiError> {
     let asked = Instant::now();
-    let (name, chain) = chain(&world, &name)?;
+    let (name, chain) = chain(&env, &name)?;
     let blocks = fields(&body, |fields| {
         Some(fields.optional("blocks", |value| read::whole(value, 1, MINE_BLOCKS_MAX)).unwrap_or(1))
     })?;
@@ -57,12 +57,12 @@ pub(super) async fn mine(
 
 /// Pauses or resumes interval mining, to hold a chain still during a test; `mine` still works.
 pub(super) async fn mining(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
-    let (name, chain) = chain(&world, &name)?;
+    let (name, chain) = chain(&env, &name)?;
     let paused = fields(&body, |fields| {
         fields.required("paused", |value| {
             value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
@@ -78,12 +78,12 @@ pub(super) async fn mining(
 
 /// Reorgs the last blocks. Their transactions are mined again later, or dropped.
 pub(super) async fn reorg(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
-    let (name, chain) = chain(&world, &name)?;
+    let (name, chain) = chain(&env, &name)?;
     let depth_max = chain.devchain().head().number.saturating_sub(FOUNDATION_BLOCKS).min(REORG_DEPTH_MAX);
     let depth_max = i64::try_from(depth_max).unwrap_or(i64::MAX);
     let (depth, dropped) = fields(&body, |fields| {
@@ -105,12 +105,12 @@ fn dropped(value: &Value) -> Result<Dropped, Fault> {
 
 /// Replaces the injected faults of the chain's JSON-RPC; an empty body removes them.
 pub(super) async fn faults(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
-    let (name, chain) = chain(&world, &name)?;
+    let (name, chain) = chain(&env, &name)?;
     let faults: Faults = serde_json::from_value(object(&body)?)
         .map_err(|error| ApiError::field("faults", "invalid_faults", format!("cannot be read: {error}")))?;
     check(&faults)?;

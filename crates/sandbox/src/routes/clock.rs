@@ -11,22 +11,22 @@ use payferry_httpkit::extract::read;
 use serde_json::json;
 
 use super::{Body, away, fields};
+use crate::env::SandboxEnv;
 use crate::time::ADVANCE_SECS_MAX;
-use crate::world::World;
 
 /// Advances the service and the chains. Webhook timestamps keep real time.
 pub(super) async fn advance(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     _: Caller<Payments>,
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let secs_max = i64::try_from(ADVANCE_SECS_MAX).unwrap_or(i64::MAX);
     let secs = fields(&body, |fields| fields.required("seconds", |value| read::whole(value, 1, secs_max)))?;
     // Completed even if the client disconnects: the time of the chains and of the service must agree.
-    let (moving, secs) = (world.clone(), secs.unsigned_abs());
+    let (moving, secs) = (env.clone(), secs.unsigned_abs());
     let moved = tokio::spawn(async move { moving.advance(secs).await }).await;
     moved.map_err(away)?.map_err(away)?;
-    let clock = world.clock().clock();
+    let clock = env.clock().clock();
     let offset_secs = clock.offset_ms() / 1_000;
     let now = clock.now::<Timestamp>().to_string();
     Answer::ok(&json!({"message": "Clock advanced", "now": now, "offset_seconds": offset_secs}))

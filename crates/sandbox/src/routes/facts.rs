@@ -10,12 +10,12 @@ use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;
 use serde_json::{Map, Value, json};
 
-use crate::world::World;
+use crate::env::SandboxEnv;
 
 /// Returns contracts, tokens and addresses of each chain.
-pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller<Read>) -> Result<Answer, ApiError> {
+pub(super) async fn read(Extension(env): Extension<Arc<SandboxEnv>>, caller: Caller<Read>) -> Result<Answer, ApiError> {
     let mut chains = Map::new();
-    for (name, chain) in world.chains() {
+    for (name, chain) in env.chains() {
         let spec = chain.spec();
         let tokens: Map<String, Value> =
             spec.tokens.iter().map(|(token, address)| (token.to_string(), json!(address))).collect();
@@ -30,11 +30,11 @@ pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller
         });
         chains.insert(name.to_string(), facts);
     }
-    let offset_secs = world.clock().clock().offset_ms() / 1_000;
+    let offset_secs = env.clock().clock().offset_ms() / 1_000;
     Answer::ok(&json!({
         "message": "Sandbox",
         "psp_id": caller.psp_id,
-        "clock": {"now": world.clock().clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
+        "clock": {"now": env.clock().clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
         "keeps_ledger": true,
     }))

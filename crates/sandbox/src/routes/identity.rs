@@ -8,7 +8,9 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::compliance::identity::{CallbackFact, Concluded, SANDBOX_PROVIDER, VerificationLinks, take_in};
+use payferry_actors::compliance::identity::{
+    CallbackFact, SANDBOX_PROVIDER, VerdictEffect, VerificationLinks, apply_callback,
+};
 use payferry_domain::customer::{Command, Rejection, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
@@ -126,13 +128,13 @@ pub(super) async fn decide<H: SandboxHost>(
     let decided = async {
         let found = find(&app, token).await?;
         let fact = CallbackFact { check: found.check, provider_ref: found.provider_ref(), verdict };
-        let concluded = take_in(app.database(), app.clock(), SANDBOX_PROVIDER, &fact).await?;
+        let concluded = apply_callback(app.database(), app.clock(), SANDBOX_PROVIDER, &fact).await?;
         let found = Found::read(&app, found.check).await?;
         Ok::<_, ApiError>((concluded, found))
     };
     match decided.await {
-        Ok((Concluded::Changed, found)) => shown(StatusCode::OK, &found.markup()),
-        Ok((Concluded::Known, found)) => shown(StatusCode::CONFLICT, &found.markup()),
+        Ok((VerdictEffect::Changed, found)) => shown(StatusCode::OK, &found.markup()),
+        Ok((VerdictEffect::Known, found)) => shown(StatusCode::CONFLICT, &found.markup()),
         Err(error) => failure(&error),
     }
 }

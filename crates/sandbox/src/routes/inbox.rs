@@ -18,9 +18,9 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Value, json};
 
 use super::Body;
+use crate::env::SandboxEnv;
 use crate::inbox::{Entry, Signed, verify};
 use crate::routes::SandboxHost;
-use crate::world::World;
 
 const NAME_CHARS_MAX: usize = 64;
 /// Maximum delay of an answer, below the timeout of every request.
@@ -30,7 +30,7 @@ const LIST_MAX: u64 = 1_000;
 const LIST_DEFAULT: u64 = 100;
 
 /// Requested failure behaviour of an inbox, from the query of the webhook's URL.
-struct Manners {
+struct FailureBehaviour {
     status: StatusCode,
     delay: Duration,
     redirect: Option<HeaderValue>,
@@ -41,7 +41,7 @@ struct Manners {
 /// Receives a webhook and answers as requested by the query.
 pub(super) async fn receive<H: SandboxHost>(
     State(app): State<H>,
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -74,7 +74,7 @@ pub(super) async fn receive<H: SandboxHost>(
     let body =
         serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
     let answered = |number| if number <= manners.times { manners.status } else { StatusCode::OK };
-    let kept = world.inboxes().keep(&name, |number| Entry {
+    let kept = env.inboxes().keep(&name, |number| Entry {
         number,
         received_at: now.to_string(),
         verified: verdict.is_ok(),
@@ -99,7 +99,7 @@ pub(super) async fn receive<H: SandboxHost>(
 
 /// Lists the PSP's own webhooks, oldest first, without those of other or unknown owners.
 pub(super) async fn list(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     caller: Caller<Read>,
     Path(name): Path<String>,
     uri: Uri,
@@ -110,18 +110,18 @@ pub(super) async fn list(
     let limit = query.optional("limit", |text| number(text, LIST_MAX)).unwrap_or(LIST_DEFAULT);
     query.finish()?;
     let (psp_id, limit) = (caller.psp_id.to_string(), usize::try_from(limit).unwrap_or(usize::MAX));
-    let (received, webhooks) = world.inboxes().list(&name, &psp_id, after, limit);
+    let (received, webhooks) = env.inboxes().list(&name, &psp_id, after, limit);
     let next = webhooks.last().map_or(after, |entry| entry.number);
     Answer::ok(&json!({"message": "Inbox", "received": received, "next": next, "webhooks": webhooks}))
 }
 
 /// Removes the inbox's webhooks, except those of other PSPs.
 pub(super) async fn clear(
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     caller: Caller<Read>,
     Path(name): Path<String>,
 ) -> Result<Answer, ApiError> {
-    world.inboxes().clear(&checked(name)?, &caller.psp_id.to_string());
+    env.inboxes().clear(&checked(name)?, &caller.psp_id.to_string());
     Answer::ok(&json!({"message": "Inbox cleared"}))
 }
 
@@ -131,7 +131,7 @@ fn checked(name: String) -> Result<String, ApiError> {
     if fits { Ok(name) } else { Err(ApiError::NotFound("inbox")) }
 }
 
-fn manners(uri: &Uri) -> Result<Manners, ApiError> {
+fn manners(uri: &Uri) -> Result<FailureBehaviour, ApiError> {
     let mut query = QueryFields::of(uri);
     let redirect = query.optional("redirect", |text| {
         HeaderValue::from_str(text).map_err(|_| Fault::new("invalid_url", "must be a URL"))
@@ -146,7 +146,7 @@ fn manners(uri: &Uri) -> Result<Manners, ApiError> {
     query.finish()?;
     let polite = if redirect.is_some() { StatusCode::FOUND } else { StatusCode::OK };
     let status = status.unwrap_or(polite);
-    Ok(Manners { status, delay: Duration::from_millis(delay_ms), redirect, times })
+    Ok(FailureBehaviour { status, delay: Duration::from_millis(delay_ms), redirect, times })
 }
 
 fn number(text: &str, max: u64) -> Result<u64, Fault> {

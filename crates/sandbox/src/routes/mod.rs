@@ -26,8 +26,8 @@ use payferry_httpkit::extract::Fields;
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::env::SandboxEnv;
 use crate::inbox::BODY_BYTES_MAX;
-use crate::world::World;
 
 /// State of the service that the sandbox runs in.
 pub trait SandboxHost: HttpState {
@@ -46,7 +46,7 @@ pub trait SandboxHost: HttpState {
 }
 
 /// The routes of the sandbox.
-pub fn routes<H: SandboxHost>(world: Arc<World>) -> Router<H> {
+pub fn routes<H: SandboxHost>(env: Arc<SandboxEnv>) -> Router<H> {
     let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive::<H>);
     let mut router = Router::new()
         .route("/sandbox/payments/{payment_id}/pay", post(payments::pay::<H>))
@@ -61,10 +61,10 @@ pub fn routes<H: SandboxHost>(world: Arc<World>) -> Router<H> {
         .route("/sandbox/customers/{customer_id}/kyc", post(identity::kyc::<H>))
         .route("/sandbox/verify/{token}", get(identity::page::<H>).post(identity::decide::<H>))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-    for (chain, running) in world.chains() {
+    for (chain, running) in env.chains() {
         router = router.nest_service(&format!("/sandbox/rpc/{chain}"), running.devchain().router());
     }
-    router.layer(Extension(world))
+    router.layer(Extension(env))
 }
 
 /// A body within the size limit of its route; errors are JSON instead of axum's plain text.

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::{Body, away, fields};
 use crate::chain::{Payer, TRANSFER_MAX};
+use crate::env::SandboxEnv;
 use crate::routes::SandboxHost;
-use crate::world::World;
 
 /// Maximum number of panics per request.
 const PANICS_MAX: i64 = 10;
@@ -39,7 +39,7 @@ struct Due {
 /// Sends a real transfer from one of the sandbox's payers to the payment's wallet, in any state of the payment.
 pub(super) async fn pay<H: SandboxHost>(
     State(app): State<H>,
-    Extension(world): Extension<Arc<World>>,
+    Extension(env): Extension<Arc<SandboxEnv>>,
     caller: Caller<Payments>,
     Path(id): Path<String>,
     Body(body): Body,
@@ -54,7 +54,7 @@ pub(super) async fn pay<H: SandboxHost>(
         ))
     })?;
     let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
-    let tx_hash = world.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
+    let tx_hash = env.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
     Answer::ok(&json!({
         "message": "Transfer sent",
         "payment_id": due.public_id,

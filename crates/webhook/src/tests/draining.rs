@@ -10,71 +10,71 @@ use crate::{IN_FLIGHT_MAX, endpoint, queue};
 #[tokio::test]
 async fn retry_does_not_block_later_events() {
     let slow = Schedule::of([Duration::from_secs(2); 3]);
-    let world = World::new(WebhookConfig { schedule: slow, ..quick() }).await;
+    let env = Env::new(WebhookConfig { schedule: slow, ..quick() }).await;
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(500)).up_to_n_times(1).mount(&server).await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    world.announce(psp, "pay_1", 3).await;
-    world.until("whd_pay_1_3", "delivered").await;
-    assert_eq!(world.row("whd_pay_1_1").await.status, "failed");
-    world.until("whd_pay_1_1", "delivered").await;
+    let psp = env.psp(Some(&server.uri())).await;
+    env.announce(psp, "pay_1", 3).await;
+    env.until("whd_pay_1_3", "delivered").await;
+    assert_eq!(env.row("whd_pay_1_1").await.status, "failed");
+    env.until("whd_pay_1_1", "delivered").await;
     let order: Vec<_> = received(&server).await.iter().map(|r| header(r, "webhook-id").to_owned()).collect();
     assert_eq!(order, ["evt_pay_1_1", "evt_pay_1_2", "evt_pay_1_3", "evt_pay_1_1"]);
 }
 
 #[tokio::test]
 async fn slow_and_dead_receivers_do_not_delay_other_psps() {
-    let world = World::new(impatient()).await;
+    let env = Env::new(short_timeout()).await;
     let slow = receiver(ResponseTemplate::new(200).set_delay(Duration::from_secs(3))).await;
     let good = receiver(ResponseTemplate::new(200)).await;
-    let (tardy, dead) = (world.psp(Some(&slow.uri())).await, world.psp(Some("http://127.0.0.1:9/")).await);
-    let psp = world.psp(Some(&good.uri())).await;
+    let (tardy, dead) = (env.psp(Some(&slow.uri())).await, env.psp(Some("http://127.0.0.1:9/")).await);
+    let psp = env.psp(Some(&good.uri())).await;
     for n in 0..20 {
-        world.announce(tardy, &format!("pay_slow{n}"), 1).await;
-        world.announce(dead, &format!("pay_dead{n}"), 1).await;
+        env.announce(tardy, &format!("pay_slow{n}"), 1).await;
+        env.announce(dead, &format!("pay_dead{n}"), 1).await;
     }
     let since = Instant::now();
-    world.announce(psp, "pay_good", 1).await;
-    world.until("whd_pay_good_1", "delivered").await;
+    env.announce(psp, "pay_good", 1).await;
+    env.until("whd_pay_good_1", "delivered").await;
     println!("delivered next to a slow and a dead receiver within {:?}", since.elapsed());
     // Attempts at the slow receiver last 400 ms each, four at a time: twenty deliveries are far from finished.
-    assert!(world.row("whd_pay_slow19_1").await.attempt_count == 0, "the other PSP did not wait for the slow one");
-    let row = world.until_attempted("whd_pay_slow0_1").await;
+    assert!(env.row("whd_pay_slow19_1").await.attempt_count == 0, "the other PSP did not wait for the slow one");
+    let row = env.until_attempted("whd_pay_slow0_1").await;
     assert_eq!((row.response_code, row.error.as_deref()), (None, Some("no answer in time")));
-    let row = world.until_attempted("whd_pay_dead0_1").await;
+    let row = env.until_attempted("whd_pay_dead0_1").await;
     assert!(row.error.unwrap().starts_with("could not connect"));
 }
 
 #[tokio::test]
 async fn events_wait_for_a_url() {
-    let world = World::new(quick()).await;
-    let psp = world.psp(None).await;
-    world.announce(psp, "pay_1", 2).await;
+    let env = Env::new(quick()).await;
+    let psp = env.psp(None).await;
+    env.announce(psp, "pay_1", 2).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(world.row("whd_pay_1_1").await.attempt_count, 0);
+    assert_eq!(env.row("whd_pay_1_1").await.attempt_count, 0);
     let server = receiver(ResponseTemplate::new(200)).await;
-    world.point(psp, &server.uri()).await;
-    world.until("whd_pay_1_2", "delivered").await;
+    env.point(psp, &server.uri()).await;
+    env.until("whd_pay_1_2", "delivered").await;
 }
 
 #[tokio::test]
 async fn first_attempts_of_a_payment_are_serial_and_in_order() {
     const PAYMENTS: usize = 40;
     const DELAY: Duration = Duration::from_millis(10);
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     // Every seventh event fails at its first arrival; its retry may come at any time.
     let fails = |nth: usize, is_again: bool| !is_again && nth.is_multiple_of(7);
     let status = move |nth, is_again| if fails(nth, is_again) { 500 } else { 200 };
     let receiver = Receiver::start(move |nth, is_again| Answer::status(status(nth, is_again)).after(DELAY)).await;
-    let psp = world.psp(None).await;
+    let psp = env.psp(None).await;
     for n in 0..PAYMENTS {
-        world.announce(psp, &format!("pay_{n}"), 4).await;
+        env.announce(psp, &format!("pay_{n}"), 4).await;
     }
-    world.point(psp, &receiver.url()).await;
+    env.point(psp, &receiver.url()).await;
     for n in 0..PAYMENTS {
         for sequence in 1..=4 {
-            world.until(&format!("whd_pay_{n}_{sequence}"), "delivered").await;
+            env.until(&format!("whd_pay_{n}_{sequence}"), "delivered").await;
         }
     }
     let arrivals = receiver.arrivals();
@@ -91,7 +91,7 @@ async fn first_attempts_of_a_payment_are_serial_and_in_order() {
 
 #[tokio::test]
 async fn queue_queries_use_their_indexes() {
-    let world = World::on(Arc::new(TestDatabase::sqlite()), quick(), true).await;
+    let env = Env::on(Arc::new(TestDatabase::sqlite()), quick(), true).await;
     // Any other index would scan everything that was ever delivered.
     for (sql, values, index) in [
         (queue::PSPS_WITH_OPEN.to_owned(), 0, "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=?)"),
@@ -111,8 +111,8 @@ async fn queue_queries_use_their_indexes() {
     ] {
         let values: Vec<sea_orm::Value> = [1.into(), 2.into(), 3.into()].into_iter().take(values).collect();
         let explain =
-            Statement::from_sql_and_values(world.database.backend(), format!("EXPLAIN QUERY PLAN {sql}"), values);
-        let plan: Vec<String> = world
+            Statement::from_sql_and_values(env.database.backend(), format!("EXPLAIN QUERY PLAN {sql}"), values);
+        let plan: Vec<String> = env
             .database
             .reader()
             .query_all_raw(explain)
@@ -133,18 +133,18 @@ async fn queue_queries_use_their_indexes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn backlog_is_drained_page_by_page() {
     const BACKLOG: usize = 5_000;
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let receiver = Receiver::start(|_, _| Answer::status(200)).await;
-    let psp = world.psp(None).await;
-    world.queue_many(psp, BACKLOG, 4).await;
+    let psp = env.psp(None).await;
+    env.queue_many(psp, BACKLOG, 4).await;
     let since = Instant::now();
-    world.point(psp, &receiver.url()).await;
+    env.point(psp, &receiver.url()).await;
     let (mut read_ahead_most, mut in_flight_most) = (0, 0);
     loop {
-        let view = world.view().await;
+        let view = env.view().await;
         read_ahead_most = read_ahead_most.max(view.read_ahead);
         in_flight_most = in_flight_most.max(view.in_flight);
-        if view.in_flight == 0 && queue::backlog(&world.database).await.unwrap().queued == 0 {
+        if view.in_flight == 0 && queue::backlog(&env.database).await.unwrap().queued == 0 {
             break;
         }
         assert!(since.elapsed() < PATIENCE * 4, "{view:?}");
@@ -155,7 +155,7 @@ async fn backlog_is_drained_page_by_page() {
     let rate = BACKLOG as f64 / took.as_secs_f64();
     println!("{BACKLOG} queued deliveries in {took:.2?}: {rate:.0}/s, at most {in_flight_most} at once");
     println!("at most {read_ahead_most} rows read ahead");
-    let odd = world.rows().await.into_iter().find(|row| row.status != "delivered" || row.attempt_count != 1);
+    let odd = env.rows().await.into_iter().find(|row| row.status != "delivered" || row.attempt_count != 1);
     assert_eq!(odd, None);
     assert_eq!(receiver.arrivals().len(), BACKLOG, "each was sent once");
     assert!(read_ahead_most <= endpoint::WINDOW_MAX + queue::PAGE);
@@ -164,24 +164,24 @@ async fn backlog_is_drained_page_by_page() {
 
 #[tokio::test]
 async fn redelivery_keeps_the_order_of_first_attempts() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(200).set_delay(Duration::from_millis(300));
     Mock::given(body_string_contains("\"sequence\":2")).respond_with(slow).mount(&server).await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
-    let psp = world.psp(None).await;
-    let ids = world.announce(psp, "pay_1", 3).await;
-    let mut old = world.row(&ids[0]).await.into_active_model();
+    let psp = env.psp(None).await;
+    let ids = env.announce(psp, "pay_1", 3).await;
+    let mut old = env.row(&ids[0]).await.into_active_model();
     old.status = ActiveValue::Set("exhausted".to_owned());
     old.attempt_count = ActiveValue::Set(4);
-    old.update(world.database.writer()).await.unwrap();
-    world.point(psp, &server.uri()).await;
-    while !world.sender.is_under_way(&ids[1]) {
+    old.update(env.database.writer()).await.unwrap();
+    env.point(psp, &server.uri()).await;
+    while !env.sender.is_under_way(&ids[1]) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert!(log::redeliver(world.database.writer(), psp, &ids[0], world.clock.real_now()).await.unwrap());
-    world.sender.refresh(psp);
-    world.until(&ids[0], "delivered").await;
-    world.until(&ids[2], "delivered").await;
-    assert_eq!(world.row(&ids[1]).await.status, "delivered", "the third event was sent before the second was answered");
+    assert!(log::redeliver(env.database.writer(), psp, &ids[0], env.clock.real_now()).await.unwrap());
+    env.sender.refresh(psp);
+    env.until(&ids[0], "delivered").await;
+    env.until(&ids[2], "delivered").await;
+    assert_eq!(env.row(&ids[1]).await.status, "delivered", "the third event was sent before the second was answered");
 }

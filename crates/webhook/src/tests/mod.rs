@@ -17,7 +17,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Books};
+use payferry_runtime::observe::{ActorKind, ActorRegistry};
 use payferry_runtime::seal::Sealer;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
@@ -28,10 +28,10 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
 
 /// Supervisor that ignores its children's failures.
-struct Roof;
+struct IgnoringSupervisor;
 
 #[ractor::async_trait]
-impl Actor for Roof {
+impl Actor for IgnoringSupervisor {
     type Msg = ();
     type State = ();
     type Arguments = ();
@@ -50,12 +50,12 @@ impl Actor for Roof {
     }
 }
 
-struct World {
+struct Env {
     database: Database,
     journal: Journal,
     sealer: Sealer,
     sender: WebhookSender,
-    books: Books,
+    registry: ActorRegistry,
     roof: ActorRef<()>,
     clock: Clock,
     _test_database: Arc<TestDatabase>,
@@ -71,34 +71,41 @@ fn quick() -> WebhookConfig {
     }
 }
 
-fn impatient() -> WebhookConfig {
+fn short_timeout() -> WebhookConfig {
     WebhookConfig { timeout: Duration::from_millis(400), ..quick() }
 }
 
-impl World {
+impl Env {
     async fn new(config: WebhookConfig) -> Self {
         Self::on(Arc::new(TestDatabase::create().await), config, true).await
     }
 
-    /// Opens the database of another `World`; with `writes` false the journal never commits.
+    /// Opens the database of another `Env`; with `writes` false the journal never commits.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
-        let books = Books::default();
-        let (roof, _) = Actor::spawn(None, Roof, ()).await.unwrap();
+        let registry = ActorRegistry::default();
+        let (roof, _) = Actor::spawn(None, IgnoringSupervisor, ()).await.unwrap();
         let (cell, database_too, sealer_too) = (roof.get_cell(), database.clone(), sealer.clone());
-        let sender =
-            WebhookSender::start(cell, database_too, journal.clone(), sealer_too, clock.clone(), books.clone(), config)
-                .await;
+        let sender = WebhookSender::start(
+            cell,
+            database_too,
+            journal.clone(),
+            sealer_too,
+            clock.clone(),
+            registry.clone(),
+            config,
+        )
+        .await;
         Self {
             database,
             journal,
             sealer,
             sender: sender.unwrap(),
-            books,
+            registry,
             roof,
             clock,
             _test_database: test_database,

@@ -8,16 +8,15 @@ use crate::{RESPONSE_KEPT_BYTES, attempt};
 
 #[tokio::test]
 async fn delivery_is_signed_logged_and_sent_in_order() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(204)).await;
-    let psp = world.psp(None).await;
-    let now = world.clock.real_now();
-    let (_, secret) =
-        endpoints::set(world.database.writer(), &world.sealer, psp, &server.uri(), None, now).await.unwrap();
+    let psp = env.psp(None).await;
+    let now = env.clock.real_now();
+    let (_, secret) = endpoints::set(env.database.writer(), &env.sealer, psp, &server.uri(), None, now).await.unwrap();
     let verifier = standardwebhooks::Webhook::new(&secret.unwrap().reveal()).unwrap();
-    let ids = world.announce(psp, "pay_1", 5).await;
+    let ids = env.announce(psp, "pay_1", 5).await;
     for id in &ids {
-        let row = world.until(id, "delivered").await;
+        let row = env.until(id, "delivered").await;
         assert_eq!((row.attempt_count, row.response_code, row.next_attempt_at), (1, Some(204), None));
     }
     let requests = received(&server).await;
@@ -26,65 +25,65 @@ async fn delivery_is_signed_logged_and_sent_in_order() {
         assert_eq!(header(request, "webhook-id"), format!("evt_pay_1_{}", index + 1), "first attempts in order");
         assert!(header(request, "user-agent").starts_with("Payferry/"));
     }
-    let log = log::deliveries_of(&world.database, psp, "pay_1").await.unwrap();
+    let log = log::deliveries_of(&env.database, psp, "pay_1").await.unwrap();
     assert_eq!(log.iter().map(|entry| entry.attempts.len()).collect::<Vec<_>>(), [1; 5]);
-    assert!(log::deliveries_of(&world.database, PspId::generate(), "pay_1").await.unwrap().is_empty());
+    assert!(log::deliveries_of(&env.database, PspId::generate(), "pay_1").await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn journal_notifies_the_endpoint_of_new_events() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     // No delivery is open, so no sweep finds this PSP.
-    let psp = world.psp(None).await;
-    assert!(world.sender.observe().await.is_empty());
-    world.journal.announce(&psp.to_string());
-    assert_eq!(world.view().await.psp_id, psp, "the endpoint was started");
+    let psp = env.psp(None).await;
+    assert!(env.sender.observe().await.is_empty());
+    env.journal.announce(&psp.to_string());
+    assert_eq!(env.view().await.psp_id, psp, "the endpoint was started");
 }
 
 #[tokio::test]
 async fn both_secrets_sign_during_a_rotation() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200)).await;
-    let psp = world.psp(None).await;
-    let now = world.clock.real_now();
-    let database = world.database.writer();
-    let (_, old) = endpoints::set(database, &world.sealer, psp, &server.uri(), None, now).await.unwrap();
-    let (row, new) = endpoints::rotate(database, &world.sealer, psp, now).await.unwrap().unwrap();
-    world.announce(psp, "pay_1", 1).await;
-    world.until("whd_pay_1_1", "delivered").await;
+    let psp = env.psp(None).await;
+    let now = env.clock.real_now();
+    let database = env.database.writer();
+    let (_, old) = endpoints::set(database, &env.sealer, psp, &server.uri(), None, now).await.unwrap();
+    let (row, new) = endpoints::rotate(database, &env.sealer, psp, now).await.unwrap().unwrap();
+    env.announce(psp, "pay_1", 1).await;
+    env.until("whd_pay_1_1", "delivered").await;
     let request = received(&server).await.remove(0);
     for secret in [old.unwrap(), new] {
         let verifier = standardwebhooks::Webhook::new(&secret.reveal()).unwrap();
         verifier.verify(&request.body, &request.headers).unwrap();
     }
     let later = now.plus_secs(endpoints::ROTATION_OVERLAP_SECS);
-    assert_eq!(endpoints::secrets(&world.sealer, &row, later).unwrap().len(), 1);
+    assert_eq!(endpoints::secrets(&env.sealer, &row, later).unwrap().len(), 1);
     assert!(!format!("{row:?}").contains("whsec_"), "secrets are stored sealed");
 }
 
 #[tokio::test]
 async fn redirect_fails_the_attempt_and_is_not_followed() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let elsewhere = receiver(ResponseTemplate::new(200)).await;
     let server = receiver(ResponseTemplate::new(302).insert_header("location", elsewhere.uri().as_str())).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    world.announce(psp, "pay_1", 1).await;
-    let row = world.until("whd_pay_1_1", "exhausted").await;
+    let psp = env.psp(Some(&server.uri())).await;
+    env.announce(psp, "pay_1", 1).await;
+    let row = env.until("whd_pay_1_1", "exhausted").await;
     assert_eq!(row.response_code, Some(302));
     assert!(received(&elsewhere).await.is_empty());
 }
 
 #[tokio::test]
 async fn test_event_is_signed_and_answered_immediately() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200).set_body_string("thanks")).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    let outcome = world.sender.test(psp).await.unwrap();
+    let psp = env.psp(Some(&server.uri())).await;
+    let outcome = env.sender.test(psp).await.unwrap();
     assert!(outcome.delivered);
     assert_eq!((outcome.response_code, outcome.response_body.as_deref()), (Some(200), Some("thanks")));
     let body: serde_json::Value = received(&server).await[0].body_json().unwrap();
     assert_eq!((&body["event"], &body["payment_id"]), (&"webhook.test".into(), &"pay_test".into()));
-    assert!(world.sender.test(PspId::generate()).await.is_err());
+    assert!(env.sender.test(PspId::generate()).await.is_err());
 }
 
 #[test]
@@ -97,28 +96,28 @@ fn defaults_match_the_interface() {
 
 #[tokio::test]
 async fn status_acknowledges_and_only_part_of_the_body_is_read() {
-    let world = World::new(impatient()).await;
+    let env = Env::new(short_timeout()).await;
     let stalls = Receiver::start(|_, _| Answer::stalling(200)).await;
-    let psp = world.psp(Some(&stalls.url())).await;
-    world.announce(psp, "pay_1", 1).await;
-    let row = world.until("whd_pay_1_1", "delivered").await;
+    let psp = env.psp(Some(&stalls.url())).await;
+    env.announce(psp, "pay_1", 1).await;
+    let row = env.until("whd_pay_1_1", "delivered").await;
     assert_eq!((row.attempt_count, row.response_code), (1, Some(200)));
 
     let endless = Receiver::start(|_, _| Answer::endless(200)).await;
-    let psp = world.psp(Some(&endless.url())).await;
-    world.announce(psp, "pay_2", 1).await;
-    let row = world.until("whd_pay_2_1", "delivered").await;
+    let psp = env.psp(Some(&endless.url())).await;
+    env.announce(psp, "pay_2", 1).await;
+    let row = env.until("whd_pay_2_1", "delivered").await;
     assert_eq!(row.response_body.unwrap().len(), RESPONSE_KEPT_BYTES);
     assert!(row.duration_ms.unwrap() < 400);
 }
 
 #[tokio::test]
 async fn connections_are_reused() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let receiver = Receiver::start(|_, _| Answer::status(200)).await;
-    let psp = world.psp(Some(&receiver.url())).await;
-    let ids = world.announce(psp, "pay_1", 20).await;
-    world.until(ids.last().unwrap(), "delivered").await;
+    let psp = env.psp(Some(&receiver.url())).await;
+    let ids = env.announce(psp, "pay_1", 20).await;
+    env.until(ids.last().unwrap(), "delivered").await;
     assert_eq!((receiver.arrivals().len(), receiver.connections()), (20, 1));
 }
 
@@ -127,11 +126,11 @@ async fn production_never_connects_to_internal_addresses() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let schedule = Schedule::of([Duration::from_millis(5); 3]);
-    let world = World::new(WebhookConfig { schedule, ..WebhookConfig::default() }).await;
+    let env = Env::new(WebhookConfig { schedule, ..WebhookConfig::default() }).await;
     // Stored as if set under another policy: the check at the setting is not the only one.
-    let psp = world.psp(Some(&format!("https://127.0.0.1:{port}/"))).await;
-    world.announce(psp, "pay_1", 1).await;
-    let row = world.until("whd_pay_1_1", "exhausted").await;
+    let psp = env.psp(Some(&format!("https://127.0.0.1:{port}/"))).await;
+    env.announce(psp, "pay_1", 1).await;
+    let row = env.until("whd_pay_1_1", "exhausted").await;
     assert_eq!(row.error.as_deref(), Some("the URL is refused: it must use a public address"));
 
     // A name of this machine that passes the textual URL check: the resolver stops it.

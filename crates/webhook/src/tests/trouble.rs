@@ -6,59 +6,59 @@ use crate::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, que
 
 #[tokio::test]
 async fn exhausts_after_four_attempts_and_can_be_redelivered() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(500).set_body_string("x".repeat(5_000))).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    world.announce(psp, "pay_1", 1).await;
-    let row = world.until("whd_pay_1_1", "exhausted").await;
+    let psp = env.psp(Some(&server.uri())).await;
+    env.announce(psp, "pay_1", 1).await;
+    let row = env.until("whd_pay_1_1", "exhausted").await;
     assert_eq!((row.attempt_count, row.response_code, row.retries_left), (4, Some(500), 0));
     assert_eq!(row.response_body.unwrap().len(), RESPONSE_KEPT_BYTES);
     let ids: Vec<_> = received(&server).await.iter().map(|r| header(r, "webhook-id").to_owned()).collect();
     assert_eq!(ids, ["evt_pay_1_1"; 4]);
-    let (total, stuck) = log::undelivered(&world.database, psp, 50, 0).await.unwrap();
+    let (total, stuck) = log::undelivered(&env.database, psp, 50, 0).await.unwrap();
     assert_eq!((total, stuck[0].attempts.len()), (1, 4));
 
     server.reset().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
-    let now = world.clock.real_now();
-    assert!(log::redeliver(world.database.writer(), psp, "whd_pay_1_1", now).await.unwrap());
-    assert!(!log::redeliver(world.database.writer(), PspId::generate(), "whd_pay_1_1", now).await.unwrap());
-    world.sender.refresh(psp);
-    let row = world.until("whd_pay_1_1", "delivered").await;
+    let now = env.clock.real_now();
+    assert!(log::redeliver(env.database.writer(), psp, "whd_pay_1_1", now).await.unwrap());
+    assert!(!log::redeliver(env.database.writer(), PspId::generate(), "whd_pay_1_1", now).await.unwrap());
+    env.sender.refresh(psp);
+    let row = env.until("whd_pay_1_1", "delivered").await;
     assert_eq!(row.attempt_count, 5);
 }
 
 #[tokio::test]
 async fn panicked_endpoint_restarts_and_delivers() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(50))).await;
-    let psp = world.psp(Some(&server.uri())).await;
+    let psp = env.psp(Some(&server.uri())).await;
     for n in 0..20 {
-        world.announce(psp, &format!("pay_{n}"), 2).await;
+        env.announce(psp, &format!("pay_{n}"), 2).await;
     }
-    world.sender.panic_endpoint(psp);
+    env.sender.panic_endpoint(psp);
     for n in 0..20 {
-        world.until(&format!("whd_pay_{n}_2"), "delivered").await;
+        env.until(&format!("whd_pay_{n}_2"), "delivered").await;
     }
-    assert_eq!(world.books.restarts()[&ActorKind::Endpoint], 1);
+    assert_eq!(env.registry.restarts()[&ActorKind::Endpoint], 1);
     assert!(
-        (0..20).all(|n| !world.sender.is_under_way(&format!("whd_pay_{n}_1"))),
+        (0..20).all(|n| !env.sender.is_under_way(&format!("whd_pay_{n}_1"))),
         "no delivery is still marked as in progress"
     );
-    world.roof.stop(None);
+    env.roof.stop(None);
 }
 
 #[tokio::test]
 async fn retry_after_is_honoured() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = MockServer::start().await;
     let busy = ResponseTemplate::new(429).insert_header("retry-after", "1");
     Mock::given(any()).respond_with(busy).up_to_n_times(1).mount(&server).await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
-    let psp = world.psp(Some(&server.uri())).await;
+    let psp = env.psp(Some(&server.uri())).await;
     let since = Instant::now();
-    world.announce(psp, "pay_1", 1).await;
-    let row = world.until("whd_pay_1_1", "delivered").await;
+    env.announce(psp, "pay_1", 1).await;
+    let row = env.until("whd_pay_1_1", "delivered").await;
     assert_eq!(row.attempt_count, 2);
     assert!(since.elapsed() >= Duration::from_secs(1), "the schedule alone would wait 20 ms");
 }
@@ -67,83 +67,83 @@ async fn retry_after_is_honoured() {
 async fn unrecorded_attempt_is_sent_again_under_the_same_id() {
     let store = Arc::new(TestDatabase::create().await);
     let server = receiver(ResponseTemplate::new(200)).await;
-    let world = World::on(store.clone(), quick(), false).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    world.announce(psp, "pay_1", 2).await;
+    let env = Env::on(store.clone(), quick(), false).await;
+    let psp = env.psp(Some(&server.uri())).await;
+    env.announce(psp, "pay_1", 2).await;
     while received(&server).await.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(world.sender.is_under_way("whd_pay_1_1"), "it does not end before it is recorded");
-    world.sender.cell().kill();
-    drop(world);
+    assert!(env.sender.is_under_way("whd_pay_1_1"), "it does not end before it is recorded");
+    env.sender.cell().kill();
+    drop(env);
 
-    let world = World::on(store, quick(), true).await;
-    let row = world.until("whd_pay_1_1", "delivered").await;
+    let env = Env::on(store, quick(), true).await;
+    let row = env.until("whd_pay_1_1", "delivered").await;
     assert_eq!(row.attempt_count, 1, "the attempt before the crash is not recorded");
-    world.until("whd_pay_1_2", "delivered").await;
+    env.until("whd_pay_1_2", "delivered").await;
     assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1", "evt_pay_1_1", "evt_pay_1_2"]);
 }
 
 #[tokio::test]
 async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(300))).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    world.announce(psp, "pay_1", 2).await;
-    while !world.sender.is_under_way("whd_pay_1_1") {
+    let psp = env.psp(Some(&server.uri())).await;
+    env.announce(psp, "pay_1", 2).await;
+    while !env.sender.is_under_way("whd_pay_1_1") {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let since = Instant::now();
-    world.sender.clone().stop().await;
+    env.sender.clone().stop().await;
     println!("stopped within {:?}", since.elapsed());
     assert!(since.elapsed() < Duration::from_secs(3));
-    assert_eq!(world.row("whd_pay_1_1").await.status, "delivered");
-    let second = world.row("whd_pay_1_2").await;
+    assert_eq!(env.row("whd_pay_1_1").await.status, "delivered");
+    let second = env.row("whd_pay_1_2").await;
     assert_eq!((second.status.as_str(), second.attempt_count), ("queued", 0));
-    assert!(!world.sender.is_under_way("whd_pay_1_1"));
+    assert!(!env.sender.is_under_way("whd_pay_1_1"));
 }
 
 #[tokio::test]
 async fn events_of_one_payment_do_not_open_the_breaker() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let server = receiver(ResponseTemplate::new(500)).await;
-    let psp = world.psp(Some(&server.uri())).await;
-    for id in world.announce(psp, "pay_1", 4).await {
-        assert_eq!(world.until(&id, "exhausted").await.attempt_count, 4);
+    let psp = env.psp(Some(&server.uri())).await;
+    for id in env.announce(psp, "pay_1", 4).await {
+        assert_eq!(env.until(&id, "exhausted").await.attempt_count, 4);
     }
-    assert_eq!(world.view().await.breaker, BreakerState::Closed);
+    assert_eq!(env.view().await.breaker, BreakerState::Closed);
 }
 
 #[tokio::test]
 async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     // The retries are due long before the probe, but after all first attempts.
     let schedule = Schedule::of([Duration::from_millis(800); 3]);
-    let world = World::new(WebhookConfig { schedule, ..quick() }).await;
+    let env = Env::new(WebhookConfig { schedule, ..quick() }).await;
     let server = receiver(ResponseTemplate::new(503)).await;
-    let psp = world.psp(None).await;
-    let ids = world.announce_each(psp, "pay_", 30).await;
-    world.point(psp, &server.uri()).await;
+    let psp = env.psp(None).await;
+    let ids = env.announce_each(psp, "pay_", 30).await;
+    env.point(psp, &server.uri()).await;
     let since = Instant::now();
-    while world.view().await.breaker != BreakerState::Open || world.view().await.in_flight > 0 {
+    while env.view().await.breaker != BreakerState::Open || env.view().await.in_flight > 0 {
         assert!(since.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(world.sender.breakers_open(), 1);
-    let backlog = queue::backlog(&world.database).await.unwrap();
+    assert_eq!(env.sender.breakers_open(), 1);
+    let backlog = queue::backlog(&env.database).await.unwrap();
     assert_eq!(backlog.queued + backlog.failed, 30, "{backlog:?}");
     assert!(backlog.failed >= 10 && backlog.due_first_at.is_some(), "{backlog:?}");
-    let (before, attempts) = (world.rows().await, received(&server).await.len());
+    let (before, attempts) = (env.rows().await, received(&server).await.len());
     assert!(attempts < usize::try_from(TRIP_AFTER).unwrap() + 10, "{attempts}");
     // All retries are long due, but only one probe goes out before the second one.
     tokio::time::sleep(OPEN_MIN + Duration::from_millis(500)).await;
     assert_eq!(received(&server).await.len(), attempts + 1);
     // The outcome is recorded slightly after the receiver sees the request.
     let tried = |rows: &[deliveries::Model]| rows.iter().map(|row| row.attempt_count).sum::<i64>();
-    let mut after = world.rows().await;
+    let mut after = env.rows().await;
     while tried(&after) == tried(&before) {
         assert!(since.elapsed() < PATIENCE, "the probe was never recorded");
         tokio::time::sleep(Duration::from_millis(5)).await;
-        after = world.rows().await;
+        after = env.rows().await;
     }
     let probed = before.iter().zip(&after).find(|(before, after)| before.attempt_count != after.attempt_count);
     let (before, probed) = probed.unwrap();
@@ -153,50 +153,50 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
         "the probe took no retry"
     );
     assert!(after.iter().all(|row| ["queued", "failed"].contains(&row.status.as_str())));
-    assert_eq!(world.view().await.last_failure.as_deref(), Some("HTTP 503"));
+    assert_eq!(env.view().await.last_failure.as_deref(), Some("HTTP 503"));
 
     server.reset().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
     for id in &ids {
-        world.until(id, "delivered").await;
+        env.until(id, "delivered").await;
     }
-    assert_eq!(queue::backlog(&world.database).await.unwrap(), queue::Backlog::default());
-    assert_eq!(world.view().await.breaker, BreakerState::Closed);
-    assert_eq!(world.sender.breakers_open(), 0);
+    assert_eq!(queue::backlog(&env.database).await.unwrap(), queue::Backlog::default());
+    assert_eq!(env.view().await.breaker, BreakerState::Closed);
+    assert_eq!(env.sender.breakers_open(), 0);
 }
 
 #[tokio::test]
 async fn delivery_with_refused_outcome_is_suspended_alone() {
-    let world = World::new(quick()).await;
+    let env = Env::new(quick()).await;
     let receiver = Receiver::start(|_, _| Answer::status(200).after(Duration::from_millis(150))).await;
-    let psp = world.psp(Some(&receiver.url())).await;
-    world.announce(psp, "pay_1", 2).await;
+    let psp = env.psp(Some(&receiver.url())).await;
+    env.announce(psp, "pay_1", 2).await;
     while receiver.arrivals().is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     // Attempts reference their delivery, so attempts of this one can no longer be recorded.
-    deliveries::Entity::delete_by_id("whd_pay_1_1").exec(world.database.writer()).await.unwrap();
-    world.until("whd_pay_1_2", "delivered").await;
+    deliveries::Entity::delete_by_id("whd_pay_1_1").exec(env.database.writer()).await.unwrap();
+    env.until("whd_pay_1_2", "delivered").await;
     assert_eq!(receiver.ids(), ["evt_pay_1_1", "evt_pay_1_2"]);
-    assert!(!world.sender.is_under_way("whd_pay_1_1"));
+    assert!(!env.sender.is_under_way("whd_pay_1_1"));
 }
 
 #[tokio::test]
 async fn busy_endpoint_is_listed_without_a_view() {
-    let world = World::new(quick()).await;
-    let psp = world.psp(None).await;
-    world.announce(psp, "pay_1", 1).await;
+    let env = Env::new(quick()).await;
+    let psp = env.psp(None).await;
+    env.announce(psp, "pay_1", 1).await;
     let since = Instant::now();
-    while world.view().await.held_by != Some(NO_URL) {
+    while env.view().await.held_by != Some(NO_URL) {
         assert!(since.elapsed() < PATIENCE, "the view does not show what the endpoint waits for");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    world.sender.stall_endpoint(psp, Duration::from_secs(4));
+    env.sender.stall_endpoint(psp, Duration::from_secs(4));
     let since = Instant::now();
-    let (all, one) = tokio::join!(world.sender.observe(), world.sender.observe_one(psp));
+    let (all, one) = tokio::join!(env.sender.observe(), env.sender.observe_one(psp));
     assert!(matches!(&all[..], [(id, None)] if *id == psp), "{all:?}");
     assert!(matches!(one, Some((id, None)) if id == psp), "{one:?}");
     assert!(since.elapsed() < Duration::from_secs(3), "both are awaited concurrently, and not for long");
-    assert!(world.sender.observe_one(PspId::generate()).await.is_none(), "it does not run");
-    assert_eq!(world.view().await.psp_id, psp, "it answers again");
+    assert!(env.sender.observe_one(PspId::generate()).await.is_none(), "it does not run");
+    assert_eq!(env.view().await.psp_id, psp, "it answers again");
 }

@@ -32,7 +32,7 @@ pub const RETRY_MAX_SECS: i64 = 3_600;
 pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let own = match command {
         Command::ObserveTransfer(observed) => transfers::observe(payment, observed, now),
-        Command::TakeIn { observed } => transfers::take_in(payment, observed)?,
+        Command::TakeIn { observed } => transfers::list_set_aside(payment, observed)?,
         Command::FinaliseTransfer { key, revision, reached } => transfers::finalise(payment, *key, *revision, *reached),
         Command::ScreenTransfer { key, revision, verdict } => transfers::screen(payment, *key, *revision, verdict)?,
         Command::PassDeadline { chain_time } => pass_deadline(payment, *chain_time),

@@ -39,7 +39,7 @@ pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Times
 
 /// Lists transfers that were set aside, up to the limit, and processes them normally from then on. `observed` names
 /// each transfer once.
-pub(super) fn take_in(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Vec<Event>, Rejection> {
+pub(super) fn list_set_aside(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Vec<Event>, Rejection> {
     let is_aside =
         |observed: &&ObservedTransfer| observed.presence == Presence::Present && payment.sets_aside(observed);
     let record = |observed: &ObservedTransfer| {

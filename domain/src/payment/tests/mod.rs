@@ -1,9 +1,9 @@
 //! Given-when-then tests of one payment, with a small builder.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
-mod crowded;
 mod deliveries;
 mod ledger;
+mod many_at_once;
 mod money_back;
 mod oracle;
 mod properties;
@@ -174,7 +174,7 @@ pub(super) struct Story {
     pub(super) payment: Payment,
     pub(super) now: Timestamp,
     pub(super) commits: Vec<(Vec<Event>, Timestamp)>,
-    pub(super) told: Vec<Announcement>,
+    pub(super) notified: Vec<Announcement>,
     pub(super) posted: Vec<crate::ledger::Posting>,
     pub(super) last: Option<Transition>,
     unread: usize,
@@ -188,7 +188,7 @@ pub(super) fn given(terms: Terms) -> Story {
         payment: made.payment.clone(),
         now: START,
         commits: vec![(made.events.clone(), START)],
-        told: Vec::new(),
+        notified: Vec::new(),
         posted: Vec::new(),
         last: Some(made),
         unread: 0,
@@ -206,10 +206,10 @@ impl Story {
         assert_eq!(step.payment.version, self.payment.version + 1, "one command, one version");
         assert_eq!(step.violations, [], "after {command:?}");
         for announcement in &step.announcements {
-            assert_eq!(announcement.sequence, u32::try_from(self.told.len()).unwrap() + 1, "no gap");
-            self.told.push(announcement.clone());
+            assert_eq!(announcement.sequence, u32::try_from(self.notified.len()).unwrap() + 1, "no gap");
+            self.notified.push(announcement.clone());
         }
-        assert_eq!(step.payment.sequence, u32::try_from(self.told.len()).unwrap());
+        assert_eq!(step.payment.sequence, u32::try_from(self.notified.len()).unwrap());
         self.payment = step.payment.clone();
         self.commits.push((step.events.clone(), self.now));
         self.posted.extend(step.postings.iter().cloned());
@@ -307,10 +307,10 @@ impl Story {
 
     /// Asserts the announcements since the last call.
     #[track_caller]
-    pub(super) fn told(mut self, names: &[&str]) -> Self {
-        let new: Vec<_> = self.told[self.unread..].iter().map(|told| told.name.as_str()).collect();
+    pub(super) fn notified(mut self, names: &[&str]) -> Self {
+        let new: Vec<_> = self.notified[self.unread..].iter().map(|notified| notified.name.as_str()).collect();
         assert_eq!(new, names);
-        self.unread = self.told.len();
+        self.unread = self.notified.len();
         self
     }
 

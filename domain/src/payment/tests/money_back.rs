@@ -59,14 +59,14 @@ fn refunds_a_mismatched_payment_completely() {
         .refused(&refund(1, Some("3")), "refund_exists")
         .refused(&refund(2, None), "nothing_to_refund")
         .refused(&Command::Accept { expected_received: None }, "nothing_to_accept")
-        .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched"])
+        .notified(&["payment.mismatched", "payin.underpaid", "payin.mismatched"])
         .expired()
         .when(sent(1))
         .asks_for(&Effect::Passivate)
         .unchanged(&sent(1))
         .unchanged(&fails(1))
         .is(Mismatched, &[Underpaid])
-        .told(&["refund.sent"]);
+        .notified(&["refund.sent"]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_failed_refund_releases_its_amount() {
 
 #[test]
 fn orphaned_then_rejected_refund_fails_and_returns_the_funds() {
-    let told = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.sent", "refund.failed"];
+    let notified = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.sent", "refund.failed"];
     given(terms())
         .arrives(tx(1).of("4"))
         .when(refund(1, None))
@@ -94,7 +94,7 @@ fn orphaned_then_rejected_refund_fails_and_returns_the_funds() {
         .when(fails_after_all(1))
         .unchanged(&fails_after_all(1))
         .unchanged(&sent(1))
-        .told(&told)
+        .notified(&notified)
         .money("4.00", "0.00", "6.00", "4.00")
         .when(refund(2, None))
         .cleared(2)
@@ -215,12 +215,12 @@ fn a_failed_settlement_is_refunded_completely_or_not_at_all() {
     let start =
         ["payment.confirmed", "payin.confirmed", "payment.mismatched", "payin.mismatched", "payin.settlement_failed"];
     withdrawn()
-        .told(&start)
+        .notified(&start)
         .refused(&Command::RetrySettlement { by: Requester::Psp }, "settlement_not_failed")
         .when(sent(1))
         .failed(FailureReason::SettlementFailed)
         .is(Failed, labels)
-        .told(&["payment.failed", "refund.sent"]);
+        .notified(&["payment.failed", "refund.sent"]);
     withdrawn()
         .when(fails(1))
         .is(Confirmed, labels)
@@ -330,7 +330,7 @@ fn a_refund_that_was_sent_after_a_failure_counts_as_sent() {
         .when(fails(1))
         .when(sent(1))
         .money("4.00", "0.00", "10.00", "0.00")
-        .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed", "refund.sent"]);
+        .notified(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed", "refund.sent"]);
 }
 
 fn operator(decision: Decision) -> Verdict {
@@ -346,7 +346,7 @@ fn a_refund_to_a_blocked_address_fails_and_releases_its_amount() {
         .when(blocked)
         .queues(&[])
         .money("4.00", "0.00", "6.00", "4.00")
-        .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"]);
+        .notified(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"]);
 }
 
 #[test]

@@ -203,9 +203,9 @@ fn parts() -> impl Strategy<Value = (Vec<Part>, bool)> {
 fn orders(facts: Vec<Command>) -> impl Strategy<Value = Vec<Command>> {
     let repeated: Vec<Command> = facts.iter().chain(&facts).cloned().collect();
     (Just(repeated).prop_shuffle(), Just(facts), 0..=1_000usize).prop_map(|(mut order, facts, place)| {
-        let told = facts.iter().filter(|fact| matches!(fact, Command::ObserveTransfer(_) | Command::TakeIn { .. }));
+        let notified = facts.iter().filter(|fact| matches!(fact, Command::ObserveTransfer(_) | Command::TakeIn { .. }));
         let last =
-            told.filter_map(|fact| order.iter().position(|other| other == fact)).max().map_or(0, |last| last + 1);
+            notified.filter_map(|fact| order.iter().position(|other| other == fact)).max().map_or(0, |last| last + 1);
         let place = last + place * (order.len() - last) / 1_000;
         order.insert(place, Command::PassDeadline { chain_time: at(1_000_000) });
         // Facts that open waits requested again.

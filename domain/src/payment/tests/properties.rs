@@ -156,9 +156,9 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
             assert_eq!((transfer.status, transfer.counted), (TransferStatus::Seen, false), "it is processed normally");
         }
         if let [only] = observed.as_slice() {
-            let told = Command::ObserveTransfer(*only);
-            let told = transition(before, &told, after.updated_at).unwrap().expect("the list has room");
-            assert_eq!(told.payment, *after, "the result is the same as with room at first sight");
+            let notified = Command::ObserveTransfer(*only);
+            let notified = transition(before, &notified, after.updated_at).unwrap().expect("the list has room");
+            assert_eq!(notified.payment, *after, "the result is the same as with room at first sight");
         }
     }
     let reorganised = matches!(command, Command::ObserveTransfer(_));
@@ -183,10 +183,10 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
     for effect in step.effects.iter().filter(|effect| !matches!(effect, Effect::Alarm(_))) {
         assert!(owed.contains(effect), "{effect:?} is not returned by resume: {owed:?}");
     }
-    let told: Vec<_> = step.events.iter().map(Event::name).collect();
+    let notified: Vec<_> = step.events.iter().map(Event::name).collect();
     for announcement in &step.announcements {
         let body = payload(after, announcement, EventId::from_ulid(Ulid(1))).unwrap();
-        assert!(body.contains(announcement.name.as_str()), "{told:?}: {body}");
+        assert!(body.contains(announcement.name.as_str()), "{notified:?}: {body}");
     }
 }
 

@@ -9,19 +9,21 @@ use Status::{Confirmed, Pending, Settled};
 
 #[test]
 fn a_permanent_failure_is_announced_once_and_retried() {
-    let story = given(terms()).arrives(tx(1)).told(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
+    let story =
+        given(terms()).arrives(tx(1)).notified(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
     let retry_at = |story: &Story, secs| {
         let at = story.now.plus_secs(secs);
         Effect::AwaitRetry { operation: story.operation(), at }
     };
     let (first, demand) = (retry_at(&story, 30), Command::RetrySettlement { by: Requester::Psp });
     let scheduled = Command::RetrySettlement { by: Requester::Schedule };
-    let story = story.told(&["payin.settlement_failed"]).asks_for(&first);
+    let story = story.notified(&["payin.settlement_failed"]).asks_for(&first);
     let story = story.when(scheduled.clone()).queues(&[(Requeue, "10.00")]).is(Confirmed, &[SettlementFailed]);
-    let story = story.unchanged(&scheduled).refused(&demand, "settlement_in_progress").settlement_fails(2).told(&[]);
+    let story =
+        story.unchanged(&scheduled).refused(&demand, "settlement_in_progress").settlement_fails(2).notified(&[]);
     let second = retry_at(&story, 120);
-    let story = story.asks_for(&second).when(demand.clone()).settlement_fails(3).told(&["payin.settlement_failed"]);
-    story.when(demand.clone()).settled(4).is(Settled, &[]).told(SETTLED).refused(&demand, "settlement_not_failed");
+    let story = story.asks_for(&second).when(demand.clone()).settlement_fails(3).notified(&["payin.settlement_failed"]);
+    story.when(demand.clone()).settled(4).is(Settled, &[]).notified(SETTLED).refused(&demand, "settlement_not_failed");
 }
 
 #[test]
@@ -29,15 +31,15 @@ fn a_deep_reorganisation_reopens_a_confirmed_payment() {
     let back = tx(1).rev(3).at(75).log(4);
     given(terms())
         .arrives(tx(1))
-        .told(CONFIRMED)
+        .notified(CONFIRMED)
         .when(tx(1).rev(2).gone().seen())
         .is(Pending, &[Reorged])
-        .told(REORGED)
+        .notified(REORGED)
         .queues(&[(CancelRow, "10.00")])
         .money("0.00", "0.00", "10.00", "0.00")
         .arrives(back)
         .is(Confirmed, &[Reorged])
-        .told(CONFIRMED)
+        .notified(CONFIRMED)
         .queues(&[(Requeue, "10.00")])
         .settled(1)
         .is(Settled, &[Reorged]);
@@ -46,8 +48,8 @@ fn a_deep_reorganisation_reopens_a_confirmed_payment() {
 #[test]
 fn a_transfer_orphaned_before_it_counted_is_labelled_silently() {
     let gone = given(terms()).when(tx(1).seen()).is(Pending, &[]).when(tx(1).rev(2).gone().seen());
-    let gone = gone.is(Pending, &[Reorged]).told(&[]);
-    gone.arrives(tx(1).rev(3).at(75)).is(Confirmed, &[Reorged]).told(CONFIRMED);
+    let gone = gone.is(Pending, &[Reorged]).notified(&[]);
+    gone.arrives(tx(1).rev(3).at(75)).is(Confirmed, &[Reorged]).notified(CONFIRMED);
 }
 
 #[test]
@@ -55,7 +57,11 @@ fn a_transfer_re_mined_after_the_deadline_is_still_in_time() {
     let gone = || given(terms()).arrives(tx(1)).at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
     let again = tx(1).at(1_310).log(9);
     gone().read_to(1_301).is(Pending, &[Reorged]).arrives(again).is(Confirmed, &[Reorged]);
-    gone().read_to(1_301).read_to(1_902).failed(FailureReason::Expired).told(&[CONFIRMED, REORGED, FAILED].concat());
+    gone()
+        .read_to(1_301)
+        .read_to(1_902)
+        .failed(FailureReason::Expired)
+        .notified(&[CONFIRMED, REORGED, FAILED].concat());
     let unseen = Tx(ObservedTransfer { first_block_time: Some(at(60)), ..tx(1).at(1_300).rev(2).0 });
     given(terms()).arrives(unseen).is(Confirmed, &[]);
 }
@@ -80,22 +86,30 @@ fn a_transaction_counts_in_only_one_block() {
         .arrives(old)
         .arrives(new)
         .is(Confirmed, &[])
-        .told(CONFIRMED)
+        .notified(CONFIRMED)
         .when(old.rev(2).gone().seen())
         .is(Confirmed, &[Reorged])
-        .told(&[REORGED, CONFIRMED].concat());
+        .notified(&[REORGED, CONFIRMED].concat());
     let both = given(terms()).arrives(tx(1).of("4")).arrives(tx(1).of("6").log(1));
     both.is(Confirmed, &[Multiple]);
 }
 
 #[test]
 fn an_orphaned_settlement_is_settled_again() {
-    let settled = || given(terms()).arrives(tx(1)).settled(1).told(&[CONFIRMED, SETTLED].concat());
-    let orphaned = settled().settlement_orphaned(2).is(Settled, &[Reorged]).told(REORGED).queues(&[(Requeue, "10.00")]);
-    orphaned.settled(1).told(&[]).settled(3).is(Settled, &[Reorged]).told(SETTLED).settlement_orphaned(2).told(&[]);
+    let settled = || given(terms()).arrives(tx(1)).settled(1).notified(&[CONFIRMED, SETTLED].concat());
+    let orphaned =
+        settled().settlement_orphaned(2).is(Settled, &[Reorged]).notified(REORGED).queues(&[(Requeue, "10.00")]);
+    orphaned
+        .settled(1)
+        .notified(&[])
+        .settled(3)
+        .is(Settled, &[Reorged])
+        .notified(SETTLED)
+        .settlement_orphaned(2)
+        .notified(&[]);
     settled().settlement_orphaned(2).settlement_fails(3).is(Confirmed, &[Reorged, SettlementFailed]);
     let both = settled().settlement_orphaned(2).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
-    both.told(&[REORGED, REORGED].concat())
+    both.notified(&[REORGED, REORGED].concat())
         .queues(&[(CancelRow, "10.00")])
         .arrives(tx(1).rev(3))
         .is(Confirmed, &[Reorged])
@@ -129,13 +143,13 @@ fn a_failed_settlement_raises_an_alarm_whenever_it_is_announced() {
 
 #[test]
 fn a_settlement_can_complete_before_its_funds_are_final_again() {
-    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).told(&[CONFIRMED, REORGED].concat());
+    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).notified(&[CONFIRMED, REORGED].concat());
     gone.settled(1)
         .is(Pending, &[Reorged])
-        .told(&[])
+        .notified(&[])
         .arrives(tx(1).rev(3))
         .is(Settled, &[Reorged])
-        .told(&[CONFIRMED, SETTLED].concat());
+        .notified(&[CONFIRMED, SETTLED].concat());
 }
 
 #[test]
@@ -162,7 +176,7 @@ fn an_underpaid_payment_waits_again_after_a_reorganisation() {
         .arrives(tx(1).of("4"))
         .when(tx(1).of("4").rev(2).gone().seen())
         .is(Pending, &[Reorged])
-        .told(&[UNDERPAID, REORGED].concat());
+        .notified(&[UNDERPAID, REORGED].concat());
 }
 
 #[test]

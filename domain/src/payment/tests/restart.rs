@@ -22,13 +22,13 @@ enum Reorg {
 }
 
 /// The environment: chains, screening, and the settler. It answers every effect, however often it is requested.
-struct World {
+struct Env {
     parts: Vec<Part>,
     settler_revision: u32,
     settlement_failures: u32,
 }
 
-impl World {
+impl Env {
     fn decision(&self, key: TransferKey) -> Decision {
         self.parts.iter().find(|part| part.tx.0.key.tx_hash == key.tx_hash).unwrap().decision
     }
@@ -80,7 +80,7 @@ impl World {
 /// after `crash_after` commits drops all unanswered effects.
 fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>, turns: &[bool]) -> (Story, bool) {
     let mut story = given(terms);
-    let mut world = World { parts: parts.to_vec(), settler_revision: 0, settlement_failures: failures };
+    let mut env = Env { parts: parts.to_vec(), settler_revision: 0, settlement_failures: failures };
     let mut owed: VecDeque<Effect> = VecDeque::new();
     let first = story.last.take().unwrap();
     owed.extend(first.effects);
@@ -98,7 +98,7 @@ fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>,
             command
         } else if let Some(place) = owed.iter().position(|effect| !deadline(effect)).or((!owed.is_empty()).then_some(0))
         {
-            let Some(answer) = world.answer(&owed.remove(place).unwrap(), story.operation()) else { continue };
+            let Some(answer) = env.answer(&owed.remove(place).unwrap(), story.operation()) else { continue };
             answer
         } else {
             return (story, crashed);

@@ -12,17 +12,20 @@ fn accept() -> Command {
 
 #[test]
 fn the_exact_amount_confirms_and_settles() {
-    let story = given(terms()).when(tx(1).seen()).is(Pending, &[]).told(&[]);
+    let story = given(terms()).when(tx(1).seen()).is(Pending, &[]).notified(&[]);
     let screen = Effect::Screen { key: tx(1).0.key, revision: 1, from: PAYER, amount: amount("10.00") };
     let finality = Finality::Blocks(2);
     let wait = Effect::AwaitFinality { key: tx(1).0.key, revision: 1, block_number: 100, finality };
-    let story = story.asks_for(&screen).asks_for(&wait).when(tx(1).finalised()).is(Pending, &[]).told(&[]);
-    let story =
-        story.when(tx(1).screened(Allow)).is(Confirmed, &[]).told(CONFIRMED).money("10.00", "0.00", "0.00", "10.00");
+    let story = story.asks_for(&screen).asks_for(&wait).when(tx(1).finalised()).is(Pending, &[]).notified(&[]);
+    let story = story
+        .when(tx(1).screened(Allow))
+        .is(Confirmed, &[])
+        .notified(CONFIRMED)
+        .money("10.00", "0.00", "0.00", "10.00");
     let settle = Effect::Settle { operation: story.operation(), chain: Chain::Base };
     let story = story.queues(&[(Queue, "10.00")]).asks_for(&settle).asks_for(&Effect::DeliverWebhooks);
-    let story = story.settled(1).is(Settled, &[]).told(SETTLED).asks_for(&Effect::Passivate);
-    let last = story.told.last().unwrap();
+    let story = story.settled(1).is(Settled, &[]).notified(SETTLED).asks_for(&Effect::Passivate);
+    let last = story.notified.last().unwrap();
     let body: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&payload(&story.payment, last, EventId::from_ulid(Ulid(5))).unwrap()).unwrap();
     let text = |key: &str| body[key].as_str().unwrap_or_else(|| panic!("{key}")).to_owned();
@@ -58,7 +61,7 @@ fn repeated_facts_change_nothing() {
         .unchanged(&tx(1).gone().seen())
         .settled(1)
         .settled(1)
-        .told(&[CONFIRMED, SETTLED].concat());
+        .notified(&[CONFIRMED, SETTLED].concat());
 }
 
 #[test]
@@ -83,14 +86,14 @@ fn underpayment_can_be_completed_in_time() {
     given(terms())
         .arrives(tx(1).of("4"))
         .is(Mismatched, &[Underpaid])
-        .told(UNDERPAID)
+        .notified(UNDERPAID)
         .money("4.00", "0.00", "6.00", "4.00")
         .arrives(tx(2).of("5"))
         .is(Mismatched, &[Underpaid, Multiple])
-        .told(UNDERPAID)
+        .notified(UNDERPAID)
         .arrives(tx(3).of("1"))
         .is(Confirmed, &[Multiple])
-        .told(CONFIRMED);
+        .notified(CONFIRMED);
 }
 
 #[test]
@@ -106,21 +109,21 @@ fn overpayment_follows_the_policy() {
     given(terms())
         .arrives(tx(1).of("12"))
         .is(Mismatched, &[Overpaid])
-        .told(MISMATCHED)
+        .notified(MISMATCHED)
         .money("12.00", "0.00", "0.00", "12.00");
     let policy = |overpayment| Terms { overpayment, refund_to_sender: true, ..terms() };
     let too_much_is_taken = [MISMATCHED, CONFIRMED].concat();
     given(policy(OverpaymentPolicy::Accept))
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
-        .told(&too_much_is_taken)
+        .notified(&too_much_is_taken)
         .queues(&[(Queue, "12.00")])
         .settled(1)
-        .told(SETTLED);
+        .notified(SETTLED);
     given(policy(OverpaymentPolicy::RefundExcess))
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
-        .told(&too_much_is_taken)
+        .notified(&too_much_is_taken)
         .queues(&[(Queue, "10.00")])
         .asks_for(&Effect::ScreenRefund {
             refund_id: RefundId::automatic(terms().id, 0),
@@ -136,7 +139,7 @@ fn overpayment_follows_the_policy() {
     given(no_sender)
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
-        .told(&too_much_is_taken)
+        .notified(&too_much_is_taken)
         .queues(&[(Queue, "10.00")])
         .settled(1)
         .money("12.00", "0.00", "0.00", "12.00");
@@ -151,8 +154,8 @@ fn overpayment_follows_the_policy() {
 fn accepted_overpayment_announces_the_shares() {
     let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
     let story = given(accepting).arrives(tx(1).of("12"));
-    for (told, sequence) in story.told.iter().zip(1_u32..) {
-        let body = payload(&story.payment, told, EventId::from_ulid(Ulid(5))).unwrap();
+    for (notified, sequence) in story.notified.iter().zip(1_u32..) {
+        let body = payload(&story.payment, notified, EventId::from_ulid(Ulid(5))).unwrap();
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
         let said =
             ["sequence", "status", "amount", "amount_received", "psp_amount", "treasury_fee", "labels", "tx_hash"]
@@ -162,13 +165,13 @@ fn accepted_overpayment_announces_the_shares() {
             serde_json::json!([sequence, "confirmed", "10.00", "12.00", "11.88", "0.12", ["OVERPAID"], paid_by]);
         assert_eq!(serde_json::json!(said), expected, "{body}");
     }
-    assert_eq!(story.told.len(), 4);
+    assert_eq!(story.notified.len(), 4);
 }
 
 #[test]
 fn overpayment_is_announced_once_when_a_person_accepts_it() {
-    let held = given(terms()).arrives(tx(1).of("12")).told(MISMATCHED);
-    held.when(accept()).is(Confirmed, &[Overpaid]).told(CONFIRMED).settled(1).told(SETTLED);
+    let held = given(terms()).arrives(tx(1).of("12")).notified(MISMATCHED);
+    held.when(accept()).is(Confirmed, &[Overpaid]).notified(CONFIRMED).settled(1).notified(SETTLED);
 }
 
 #[test]
@@ -177,14 +180,14 @@ fn an_underpaid_payment_can_become_overpaid() {
         .arrives(tx(1).of("4"))
         .arrives(tx(2).of("7"))
         .is(Mismatched, &[Overpaid, Multiple])
-        .told(&[UNDERPAID, MISMATCHED].concat());
+        .notified(&[UNDERPAID, MISMATCHED].concat());
     let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
     given(accepting)
         .arrives(tx(1).of("4"))
-        .told(UNDERPAID)
+        .notified(UNDERPAID)
         .arrives(tx(2).of("7"))
         .is(Confirmed, &[Overpaid, Multiple])
-        .told(&[MISMATCHED, CONFIRMED].concat());
+        .notified(&[MISMATCHED, CONFIRMED].concat());
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn the_psp_accepts_the_amount_received() {
         .refused(&Command::Accept { expected_received: Some(amount("5")) }, "received_moved")
         .when(Command::Accept { expected_received: Some(amount("4")) })
         .is(Confirmed, &[Underpaid])
-        .told(&[UNDERPAID, CONFIRMED].concat())
+        .notified(&[UNDERPAID, CONFIRMED].concat())
         .queues(&[(Queue, "4.00")])
         .refused(&accept(), "payment_not_mismatched");
     given(terms()).refused(&accept(), "payment_not_mismatched");
@@ -202,16 +205,16 @@ fn the_psp_accepts_the_amount_received() {
 
 #[test]
 fn a_blocked_full_payment_fails_the_payment() {
-    given(terms()).tainted(tx(1)).failed(FailureReason::KytBlocked).is(Failed, &[FundsBlocked]).told(FAILED);
+    given(terms()).tainted(tx(1)).failed(FailureReason::KytBlocked).is(Failed, &[FundsBlocked]).notified(FAILED);
     given(terms())
         .tainted(tx(1).of("6"))
         .is(Pending, &[FundsBlocked])
-        .told(&[])
+        .notified(&[])
         .tainted(tx(2).of("4"))
         .failed(FailureReason::KytBlocked)
         .arrives(tx(3))
         .failed(FailureReason::KytBlocked)
-        .told(FAILED)
+        .notified(FAILED)
         .money("10.00", "0.00", "0.00", "0.00");
 }
 
@@ -253,10 +256,10 @@ fn expiry_waits_for_a_review() {
         let story = given(terms()).when(tx(1).seen()).when(tx(1).finalised()).when(tx(1).screened(Review));
         let alarm_at = START.plus_secs(REVIEW_ALARM_SECS);
         let wait = Effect::AwaitReview { key: tx(1).0.key, revision: 1, alarm_at };
-        story.is(Pending, &[InReview]).asks_for(&wait).expired().is(Pending, &[InReview]).told(&[])
+        story.is(Pending, &[InReview]).asks_for(&wait).expired().is(Pending, &[InReview]).notified(&[])
     };
-    reviewed().when(tx(1).decided(Allow)).is(Confirmed, &[]).told(CONFIRMED);
-    reviewed().when(tx(1).decided(Block)).failed(FailureReason::KytBlocked).told(FAILED);
+    reviewed().when(tx(1).decided(Allow)).is(Confirmed, &[]).notified(CONFIRMED);
+    reviewed().when(tx(1).decided(Block)).failed(FailureReason::KytBlocked).notified(FAILED);
     reviewed().when(tx(1).screened(Allow)).is(Confirmed, &[]);
 }
 
@@ -282,7 +285,7 @@ fn a_payment_without_funds_expires() {
         .unchanged(&Command::PassDeadline { chain_time: at(EXPIRY_SECS).plus_millis(-1) })
         .expired()
         .failed(FailureReason::Expired)
-        .told(FAILED);
+        .notified(FAILED);
 }
 
 #[test]
@@ -291,7 +294,7 @@ fn an_in_time_transfer_can_be_final_after_the_deadline() {
         .when(tx(1).at(1_199).seen())
         .expired()
         .is(Pending, &[])
-        .told(&[])
+        .notified(&[])
         .when(tx(1).screened(Allow))
         .when(tx(1).finalised())
         .is(Confirmed, &[]);
@@ -302,20 +305,20 @@ fn late_funds_make_a_failed_payment_mismatched() {
     let late = tx(1).at(EXPIRY_SECS);
     given(terms())
         .expired()
-        .told(FAILED)
+        .notified(FAILED)
         .arrives(late)
         .is(Mismatched, &[Late])
-        .told(MISMATCHED)
+        .notified(MISMATCHED)
         .when(accept())
         .is(Confirmed, &[Late])
         .settled(1)
         .is(Settled, &[Late]);
-    let early = given(terms()).arrives(late).is(Pending, &[]).told(&[]).expired().is(Mismatched, &[Late]);
-    let early = early.told(&[FAILED, MISMATCHED].concat()).money("10.00", "0.00", "0.00", "10.00");
+    let early = given(terms()).arrives(late).is(Pending, &[]).notified(&[]).expired().is(Mismatched, &[Late]);
+    let early = early.notified(&[FAILED, MISMATCHED].concat()).money("10.00", "0.00", "0.00", "10.00");
     // The payment is late, not failed, when the commit ends. The failure event must still have its reason.
-    for told in &early.told {
-        let body = payload(&early.payment, told, EventId::from_ulid(Ulid(1))).unwrap();
-        let is_failed = told.name.as_str().ends_with(".failed");
+    for notified in &early.notified {
+        let body = payload(&early.payment, notified, EventId::from_ulid(Ulid(1))).unwrap();
+        let is_failed = notified.name.as_str().ends_with(".failed");
         assert_eq!(body.contains(r#""failure_reason":"expired""#), is_failed, "{body}");
     }
 }
@@ -325,18 +328,18 @@ fn late_funds_neither_complete_nor_spoil() {
     let (first, late) = (tx(1).of("4"), tx(2).of("6").at(EXPIRY_SECS));
     given(terms())
         .arrives(first)
-        .told(UNDERPAID)
+        .notified(UNDERPAID)
         .arrives(late)
         .is(Mismatched, &[Underpaid])
-        .told(&[])
+        .notified(&[])
         .expired()
         .is(Mismatched, &[Late, Multiple])
-        .told(MISMATCHED);
+        .notified(MISMATCHED);
     given(terms())
         .arrives(late)
         .arrives(tx(1))
         .is(Confirmed, &[Excess, Multiple])
-        .told(&[CONFIRMED, MISMATCHED].concat())
+        .notified(&[CONFIRMED, MISMATCHED].concat())
         .money("10.00", "6.00", "0.00", "16.00");
     given(terms())
         .arrives(first)
@@ -356,11 +359,11 @@ fn only_a_payment_without_transfers_can_be_cancelled() {
     given(terms())
         .when(Command::Cancel)
         .failed(FailureReason::Cancelled)
-        .told(FAILED)
+        .notified(FAILED)
         .refused(&Command::Cancel, "payment_not_pending")
         .arrives(tx(1))
         .is(Mismatched, &[Late])
-        .told(MISMATCHED);
+        .notified(MISMATCHED);
     given(terms()).when(tx(1).seen()).refused(&Command::Cancel, "transfer_recorded");
     given(terms()).when(tx(1).of("0").seen()).when(Command::Cancel).failed(FailureReason::Cancelled);
 }
@@ -369,16 +372,16 @@ fn only_a_payment_without_transfers_can_be_cancelled() {
 fn funds_after_confirmation_are_excess() {
     given(terms())
         .arrives(tx(1))
-        .told(CONFIRMED)
+        .notified(CONFIRMED)
         .arrives(tx(2).of("3"))
         .is(Confirmed, &[Excess, Multiple])
-        .told(MISMATCHED)
+        .notified(MISMATCHED)
         .money("10.00", "3.00", "0.00", "13.00")
         .settled(1)
-        .told(SETTLED)
+        .notified(SETTLED)
         .arrives(tx(3).of("2").at(5_000))
         .is(Settled, &[Excess, Multiple])
-        .told(MISMATCHED)
+        .notified(MISMATCHED)
         .money("10.00", "5.00", "0.00", "15.00");
 }
 
@@ -389,11 +392,11 @@ fn misdirected_funds_are_labelled_and_do_not_count() {
         .is(Pending, &[])
         .when(tx(1).finalised())
         .is(Pending, &[WrongToken])
-        .told(&["payment.mismatched"])
+        .notified(&["payment.mismatched"])
         .money("0.00", "0.00", "10.00", "0.00")
         .expired()
         .is(Mismatched, &[WrongToken])
-        .told(MISMATCHED)
+        .notified(MISMATCHED)
         .refused(&accept(), "nothing_to_accept")
         .arrives(tx(2).at(2_000))
         .is(Mismatched, &[Late, WrongToken]);
@@ -410,7 +413,7 @@ fn misdirected_funds_are_labelled_and_do_not_count() {
         .when(elsewhere.finalised())
         .failed(FailureReason::Expired)
         .is(Failed, &[WrongChain])
-        .told(&[FAILED, &["payment.mismatched"]].concat());
+        .notified(&[FAILED, &["payment.mismatched"]].concat());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use maud::html;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::error::ApiError;
-use payferry_httpkit::live::Holder;
+use payferry_httpkit::live::StreamOwner;
 use payferry_httpkit::pages::{self, Admitted};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
@@ -49,8 +49,8 @@ pub(in crate::http) async fn events(
 ) -> Response {
     let begin = async || {
         let payment = find(&app, token).await?;
-        let holder = Holder::Address(app.limiters.household(&parts));
-        Ok((payment, app.rooms.take(holder, app.config.limits.streams_per_address)?))
+        let holder = StreamOwner::Address(app.limiters.network_prefix(&parts));
+        Ok((payment, app.stream_limits.take(holder, app.config.limits.streams_per_address)?))
     };
     match begin().await {
         Ok((payment, place)) => live::follow(app.clone(), payment, place, event),

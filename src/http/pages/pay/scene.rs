@@ -10,7 +10,7 @@ use payferry_domain::{Amount, Timestamp};
 
 /// State of the payment, as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(super) enum StateColour {
     /// The payer has to act.
     Asking,
     /// The payment is in progress.
@@ -23,7 +23,7 @@ pub(super) enum Mood {
     Over,
 }
 
-impl Mood {
+impl StateColour {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Asking => "asking",
@@ -57,7 +57,7 @@ impl Step {
 pub(super) struct Scene {
     pub(super) headline: &'static str,
     pub(super) explanation: String,
-    pub(super) mood: Mood,
+    pub(super) state_colour: StateColour,
     /// The current step; `None` if the payment left the usual course.
     pub(super) step: Option<Step>,
     /// The amount to send now, if any.
@@ -74,13 +74,13 @@ impl Scene {
             Status::Confirmed => usual(
                 "Payment confirmed",
                 "Thank you. Your payment is final; there is nothing more to do.",
-                Mood::Good,
+                StateColour::Good,
                 Step::Confirmed,
             ),
             Status::Settled => usual(
                 "Payment complete",
                 format!("Thank you. Your payment has arrived and was passed on to {}.", recipient(payment)),
-                Mood::Good,
+                StateColour::Good,
                 Step::Complete,
             ),
             Status::Mismatched => mismatched(payment, now),
@@ -116,7 +116,7 @@ fn is_coming(payment: &Payment, transfer: &Transfer) -> bool {
 }
 
 /// Sum of transfers in the right token and in time that a reorg orphaned and that are usually included again.
-fn taken_back(payment: &Payment) -> Amount {
+fn orphaned(payment: &Payment) -> Amount {
     let is_again = |gone: &Transfer| {
         let same = |other: &Transfer| other.key.chain == gone.key.chain && other.key.tx_hash == gone.key.tx_hash;
         payment.transfers.iter().any(|other| other.is_present() && same(other))
@@ -147,14 +147,14 @@ fn could_pay(transfer: &Transfer) -> bool {
     transfer.is_right() && transfer.is_present()
 }
 
-fn usual(headline: &'static str, explanation: impl Into<String>, mood: Mood, step: Step) -> Scene {
+fn usual(headline: &'static str, explanation: impl Into<String>, state_colour: StateColour, step: Step) -> Scene {
     let explanation = explanation.into();
-    Scene { headline, explanation, mood, step: Some(step), to_pay: None, notices: Vec::new() }
+    Scene { headline, explanation, state_colour, step: Some(step), to_pay: None, notices: Vec::new() }
 }
 
-fn unusual(headline: &'static str, explanation: impl Into<String>, mood: Mood) -> Scene {
+fn unusual(headline: &'static str, explanation: impl Into<String>, state_colour: StateColour) -> Scene {
     let explanation = explanation.into();
-    Scene { headline, explanation, mood, step: None, to_pay: None, notices: Vec::new() }
+    Scene { headline, explanation, state_colour, step: None, to_pay: None, notices: Vec::new() }
 }
 
 /// Returns true if the due amount has arrived and only a review is pending.
@@ -171,26 +171,26 @@ fn pending(payment: &Payment, now: Timestamp) -> Scene {
     if waits_for_review(payment) {
         let explanation = "Your transfer has arrived and is being checked, which can take a while. There is nothing for \
                            you to do; do not pay again.";
-        return usual("Payment being checked", explanation, Mood::Working, Step::Seen);
+        return usual("Payment being checked", explanation, StateColour::Working, Step::Seen);
     }
     if missing(payment, Amount::ZERO).is_zero() {
         let explanation = format!(
             "Your transfer of {coming} {token} has arrived and is being confirmed by the chain. There is nothing more \
              to do."
         );
-        return usual("Payment seen", explanation, Mood::Working, Step::Seen);
+        return usual("Payment seen", explanation, StateColour::Working, Step::Seen);
     }
-    let gone = taken_back(payment);
+    let gone = orphaned(payment);
     let missing = missing(payment, gone);
     if missing.is_zero() {
         let explanation = "Your transfer was seen, but the chain has dropped its block. It usually reappears within \
                            minutes; do not pay again yet.";
-        return usual("Waiting for the chain", explanation, Mood::Working, Step::Seen);
+        return usual("Waiting for the chain", explanation, StateColour::Working, Step::Seen);
     }
     if now >= payment.expires_at {
         let explanation = "The time to pay is over. The service is still checking for transfers that were sent in \
                            time; do not send anything now.";
-        return usual("Time is up", explanation, Mood::Working, Step::Waiting);
+        return usual("Time is up", explanation, StateColour::Working, Step::Waiting);
     }
     let seen = coming.saturating_add(gone);
     if !seen.is_zero() {
@@ -199,11 +199,11 @@ fn pending(payment: &Payment, now: Timestamp) -> Scene {
              same address in time.",
             payment.terms.amount
         );
-        let scene = usual("Part of the payment seen", explanation, Mood::Asking, Step::Seen);
+        let scene = usual("Part of the payment seen", explanation, StateColour::Asking, Step::Seen);
         return Scene { to_pay: Some(missing), ..scene };
     }
     let explanation = "Send exactly this amount to the address shown here. You will see it arrive on this page.";
-    let scene = usual("Waiting for your payment", explanation, Mood::Asking, Step::Waiting);
+    let scene = usual("Waiting for your payment", explanation, StateColour::Asking, Step::Waiting);
     Scene { to_pay: Some(missing), ..scene }
 }
 
@@ -214,14 +214,14 @@ fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
     if payment.is_completable() && missing.is_zero() {
         let explanation = "The rest of your payment has arrived and is being confirmed by the chain. There is nothing \
                            more to do.";
-        return usual("Payment seen", explanation, Mood::Working, Step::Seen);
+        return usual("Payment seen", explanation, StateColour::Working, Step::Seen);
     }
     if payment.is_completable() && now < payment.expires_at {
         let explanation = format!(
             "{received} {token} of {due} {token} has arrived. {missing} {token} is missing: send it to the same address \
              in time, and the payment is complete."
         );
-        let scene = usual("Payment incomplete", explanation, Mood::Asking, Step::Seen);
+        let scene = usual("Payment incomplete", explanation, StateColour::Asking, Step::Seen);
         return Scene { to_pay: Some(missing), ..scene };
     }
     if payment.labels.contains(Label::Late) {
@@ -229,27 +229,27 @@ fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
             "Money arrived after the time to pay was over. {they} has been notified and will accept it or send it \
              back. Contact {them}; do not pay again."
         );
-        return unusual("Payment arrived late", explanation, Mood::Trouble);
+        return unusual("Payment arrived late", explanation, StateColour::Trouble);
     }
     if payment.labels.contains(Label::Underpaid) {
         let explanation = format!(
             "{received} {token} of {due} {token} arrived in time. {they} has been notified and will accept it or send \
              it back. Contact {them}; do not send anything more."
         );
-        return unusual("Payment incomplete", explanation, Mood::Trouble);
+        return unusual("Payment incomplete", explanation, StateColour::Trouble);
     }
     if payment.labels.contains(Label::Overpaid) {
         let explanation = format!(
             "{received} {token} arrived instead of {due} {token}. {they} has been notified and will accept it or send \
              money back. There is nothing for you to pay."
         );
-        return unusual("More than the amount arrived", explanation, Mood::Trouble);
+        return unusual("More than the amount arrived", explanation, StateColour::Trouble);
     }
     let explanation = format!(
         "The received money does not match the request. {they} has been notified. Contact {them}; do not send \
          anything more."
     );
-    unusual("Payment does not match", explanation, Mood::Trouble)
+    unusual("Payment does not match", explanation, StateColour::Trouble)
 }
 
 fn failed(payment: &Payment) -> Scene {
@@ -281,7 +281,7 @@ fn failed(payment: &Payment) -> Scene {
         ),
         None => ("Payment failed", format!("Do not send anything; contact {them}.")),
     };
-    unusual(headline, explanation, Mood::Over)
+    unusual(headline, explanation, StateColour::Over)
 }
 
 fn notices(payment: &Payment) -> Vec<String> {

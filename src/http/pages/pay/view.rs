@@ -85,7 +85,7 @@ pub(super) fn content(app: &Shared, payment: &Payment) -> Markup {
     let now = app.clock().now();
     let scene = Scene::of(payment, now);
     html! {
-        main #payment data-status=(payment.status) data-mood=(scene.mood.as_str()) data-over[is_over(payment)]
+        main #payment data-status=(payment.status) data-mood=(scene.state_colour.as_str()) data-over[is_over(payment)]
             data-now=(now.as_millis()) data-asks[scene.to_pay.is_some()] {
             (state(app, payment, &scene))
             @if let Some(to_pay) = scene.to_pay { (asking(app, payment, to_pay)) }

@@ -69,7 +69,7 @@ pub async fn request(
     let body = request.json()?;
     let unsuitable = unsuitable(&app, &body).await?;
     let asked = Fields::of_body(&body).and_then(|fields| {
-        let asked = RefundAsked::read(&fields, unsuitable);
+        let asked = RefundFields::read(&fields, unsuitable);
         fields.finish(Some(asked))
     })?;
     let refund_id = RefundId::generate();
@@ -90,14 +90,14 @@ pub(in crate::http::payments) async fn unsuitable(app: &Shared, body: &Value) ->
 }
 
 /// The fields of a refund request.
-pub(in crate::http::payments) struct RefundAsked {
+pub(in crate::http::payments) struct RefundFields {
     amount: Option<Amount>,
     to: Option<Address>,
     chain: Option<Chain>,
     token_address: Option<Address>,
 }
 
-impl RefundAsked {
+impl RefundFields {
     /// The names of the fields.
     pub const FIELDS: [&str; 4] = ["amount", ADDRESS, "chain", "token_address"];
 

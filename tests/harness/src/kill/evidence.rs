@@ -44,14 +44,14 @@ pub struct Evidence {
     /// The `webhook-id`s of deliveries that did not verify.
     pub unverified: Vec<String>,
     /// The PSP's balances and ledger.
-    pub books: Books,
+    pub books: PspBooks,
     /// The chains.
     pub chains: BTreeMap<Chain, ChainEvidence>,
 }
 
 /// The PSP's balances and ledger as reported by the service.
 #[derive(Debug, Clone, Default)]
-pub struct Books {
+pub struct PspBooks {
     /// The PSP's balances.
     pub balances: Vec<Value>,
     /// All ledger entries, oldest first.
@@ -105,7 +105,7 @@ pub async fn gather(
         feed: psp.feed().await,
         deliveries: receiver.deliveries(),
         unverified: receiver.unverified(),
-        books: Books { balances, entries: psp.entries().await, complaint: None },
+        books: PspBooks { balances, entries: psp.entries().await, complaint: None },
         chains,
     }
 }

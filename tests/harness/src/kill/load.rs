@@ -182,7 +182,7 @@ impl Load {
             request["customer_id"] = json!(customer.customer_id);
         }
         let mut story = Story { to: customer.map(|customer| customer.wallet), ..Story::of(intent, request) };
-        match self.insist(story.intent.behaviour.path(), &story.request, &story.intent.key).await {
+        match self.post_until_accepted(story.intent.behaviour.path(), &story.request, &story.intent.key).await {
             Ok(made) => {
                 story.made = Some(made);
                 if story.intent.behaviour == Behaviour::Cancels {
@@ -246,12 +246,12 @@ impl Load {
     /// Sends a decision about a payment.
     async fn change(&self, story: &Story, what: &str, body: &Value) -> Result<Value, String> {
         let id = story.payment_id().unwrap_or_default();
-        self.insist(&format!("/payments/{id}/{what}"), body, &format!("{}-{what}", story.intent.key)).await
+        self.post_until_accepted(&format!("/payments/{id}/{what}"), body, &format!("{}-{what}", story.intent.key)).await
     }
 
     /// Sends an order, sometimes twice at once: both requests must get the same answer.
     async fn order(&self, mut order: Outgoing) -> Outgoing {
-        let ask = || self.insist(&order.path, &order.request, &order.key);
+        let ask = || self.post_until_accepted(&order.path, &order.request, &order.key);
         let answer = if order.units % IMPATIENT_OF == 0 {
             match tokio::join!(ask(), ask()) {
                 (Ok(one), Ok(other)) if one != other => Err(format!("asked twice at once, answered {one} and {other}")),
@@ -280,9 +280,9 @@ impl Load {
         }
     }
 
-    async fn insist(&self, path: &str, body: &Value, key: &str) -> Result<Value, String> {
+    async fn post_until_accepted(&self, path: &str, body: &Value, key: &str) -> Result<Value, String> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let (answer, again) = self.psp.insist(path, body, key, INSIST).await?;
+        let (answer, again) = self.psp.post_until_accepted(path, body, key, INSIST).await?;
         self.retried.fetch_add(u64::from(again), Ordering::Relaxed);
         Ok(answer)
     }

@@ -6,8 +6,8 @@
 
 pub mod audit;
 pub mod behaviour;
-pub mod deaths;
 pub mod evidence;
+pub mod kill_log;
 pub mod load;
 pub mod outgoing;
 pub mod payees;
@@ -27,10 +27,10 @@ use crate::payers::Payers;
 use crate::process::{Binary, Folder};
 use crate::psp::Psp;
 use crate::receiver::Receiver;
-use deaths::{Deaths, Killer};
 use evidence::Evidence;
+use kill_log::{KillLog, Killer};
 use load::Load;
-use payees::{Desk, Payees};
+use payees::{OperatorClient, Payees};
 use report::{Finding, Findings, Percentiles, Report};
 
 /// Number of payers on each chain.
@@ -99,8 +99,8 @@ impl Run {
         let running = self.binary.serve(&folder);
         let psp = Psp::connect(running.api_url(), &api_key, &receiver).await;
 
-        let desk = Desk::new(running.operator_url(), &folder.operator_token);
-        let payees = Payees::prepare(&psp, &desk, wallet, &deployments, &accounts).await;
+        let operator_client = OperatorClient::new(running.operator_url(), &folder.operator_token);
+        let payees = Payees::prepare(&psp, &operator_client, wallet, &deployments, &accounts).await;
         let payers = deployments.iter().map(|deployment| (deployment.chain, Payers::new(deployment, &accounts)));
         let load = Arc::new(Load::new(psp.clone(), payers.collect(), payees, self.rate, self.seed));
         let funds = load.fund(FUNDS).await;
@@ -113,12 +113,12 @@ impl Run {
             progress: &self.progress,
         };
         let mut findings = Findings::new();
-        let plan = deaths::plan(self.kills, self.seed);
+        let plan = kill_log::plan(self.kills, self.seed);
         let died_since = Instant::now();
         let killed = killer.run(running, &plan, self.seed, &mut findings).await;
         load.stop();
         let mut report = Report { findings, dying_secs: died_since.elapsed().as_secs_f64(), ..self.head() };
-        if let Some((served, deaths)) = killed {
+        if let Some((served, kill_log)) = killed {
             let rests_since = Instant::now();
             let mut stories = loading.await.unwrap();
             stories.payments.extend(funds);
@@ -127,7 +127,7 @@ impl Run {
             let mut evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
             evidence.books.complaint = self.reconcile(&folder);
             served.stop();
-            Self::fill(&mut report, &evidence, deaths);
+            Self::fill(&mut report, &evidence, kill_log);
             report.findings.extend(audit::audit(&evidence));
         } else {
             // The service cannot be reached any more, so no further check is possible.
@@ -180,12 +180,12 @@ impl Run {
         }
     }
 
-    fn fill(report: &mut Report, evidence: &Evidence, deaths: Deaths) {
-        report.kills = deaths.total();
-        report.kills_by_kind = deaths.kinds.iter().map(|(kind, count)| (kind.to_string(), *count)).collect();
-        report.restarts = deaths.ready_after.len();
-        report.reorgs = deaths.reorgs;
-        report.ready_ms = Percentiles::of(deaths.ready_after);
+    fn fill(report: &mut Report, evidence: &Evidence, kill_log: KillLog) {
+        report.kills = kill_log.total();
+        report.kills_by_kind = kill_log.kinds.iter().map(|(kind, count)| (kind.to_string(), *count)).collect();
+        report.restarts = kill_log.ready_after.len();
+        report.reorgs = kill_log.reorgs;
+        report.ready_ms = Percentiles::of(kill_log.ready_after);
         let mut by_status: BTreeMap<String, usize> = BTreeMap::new();
         for story in evidence.stories.iter().filter(|story| story.made.is_some()) {
             report.payments += 1;

@@ -53,7 +53,7 @@ impl Payees {
     /// Registers customers with consent and approval, and blacklists one of them in USDC.
     pub async fn prepare(
         psp: &Psp,
-        operator: &Desk,
+        operator: &OperatorClient,
         withdrawal_wallet: Address,
         deployments: &[Deployment],
         accounts: &Accounts,
@@ -72,13 +72,13 @@ impl Payees {
 
 /// Client of the operator listener.
 #[derive(Debug)]
-pub struct Desk {
+pub struct OperatorClient {
     url: String,
     token: String,
     http: reqwest::Client,
 }
 
-impl Desk {
+impl OperatorClient {
     /// Creates a client with the bearer token.
     pub fn new(url: &str, token: &str) -> Self {
         Self { url: url.to_owned(), token: token.to_owned(), http: reqwest::Client::new() }
@@ -99,7 +99,7 @@ fn account(name: &str) -> Address {
 }
 
 /// Creates an approved customer with this name and a wallet.
-async fn payee(psp: &Psp, operator: &Desk, name: &str) -> Payee {
+async fn payee(psp: &Psp, operator: &OperatorClient, name: &str) -> Payee {
     let wallet = account(name);
     let email = format!("{}@example.com", name.replace(' ', "."));
     let address = json!({

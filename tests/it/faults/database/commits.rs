@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use payferry_harness::{PATIENCE, short_or_long};
 
+use super::fixture::Fixture;
 use super::load::Load;
-use super::site::Site;
 
 /// Percentage of commits that are cut.
 const CUT_PERCENT: usize = 30;
@@ -15,23 +15,23 @@ const CUTS_MIN_SHORT: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_with_an_unknown_outcome() {
-    let site = Site::behind_proxy().await;
-    let mut load = Load::start(&site);
+    let fixture = Fixture::behind_proxy().await;
+    let mut load = Load::start(&fixture);
     load.until_made(4).await;
-    site.proxy().cut_commits(CUT_PERCENT);
+    fixture.proxy().cut_commits(CUT_PERCENT);
     let (since, cuts_min) = (Instant::now(), short_or_long(CUTS_MIN_SHORT, CUTS_MIN));
     let (before, after) = loop {
         load.until_made_since(Instant::now()).await;
-        let (before, after) = site.proxy().commits_cut();
+        let (before, after) = fixture.proxy().commits_cut();
         if before.min(after) >= cuts_min {
             break (before, after);
         }
         assert!(since.elapsed() < PATIENCE, "only {before} and {after} cut");
     };
-    site.proxy().cut_commits(0);
+    fixture.proxy().cut_commits(0);
     let made = load.stop().await;
     println!("{before} commits cut before and {after} after, {} payments, {} refusals", made.made.len(), made.refused);
-    site.until_ready(true).await;
-    site.check(&made).await;
-    site.stop().await;
+    fixture.until_ready(true).await;
+    fixture.check(&made).await;
+    fixture.stop().await;
 }

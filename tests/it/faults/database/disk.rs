@@ -7,7 +7,7 @@ use std::time::Duration;
 use payferry_harness::database::{Filled, TestDatabase};
 use payferry_harness::short_or_long;
 
-use super::site::Site;
+use super::fixture::Fixture;
 use super::story;
 
 /// Environment variable with the folder on a small disk, for the child process.
@@ -16,10 +16,10 @@ const LASTING_SECS: u64 = 10;
 const LASTING_SHORT_SECS: u64 = 3;
 
 async fn filled(database: TestDatabase) {
-    let site = Site::on(database).await;
+    let fixture = Fixture::on(database).await;
     let lasting = Duration::from_secs(short_or_long(LASTING_SHORT_SECS, LASTING_SECS));
-    let begin = async |site: &Site| site.database.fill().await;
-    story(site, "full", lasting, begin, async |_, filled: Filled| filled.empty().await).await;
+    let begin = async |fixture: &Fixture| fixture.database.fill().await;
+    story(fixture, "full", lasting, begin, async |_, filled: Filled| filled.empty().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use payferry_harness::proxy::Line;
 
-use super::site::Site;
+use super::fixture::Fixture;
 use super::story;
 
 async fn out_of_reach(line: Line, name: &str, lasting: Duration) {
-    let site = Site::behind_proxy().await;
-    let begin = async |site: &Site| site.proxy().set(line);
-    story(site, name, lasting, begin, async |site, ()| site.proxy().set(Line::Open)).await;
+    let fixture = Fixture::behind_proxy().await;
+    let begin = async |fixture: &Fixture| fixture.proxy().set(line);
+    story(fixture, name, lasting, begin, async |fixture, ()| fixture.proxy().set(Line::Open)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

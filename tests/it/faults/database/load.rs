@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use payferry::sandbox::{Payer, World as Chains};
+use payferry::sandbox::{Payer, SandboxEnv as Chains};
 use payferry_domain::{Chain, Token};
 use payferry_harness::PATIENCE;
 use payferry_harness::psp::Psp;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::site::Site;
+use super::fixture::Fixture;
 
 /// Number of concurrent clients.
 const CUSTOMERS: usize = 4;
@@ -53,11 +53,11 @@ struct Answered {
 }
 
 impl Load {
-    pub fn start(site: &Site) -> Self {
+    pub fn start(fixture: &Fixture) -> Self {
         let shared = Arc::new(Shared {
             http: reqwest::Client::new(),
-            psp: site.psp.clone(),
-            chains: site.chains(),
+            psp: fixture.psp.clone(),
+            chains: fixture.chains(),
             keys: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             answers: Mutex::default(),
@@ -127,14 +127,15 @@ impl Shared {
             let body = self.psp.initiation(AMOUNT, token, chain.as_str());
             let (key, post) =
                 (format!("payment-{n}"), || self.http.post(format!("{}/payments/initiate", self.psp.url)));
-            let payment = self.insist(|| post().header("idempotency-key", &key).json(&body), true).await;
+            let payment = self.post_until_accepted(|| post().header("idempotency-key", &key).json(&body), true).await;
             let (id, wallet) = (text(&payment, "payment_id"), text(&payment, "intermediary_wallet"));
             let (wallet, amount) = (wallet.parse().unwrap(), AMOUNT.parse().unwrap());
             self.chains.chain(chain).transfer(Payer::Clean, token, wallet, amount).await.unwrap();
 
-            let again = self.insist(|| post().header("idempotency-key", &key).json(&body), false).await;
+            let again = self.post_until_accepted(|| post().header("idempotency-key", &key).json(&body), false).await;
             assert_eq!(again, payment, "the same answer to the same key");
-            let read = self.insist(|| self.http.get(format!("{}/payments/{id}", self.psp.url)), false).await;
+            let read =
+                self.post_until_accepted(|| self.http.get(format!("{}/payments/{id}", self.psp.url)), false).await;
             assert_eq!(text(&read, "payment_id"), id, "acknowledged payments exist");
             made.push((id.to_owned(), chain, token));
             tokio::time::sleep(PAUSE).await;
@@ -143,7 +144,7 @@ impl Shared {
     }
 
     /// Repeats the request until it succeeds.
-    async fn insist(&self, request: impl Fn() -> reqwest::RequestBuilder, is_noted: bool) -> Value {
+    async fn post_until_accepted(&self, request: impl Fn() -> reqwest::RequestBuilder, is_noted: bool) -> Value {
         let since = Instant::now();
         loop {
             let begun = Instant::now();

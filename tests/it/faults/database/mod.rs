@@ -6,15 +6,15 @@
 
 mod commits;
 mod disk;
+mod fixture;
 mod gone;
 mod held;
 mod load;
-mod site;
 
 use std::time::{Duration, Instant};
 
+use fixture::Fixture;
 use load::Load;
-use site::Site;
 
 /// Time for which the load runs after a fault.
 const CALM: Duration = Duration::from_secs(2);
@@ -25,26 +25,26 @@ const RECOVERY_MAX: Duration = Duration::from_secs(5);
 
 /// Runs the test steps with a fault of this duration.
 async fn story<F>(
-    site: Site,
+    fixture: Fixture,
     name: &str,
     lasting: Duration,
-    begin: impl AsyncFnOnce(&Site) -> F,
-    end: impl AsyncFnOnce(&Site, F),
+    begin: impl AsyncFnOnce(&Fixture) -> F,
+    end: impl AsyncFnOnce(&Fixture, F),
 ) {
-    let mut load = Load::start(&site);
+    let mut load = Load::start(&fixture);
     load.until_made(WARM_UP).await;
     let usual = load.slowest();
 
     let began = Instant::now();
-    let fault = begin(&site).await;
+    let fault = begin(&fixture).await;
     load.until_refused(began).await;
-    site.until_ready(false).await;
+    fixture.until_ready(false).await;
     tokio::time::sleep(lasting.saturating_sub(began.elapsed())).await;
     let ended = Instant::now();
-    end(&site, fault).await;
+    end(&fixture, fault).await;
 
     let recovered = load.until_made_since(ended).await;
-    site.until_ready(true).await;
+    fixture.until_ready(true).await;
     tokio::time::sleep(CALM).await;
     let made = load.stop().await;
     println!(
@@ -55,6 +55,6 @@ async fn story<F>(
         made.refused,
     );
     assert!(recovered <= RECOVERY_MAX + usual, "{name}: no success for {recovered:?} after the end");
-    site.check(&made).await;
-    site.stop().await;
+    fixture.check(&made).await;
+    fixture.stop().await;
 }

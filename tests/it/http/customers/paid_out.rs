@@ -11,13 +11,13 @@ use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
 
 use super::*;
 use crate::chainside::{balance, blacklist, sleep};
-use crate::http::misfits::set_policies;
+use crate::http::mismatches::set_policies;
 
 /// An account used only here.
 const TREASURER: &str = "0x000000000000000000000000000000000000beef";
 
 /// Creates an account with 9.90 USDC on Base: a settled payment of 10.00.
-async fn earned() -> TestApp {
+async fn with_settled_payment() -> TestApp {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -39,8 +39,8 @@ pub(crate) async fn payee(app: &TestApp) -> String {
 pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'static str)> {
     let merchant = app.add_merchant().await;
     let payment = app.add_payment(&merchant).await;
-    let spec = app.world().chain(Chain::Base).spec().clone();
-    let elsewhere = app.world().chain(Chain::Polygon).spec().token_address(Token::Usdt).unwrap();
+    let spec = app.env().chain(Chain::Base).spec().clone();
+    let elsewhere = app.env().chain(Chain::Polygon).spec().token_address(Token::Usdt).unwrap();
     let vaults = Vaults::new(spec.contract);
     let other = app.add_psp().await;
     let mut payees = Vec::new();
@@ -111,7 +111,7 @@ pub(super) fn row(kind: &str, debit: &str, credit: &str, amount: &str) -> (Strin
 
 #[tokio::test]
 async fn payout_reaches_the_customer_and_every_unit_is_booked() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let customer = payee(&app).await;
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
     let body = payout(&customer, "4.5");
@@ -142,7 +142,7 @@ async fn payout_reaches_the_customer_and_every_unit_is_booked() {
 
 #[tokio::test]
 async fn invalid_payouts_are_refused_and_move_nothing() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let customer = payee(&app).await;
     let refused = async |body: &Value, status: u16, code: &str| {
         app.post("/payouts", body).await.assert_problem(status, code);
@@ -169,7 +169,7 @@ async fn invalid_payouts_are_refused_and_move_nothing() {
 
 #[tokio::test]
 async fn payouts_to_tokens_or_to_the_service_are_refused() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let payees = unsuitable_payees(&app).await;
     let mut held = Vec::new();
     for (_, wallet, _) in &payees {
@@ -187,7 +187,7 @@ async fn payouts_to_tokens_or_to_the_service_are_refused() {
 
 #[tokio::test]
 async fn outgoing_money_has_a_single_and_a_daily_limit() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let customer = payee(&app).await;
     register(&app).await;
     let payment = app.get("/payments").await.json["payments"][0]["payment_id"].as_str().unwrap().to_owned();
@@ -232,7 +232,7 @@ async fn outgoing_money_has_a_single_and_a_daily_limit() {
 
 #[tokio::test]
 async fn payout_rejected_by_the_token_returns_to_the_balance() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let customer = payee(&app).await;
     blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
     let asked = app.post("/payouts", &payout(&customer, "4")).await;
@@ -250,14 +250,14 @@ async fn payout_rejected_by_the_token_returns_to_the_balance() {
 
 #[tokio::test]
 async fn payout_to_a_no_longer_approved_customer_fails() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let customer = payee(&app).await;
-    pause(&app, pauses::Scope::Sending(None), true).await;
+    pause(&app, pauses::Scope::OutboundTransfer(None), true).await;
     let asked = app.post("/payouts", &payout(&customer, "4")).await;
     assert_eq!(asked.status, 202, "{}", asked.text());
     assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
     deactivate(&app, &customer).await;
-    pause(&app, pauses::Scope::Sending(None), false).await;
+    pause(&app, pauses::Scope::OutboundTransfer(None), false).await;
     let failed = when(&app, "/payouts", &asked, "failed").await;
     assert_eq!(failed.json["failure_reason"], "customer_not_cleared");
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
@@ -266,17 +266,17 @@ async fn payout_to_a_no_longer_approved_customer_fails() {
 
 #[tokio::test]
 async fn payout_fails_if_the_customer_changes_before_signing() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let customer = payee(&app).await;
     let held_back = async || {
-        pause(&app, pauses::Scope::Sending(None), true).await;
+        pause(&app, pauses::Scope::OutboundTransfer(None), true).await;
         let asked = app.post("/payouts", &payout(&customer, "4")).await;
         assert_eq!(asked.status, 202, "{}", asked.text());
         assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
         asked
     };
     let fails = async |asked: &Reply| {
-        pause(&app, pauses::Scope::Sending(None), false).await;
+        pause(&app, pauses::Scope::OutboundTransfer(None), false).await;
         let failed = when(&app, "/payouts", asked, "failed").await;
         assert_eq!(failed.json["failure_reason"], "customer_not_cleared", "{}", failed.text());
         assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
@@ -330,7 +330,7 @@ async fn pause(app: &TestApp, scope: pauses::Scope, is_held: bool) {
 
 #[tokio::test]
 async fn only_one_of_many_full_withdrawals_succeeds() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let everything = withdrawal("9.9");
     app.post("/withdrawals", &everything).await.assert_problem(409, "withdrawal_wallet_missing");
     register(&app).await;
@@ -349,7 +349,7 @@ async fn only_one_of_many_full_withdrawals_succeeds() {
 
 #[tokio::test]
 async fn withdrawal_with_an_idempotency_key_is_made_once() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     register(&app).await;
     let ask = async |path: &str, amount: &str| {
         app.request(Method::POST, path).idempotency_key("w1").json(&withdrawal(amount)).send().await
@@ -371,7 +371,7 @@ async fn withdrawal_with_an_idempotency_key_is_made_once() {
 
 #[tokio::test]
 async fn changed_withdrawal_wallet_takes_effect_after_its_delay() {
-    let app = earned().await;
+    let app = with_settled_payment().await;
     let withdrawn = async |amount: &str| {
         let asked = app.post("/withdrawals", &withdrawal(amount)).await;
         assert_eq!(asked.status, 202, "{}", asked.text());

@@ -25,7 +25,7 @@ async fn when(app: &TestApp, made: &Reply, status: &str) -> Reply {
 }
 
 /// Names of the announced events, once there are this many.
-async fn told(app: &TestApp, made: &Reply, count: usize) -> Vec<String> {
+async fn notified(app: &TestApp, made: &Reply, count: usize) -> Vec<String> {
     let path = format!("/api/v1/payments/{}/webhooks", made.json["payment_id"].as_str().unwrap());
     let ask = async |app: &TestApp| {
         let log = app.get(&path).await;
@@ -56,7 +56,7 @@ async fn whole_amount_is_forwarded_to_the_customer() {
     insta::assert_json_snapshot!("transfer_settled", settled.redacted());
     assert_eq!(to_customer(&app).await, 4_500_000);
     assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"], "it belongs to the customer, not to the PSP");
-    assert_eq!(told(&app, &made, 1).await, ["transfer.settled"]);
+    assert_eq!(notified(&app, &made, 1).await, ["transfer.settled"]);
     let id = made.json["payment_id"].as_str().unwrap();
     let expected = [row("received", "external", "payment", "4.50"), row("delivered", "payment", "external", "4.50")];
     assert_eq!(kinds(&app, id).await, expected);
@@ -93,16 +93,16 @@ async fn underpaid_transfer_waits_and_surplus_is_refunded() {
     let asked = app.post(&path, &json!({ "address": WALLET })).await;
     assert_eq!((asked.status.as_u16(), &asked.json["payment_id"]), (202, &json!(id)), "{}", asked.text());
     assert_eq!(asked.json["amount"], "2.00");
-    let names = told(&app, &made, 4).await;
+    let names = notified(&app, &made, 4).await;
     assert_eq!(names, ["transfer.underpaid", "transfer.mismatched", "transfer.settled", "refund.sent"]);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 2_000_000);
 }
 
 /// A screener that always fails.
-struct Speechless;
+struct FailingScreener;
 
 #[async_trait::async_trait]
-impl KytScreener for Speechless {
+impl KytScreener for FailingScreener {
     #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
     fn name(&self) -> &str {
         "speechless"
@@ -115,7 +115,7 @@ impl KytScreener for Speechless {
 
 #[tokio::test]
 async fn unscreened_wallet_can_be_requested_again() {
-    let screener: Arc<dyn KytScreener> = Arc::new(Speechless);
+    let screener: Arc<dyn KytScreener> = Arc::new(FailingScreener);
     let app = TestApp::start_with(TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() }).await;
     let body = transfer(&payee(&app).await, "4");
     for _ in 0..2 {
@@ -128,10 +128,10 @@ async fn unscreened_wallet_can_be_requested_again() {
 }
 
 /// A screener that puts everything into review.
-struct Doubtful;
+struct ReviewAllScreener;
 
 #[async_trait::async_trait]
-impl KytScreener for Doubtful {
+impl KytScreener for ReviewAllScreener {
     #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
     fn name(&self) -> &str {
         "doubtful"
@@ -155,7 +155,7 @@ impl KytScreener for Doubtful {
 
 #[tokio::test]
 async fn transfer_to_a_wallet_in_review_is_refused() {
-    let screener: Arc<dyn KytScreener> = Arc::new(Doubtful);
+    let screener: Arc<dyn KytScreener> = Arc::new(ReviewAllScreener);
     let app = TestApp::start_with(TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() }).await;
     let body = transfer(&payee(&app).await, "4");
     for _ in 0..2 {
@@ -181,7 +181,7 @@ async fn transfer_rejected_by_the_token_is_announced_and_retried() {
     assert_eq!(again.status, 202, "{}", again.text());
     when(&app, &made, "settled").await;
     assert_eq!(to_customer(&app).await, 4_000_000);
-    assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "transfer.settled"]);
+    assert_eq!(notified(&app, &made, 2).await, ["transfer.failed", "transfer.settled"]);
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn transfer_to_a_no_longer_approved_customer_is_refunded() {
     let id = made.json["payment_id"].as_str().unwrap();
     let refund = app.post(&format!("/payments/{id}/refunds"), &json!({ "address": WALLET })).await;
     assert_eq!(refund.status, 202, "{}", refund.text());
-    assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "refund.sent"], "one failure is announced once");
+    assert_eq!(notified(&app, &made, 2).await, ["transfer.failed", "refund.sent"], "one failure is announced once");
     assert_eq!(to_customer(&app).await, 0);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 4_000_000);
 }

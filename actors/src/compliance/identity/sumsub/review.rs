@@ -3,7 +3,7 @@
 use payferry_domain::customer::Verdict;
 use serde::Deserialize;
 
-use super::super::provider::Look;
+use super::super::provider::CheckStatus;
 
 /// Maximum number of labels kept as reasons.
 const REASONS_MAX: usize = 16;
@@ -47,16 +47,16 @@ impl Review {
     /// Translates the review. `GREEN` counts only if the review is completed, because an applicant that waits for a
     /// service also has it. A rejection that asks for better pictures does not end a verification: the person submits
     /// them under the same link. A screening involves no person, so such a rejection ends it.
-    pub(super) fn look(&self, levels: &Levels) -> Look {
+    pub(super) fn check_status(&self, levels: &Levels) -> CheckStatus {
         let level = self.level_name.as_deref().unwrap_or_default();
         let is_ours = level == levels.identity || level == levels.rescreen;
         let result = self.result.as_ref().filter(|_| self.status.as_deref() == Some("completed"));
-        let Some(result) = result.filter(|_| is_ours) else { return Look::UnderWay };
+        let Some(result) = result.filter(|_| is_ours) else { return CheckStatus::InProgress };
         let may_retry = result.review_reject_type.as_deref() == Some("RETRY") && level == levels.identity;
         match result.review_answer.as_deref() {
-            Some("GREEN") => Look::Decided(Verdict::Approved),
-            Some("RED") if !may_retry => Look::Decided(Verdict::Rejected { reasons: result.reasons() }),
-            _ => Look::UnderWay,
+            Some("GREEN") => CheckStatus::Decided(Verdict::Approved),
+            Some("RED") if !may_retry => CheckStatus::Decided(Verdict::Rejected { reasons: result.reasons() }),
+            _ => CheckStatus::InProgress,
         }
     }
 }

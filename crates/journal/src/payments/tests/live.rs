@@ -4,20 +4,20 @@ use super::*;
 
 #[tokio::test]
 async fn live_payments_are_read_in_pages() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let mut expected = Vec::new();
     for _ in 0..40 {
-        expected.push(world.initiated().await.id());
+        expected.push(env.initiated().await.id());
     }
-    let over = world.initiated().await;
-    let over = world.told(&over, &Command::Cancel).await;
+    let over = env.initiated().await;
+    let over = env.notified(&over, &Command::Cancel).await;
     assert!(!over.is_live());
     expected.sort_unstable();
 
     let pages = async |shards: RangeInclusive<u8>, limit| {
         let mut ids = Vec::new();
         loop {
-            let page = load_live(&world.database, shards.clone(), ids.last().copied(), limit).await.unwrap();
+            let page = load_live(&env.database, shards.clone(), ids.last().copied(), limit).await.unwrap();
             if page.is_empty() {
                 return ids;
             }
@@ -27,7 +27,7 @@ async fn live_payments_are_read_in_pages() {
     let pages_of_ids = async |shards: RangeInclusive<u8>, limit| {
         let mut ids = Vec::new();
         loop {
-            let page = live_ids(&world.database, shards.clone(), ids.last().copied(), limit).await.unwrap();
+            let page = live_ids(&env.database, shards.clone(), ids.last().copied(), limit).await.unwrap();
             if page.is_empty() {
                 return ids;
             }
@@ -45,14 +45,14 @@ async fn live_payments_are_read_in_pages() {
     }
 
     // An unreadable row keeps no other from starting, whatever page it fills.
-    let row = payments::Entity::find_by_id(expected[3].to_string()).one(world.database.reader()).await.unwrap();
+    let row = payments::Entity::find_by_id(expected[3].to_string()).one(env.database.reader()).await.unwrap();
     let mut row = row.unwrap().into_active_model();
     row.state = ActiveValue::Set("{}".to_owned());
-    row.update(world.database.writer()).await.unwrap();
+    row.update(env.database.writer()).await.unwrap();
     assert_eq!(pages_of_ids(0..=255, 1).await, expected, "an unreadable payment is still live");
     let unreadable = expected.remove(3);
     assert_eq!(pages(0..=255, 1).await, expected);
-    assert!(load(&world.database, unreadable).await.is_err());
+    assert!(load(&env.database, unreadable).await.is_err());
 }
 
 /// SQLite's query plan.
@@ -64,8 +64,8 @@ async fn plan(database: &Database, sql: &str, values: Vec<sea_orm::Value>) -> Ve
 
 #[tokio::test]
 async fn live_payments_and_wallets_use_their_indexes() {
-    let world = World::new().await;
-    if world.database.backend() != DbBackend::Sqlite {
+    let env = Env::new().await;
+    if env.database.backend() != DbBackend::Sqlite {
         return;
     }
     let over = "SEARCH payments USING INDEX payments_over (wallet=?)";
@@ -73,13 +73,13 @@ async fn live_payments_and_wallets_use_their_indexes() {
         [("id, version, state", "INDEX"), ("id", "COVERING INDEX"), ("id, wallet", "COVERING INDEX")]
     {
         let values = vec!["".into(), 0_i64.into(), 15_i64.into(), 100_i64.into()];
-        let plan = plan(&world.database, &format!("SELECT {columns} {LIVE}"), values).await;
+        let plan = plan(&env.database, &format!("SELECT {columns} {LIVE}"), values).await;
         assert_eq!(plan, [format!("SEARCH payments USING {index} payments_live (id>?)")]);
     }
     let wallets = || vec![r#"["0x00"]"#.into()];
-    let plan_over = plan(&world.database, OVER_SQLITE, wallets()).await;
+    let plan_over = plan(&env.database, OVER_SQLITE, wallets()).await;
     assert_eq!(plan_over[0], over);
-    let plan_all = plan(&world.database, ALL_SQLITE, wallets()).await;
+    let plan_all = plan(&env.database, ALL_SQLITE, wallets()).await;
     for part in [over, "SCAN payments USING COVERING INDEX payments_live"] {
         assert!(plan_all.iter().any(|step| step == part), "{plan_all:?}");
     }
@@ -87,57 +87,57 @@ async fn live_payments_and_wallets_use_their_indexes() {
 
 #[tokio::test]
 async fn wallets_lead_to_their_payments() {
-    let world = World::new().await;
-    let (live, over) = (world.initiated().await, world.initiated().await);
-    let over = world.told(&over, &Command::Cancel).await;
+    let env = Env::new().await;
+    let (live, over) = (env.initiated().await, env.initiated().await);
+    let over = env.notified(&over, &Command::Cancel).await;
     let owner = |payment: &Payment| (payment.terms.wallet, payment.id());
     let asked = [live.terms.wallet, Address([0xee; 20]), over.terms.wallet];
     let found = async |among| {
-        let mut found = by_wallets(&world.database, &asked, among).await.unwrap();
+        let mut found = by_wallets(&env.database, &asked, among).await.unwrap();
         found.sort_unstable_by_key(|(_, id)| *id);
         found
     };
-    assert_eq!(found(Among::All).await, [owner(&live), owner(&over)]);
-    assert!(found(Among::Over).await.contains(&owner(&over)));
-    assert_eq!(live_wallets(&world.database).await.unwrap(), [owner(&live)]);
-    assert!(by_wallets(&world.database, &[], Among::All).await.unwrap().is_empty());
+    assert_eq!(found(WalletScope::All).await, [owner(&live), owner(&over)]);
+    assert!(found(WalletScope::Over).await.contains(&owner(&over)));
+    assert_eq!(live_wallets(&env.database).await.unwrap(), [owner(&live)]);
+    assert!(by_wallets(&env.database, &[], WalletScope::All).await.unwrap().is_empty());
 
     // Unreadable payments may receive transfers, too.
-    let row = payments::Entity::find_by_id(live.id().to_string()).one(world.database.reader()).await.unwrap();
+    let row = payments::Entity::find_by_id(live.id().to_string()).one(env.database.reader()).await.unwrap();
     let mut row = row.unwrap().into_active_model();
     row.state = ActiveValue::Set("{}".to_owned());
-    row.update(world.database.writer()).await.unwrap();
-    assert_eq!(live_wallets(&world.database).await.unwrap(), [owner(&live)]);
-    assert_eq!(found(Among::All).await, [owner(&live), owner(&over)]);
+    row.update(env.database.writer()).await.unwrap();
+    assert_eq!(live_wallets(&env.database).await.unwrap(), [owner(&live)]);
+    assert_eq!(found(WalletScope::All).await, [owner(&live), owner(&over)]);
 }
 
 #[tokio::test]
 async fn payments_from_before_the_migration_keep_their_wallets() {
     let test_database = TestDatabase::empty().await;
     let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.patient(), Some(15)).await.unwrap();
-    let world = World::over(test_database, database).await;
-    let (live, over) = (world.initiated().await, world.initiated().await);
-    let over = world.told(&over, &Command::Cancel).await;
-    Migrator::up(world.database.patient(), None).await.unwrap();
-    if world.database.backend() == DbBackend::Sqlite {
+    Migrator::up(database.long_timeout(), Some(15)).await.unwrap();
+    let env = Env::over(test_database, database).await;
+    let (live, over) = (env.initiated().await, env.initiated().await);
+    let over = env.notified(&over, &Command::Cancel).await;
+    Migrator::up(env.database.long_timeout(), None).await.unwrap();
+    if env.database.backend() == DbBackend::Sqlite {
         // As if the process had ended before the migration was recorded.
         let forget = "DELETE FROM seaql_migrations WHERE version = 'm0016_wallets'";
-        world.database.writer().execute_unprepared(forget).await.unwrap();
-        Migrator::up(world.database.patient(), None).await.unwrap();
+        env.database.writer().execute_unprepared(forget).await.unwrap();
+        Migrator::up(env.database.long_timeout(), None).await.unwrap();
     }
     for payment in [&live, &over] {
-        assert_eq!(load(&world.database, payment.id()).await.unwrap().as_ref(), Some(payment));
+        assert_eq!(load(&env.database, payment.id()).await.unwrap().as_ref(), Some(payment));
     }
     let owner = |payment: &Payment| (payment.terms.wallet, payment.id());
-    assert_eq!(live_wallets(&world.database).await.unwrap(), [owner(&live)]);
-    let found = by_wallets(&world.database, &[over.terms.wallet], Among::Over).await.unwrap();
+    assert_eq!(live_wallets(&env.database).await.unwrap(), [owner(&live)]);
+    let found = by_wallets(&env.database, &[over.terms.wallet], WalletScope::Over).await.unwrap();
     assert_eq!(found, [owner(&over)]);
     // References to payments still exist and are enforced.
-    let told = world.told(&live, &Command::Cancel).await;
-    assert!(!told.is_live());
+    let notified = env.notified(&live, &Command::Cancel).await;
+    assert!(!notified.is_live());
     let orphan = "INSERT INTO payment_transitions VALUES ('pay_nobody', 1, 0, '[]')";
-    assert!(world.database.writer().execute_unprepared(orphan).await.is_err());
+    assert!(env.database.writer().execute_unprepared(orphan).await.is_err());
     let twice = "INSERT INTO payments SELECT * FROM payments";
-    assert!(world.database.writer().execute_unprepared(twice).await.is_err());
+    assert!(env.database.writer().execute_unprepared(twice).await.is_err());
 }

@@ -18,14 +18,14 @@ use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoAct
 use serde_json::{Value, json};
 
 use super::*;
-use crate::writer::{ChainBatch, ChainTxOutcome, Journal, OperationOutcome, SignedOperation, Submission, Unit};
+use crate::writer::{ChainBatch, ChainTxOutcome, Journal, JournalWrite, OperationOutcome, SignedOperation, Submission};
 
 const START: Timestamp = Timestamp(1_800_000_000_000);
 const REAL: Timestamp = Timestamp(1_700_000_000_000);
 const USDC: Address = Address([0xaa; 20]);
 const TX: Hash32 = Hash32([7; 32]);
 
-struct World {
+struct Env {
     database: Database,
     journal: Journal,
     psp_id: PspId,
@@ -33,11 +33,11 @@ struct World {
     _test_database: TestDatabase,
 }
 
-impl World {
+impl Env {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.patient(), None).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
         Self::over(test_database, database).await
     }
 
@@ -99,27 +99,27 @@ impl World {
 
     async fn initiated(&self) -> Payment {
         let made = initiate(self.terms(PaymentId::generate()), START.plus_secs(1_200));
-        let unit = initiation_unit(&made, None).unwrap();
-        self.journal.submit(Unit::Initiation(Box::new(unit))).await.unwrap();
+        let write = initiation_write(&made, None).unwrap();
+        self.journal.submit(JournalWrite::Initiation(Box::new(write))).await.unwrap();
         made.payment
     }
 
     /// Runs and commits `command`; returns the payment afterwards.
-    async fn told(&self, payment: &Payment, command: &Command) -> Payment {
+    async fn notified(&self, payment: &Payment, command: &Command) -> Payment {
         let moved =
             transition(payment, command, START.plus_secs(90)).unwrap().expect("the command changes the payment");
         let wants = |name: EventName| name.as_str().starts_with("payment.");
-        let beside = RowsBeside::default();
-        let unit = transition_unit(payment, &moved, command, beside, REAL, Amount::MAX, wants).unwrap();
-        self.journal.submit(unit).await.unwrap();
+        let request_rows = RequestRows::default();
+        let write = transition_write(payment, &moved, command, request_rows, REAL, Amount::MAX, wants).unwrap();
+        self.journal.submit(write).await.unwrap();
         moved.payment
     }
 
     async fn confirmed(&self) -> Payment {
         let payment = self.initiated().await;
-        let payment = self.told(&payment, &Command::ObserveTransfer(observed(1))).await;
+        let payment = self.notified(&payment, &Command::ObserveTransfer(observed(1))).await;
         let payment = self
-            .told(&payment, &Command::FinaliseTransfer { key: key(), revision: 1, reached: Finality::Blocks(2) })
+            .notified(&payment, &Command::FinaliseTransfer { key: key(), revision: 1, reached: Finality::Blocks(2) })
             .await;
         let verdict = Verdict {
             decision: Decision::Allow,
@@ -133,7 +133,7 @@ impl World {
             plain_sender: Some(true),
             checked_at: START,
         };
-        let payment = self.told(&payment, &Command::ScreenTransfer { key: key(), revision: 1, verdict }).await;
+        let payment = self.notified(&payment, &Command::ScreenTransfer { key: key(), revision: 1, verdict }).await;
         assert_eq!(payment.status, Status::Confirmed);
         payment
     }
@@ -184,8 +184,8 @@ fn transfer_row(payment: &Payment) -> transfers::Model {
     }
 }
 
-fn found(row: transfers::Model) -> Unit {
-    Unit::ChainBatch(Box::new(ChainBatch {
+fn found(row: transfers::Model) -> JournalWrite {
+    JournalWrite::ChainBatch(Box::new(ChainBatch {
         chain: Chain::Base,
         cursor_before: None,
         cursor: payferry_entities::chain_cursors::Model {
@@ -206,12 +206,12 @@ fn found(row: transfers::Model) -> Unit {
 
 #[tokio::test]
 async fn payment_reads_back_as_it_was_written() {
-    let world = World::new().await;
-    let payment = world.initiated().await;
-    assert_eq!(load(&world.database, payment.id()).await.unwrap().unwrap(), payment);
-    assert!(load(&world.database, PaymentId::generate()).await.unwrap().is_none());
-    let confirmed = world.confirmed().await;
-    assert_eq!(load(&world.database, confirmed.id()).await.unwrap().unwrap(), confirmed);
+    let env = Env::new().await;
+    let payment = env.initiated().await;
+    assert_eq!(load(&env.database, payment.id()).await.unwrap().unwrap(), payment);
+    assert!(load(&env.database, PaymentId::generate()).await.unwrap().is_none());
+    let confirmed = env.confirmed().await;
+    assert_eq!(load(&env.database, confirmed.id()).await.unwrap().unwrap(), confirmed);
 
     let row = row_of(&confirmed).unwrap();
     assert_eq!((row.version, row.status.as_str(), row.live), (i64::from(confirmed.version), "confirmed", true));
@@ -227,9 +227,9 @@ async fn payment_reads_back_as_it_was_written() {
 
 #[tokio::test]
 async fn confirmation_writes_feed_deliveries_and_operation() {
-    let world = World::new().await;
-    let payment = world.confirmed().await;
-    let mut feed = events::Entity::find().all(world.database.reader()).await.unwrap();
+    let env = Env::new().await;
+    let payment = env.confirmed().await;
+    let mut feed = events::Entity::find().all(env.database.reader()).await.unwrap();
     feed.sort_by_key(|event| event.position);
     let names: Vec<_> = feed.iter().map(|event| (event.sequence, event.name.as_str())).collect();
     assert_eq!(names, [(1, "payment.confirmed"), (2, "payin.confirmed")]);
@@ -243,7 +243,7 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
         "event_id": feed[0].id,
         "sequence": 1,
         "status": "confirmed",
-        "merchant_id": world.merchant_id.to_string(),
+        "merchant_id": env.merchant_id.to_string(),
         "reference": payment.terms.reference,
         "amount": "10.00",
         "amount_received": "10.00",
@@ -257,20 +257,20 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
     });
     assert_eq!(body, expected);
 
-    let queued = deliveries::Entity::find().all(world.database.reader()).await.unwrap();
+    let queued = deliveries::Entity::find().all(env.database.reader()).await.unwrap();
     assert_eq!(queued.len(), 1, "the filter wants payment.* only");
     assert_eq!((queued[0].event_id.as_str(), queued[0].next_attempt_at), (feed[0].id.as_str(), Some(REAL.as_millis())));
 
-    let operation = world.operation(&payment).await;
+    let operation = env.operation(&payment).await;
     assert_eq!((operation.status.as_str(), operation.number, operation.kind.as_str()), ("queued", 0, "settle"));
     assert_eq!((operation.amount, operation.psp_amount, operation.treasury_fee), (10_000_000, 9_900_000, 100_000));
 }
 
 #[tokio::test]
 async fn applied_settlement_marks_its_operation_succeeded() {
-    let world = World::new().await;
-    let payment = world.confirmed().await;
-    let operation = world.operation(&payment).await;
+    let env = Env::new().await;
+    let payment = env.confirmed().await;
+    let operation = env.operation(&payment).await;
     let submission = Submission {
         chain_tx: payferry_entities::chain_txs::Model {
             id: 0,
@@ -299,7 +299,7 @@ async fn applied_settlement_marks_its_operation_succeeded() {
         },
         operations: vec![SignedOperation { id: operation.id.clone(), revision: operation.revision }],
     };
-    let receipt = world.journal.submit(Unit::Submission(Box::new(submission))).await.unwrap();
+    let receipt = env.journal.submit(JournalWrite::Submission(Box::new(submission))).await.unwrap();
     let outcome = ChainTxOutcome {
         chain_tx_id: receipt.chain_tx_id.unwrap(),
         status: "mined",
@@ -317,7 +317,7 @@ async fn applied_settlement_marks_its_operation_succeeded() {
             not_before: 0,
         }],
     };
-    let receipt = world.journal.submit(Unit::ChainTxOutcome(Box::new(outcome))).await.unwrap();
+    let receipt = env.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await.unwrap();
     let settled = Command::CompleteSettlement {
         operation: OperationId::settlement_of(payment.id()),
         revision: u32::try_from(receipt.operations[0].revision).unwrap(),
@@ -325,26 +325,26 @@ async fn applied_settlement_marks_its_operation_succeeded() {
         tx_hash: Hash32([3; 32]),
         block_time: START.plus_secs(100),
     };
-    let payment = world.told(&payment, &settled).await;
+    let payment = env.notified(&payment, &settled).await;
     assert_eq!(payment.status, Status::Settled);
-    assert_eq!(world.operation(&payment).await.status, "succeeded");
-    let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.database.reader()).await.unwrap();
+    assert_eq!(env.operation(&payment).await.status, "succeeded");
+    let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.database.reader()).await.unwrap();
     assert!(!row.unwrap().live);
 }
 
 #[tokio::test]
 async fn transfer_is_unapplied_until_its_payment_has_applied_it() {
-    let world = World::new().await;
-    let payment = world.initiated().await;
-    world.journal.submit(found(transfer_row(&payment))).await.unwrap();
-    let database = &world.database;
+    let env = Env::new().await;
+    let payment = env.initiated().await;
+    env.journal.submit(found(transfer_row(&payment))).await.unwrap();
+    let database = &env.database;
     assert_eq!(unapplied_of(database, &[payment.id()]).await.unwrap().len(), 1);
     assert_eq!(unapplied_on(database, payment.terms.chain, None, 10).await.unwrap().len(), 1);
     assert_eq!(unapplied_of(database, &[PaymentId::generate()]).await.unwrap().len(), 0);
     assert_eq!(unapplied_on(database, payment.terms.chain, None, 0).await.unwrap().len(), 0);
 
     let fact = Command::ObserveTransfer(observed(1));
-    let payment = world.told(&payment, &fact).await;
+    let payment = env.notified(&payment, &fact).await;
     assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
     let rows = transfers::Entity::find().all(database.reader()).await.unwrap();
     assert_eq!((rows[0].applied_revision, rows[0].applied_version), (1, 2));
@@ -354,26 +354,26 @@ async fn transfer_is_unapplied_until_its_payment_has_applied_it() {
     lost.applied_revision = ActiveValue::Set(0);
     lost.update(database.writer()).await.unwrap();
     assert_eq!(transition(&payment, &fact, START.plus_secs(95)).unwrap(), None);
-    world.journal.submit(applied_unit(&payment, &fact, REAL).unwrap()).await.unwrap();
+    env.journal.submit(applied_write(&payment, &fact, REAL).unwrap()).await.unwrap();
     assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
-    assert!(applied_unit(&payment, &Command::Cancel, REAL).is_none());
+    assert!(applied_write(&payment, &Command::Cancel, REAL).is_none());
 }
 
 #[tokio::test]
 async fn many_payments_read_their_unapplied_transfers_with_one_query() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let (mut payments, mut rows) = (Vec::new(), Vec::new());
     for n in 0_u8..40 {
-        let payment = world.initiated().await;
+        let payment = env.initiated().await;
         if n % 2 == 0 {
             rows.push(transfers::Model { tx_hash: Hash32([n; 32]).to_string(), ..transfer_row(&payment) });
         }
         payments.push(payment.id());
     }
-    let Unit::ChainBatch(mut batch) = found(rows[0].clone()) else { unreachable!() };
+    let JournalWrite::ChainBatch(mut batch) = found(rows[0].clone()) else { unreachable!() };
     batch.transfers = rows;
-    world.journal.submit(Unit::ChainBatch(batch)).await.unwrap();
-    let reader = Unapplied::new(world.database.clone());
+    env.journal.submit(JournalWrite::ChainBatch(batch)).await.unwrap();
+    let reader = Unapplied::new(env.database.clone());
     let answers = futures::future::join_all(payments.iter().map(|id| reader.of(*id))).await;
     for (n, (id, answer)) in payments.iter().zip(answers).enumerate() {
         let owners: Vec<String> = answer.unwrap().into_iter().map(|row| row.payment_id).collect();
@@ -383,10 +383,10 @@ async fn many_payments_read_their_unapplied_transfers_with_one_query() {
 
 #[tokio::test]
 async fn request_that_reads_for_others_may_be_dropped() {
-    let world = World::new().await;
-    let payment = world.initiated().await;
-    world.journal.submit(found(transfer_row(&payment))).await.unwrap();
-    let reader = Unapplied::new(world.database.clone());
+    let env = Env::new().await;
+    let payment = env.initiated().await;
+    env.journal.submit(found(transfer_row(&payment))).await.unwrap();
+    let reader = Unapplied::new(env.database.clone());
     for is_reading in [false, true] {
         let mut first = Box::pin(reader.of(PaymentId::generate()));
         let mut second = Box::pin(reader.of(payment.id()));

@@ -2,136 +2,136 @@
 
 use super::*;
 use crate::writer::{
-    Carried, ChainTxOutcome, OperationChange, OperationOutcome, Refusal, RefusedOperation, Renumbering,
+    ChainTxOutcome, MovedAmounts, OperationChange, OperationOutcome, Refusal, RefusedOperation, Renumbering,
 };
 
-fn unit(batch: ChainBatch) -> Unit {
-    Unit::ChainBatch(Box::new(batch))
+fn write(batch: ChainBatch) -> JournalWrite {
+    JournalWrite::ChainBatch(Box::new(batch))
 }
 
 #[tokio::test]
 async fn a_cursor_moves_only_from_its_expected_position() {
-    let world = World::running().await;
-    world.submit(unit(batch(None, "0xa", 1))).await.unwrap();
-    assert!(matches!(world.submit(unit(batch(None, "0xb", 1))).await, Err(JournalError::Conflict)));
-    world.submit(unit(batch(Some("0xa"), "0xb", 2))).await.unwrap();
-    assert!(matches!(world.submit(unit(batch(Some("0xa"), "0xc", 2))).await, Err(JournalError::Conflict)));
+    let env = Env::running().await;
+    env.submit(write(batch(None, "0xa", 1))).await.unwrap();
+    assert!(matches!(env.submit(write(batch(None, "0xb", 1))).await, Err(JournalError::Conflict)));
+    env.submit(write(batch(Some("0xa"), "0xb", 2))).await.unwrap();
+    assert!(matches!(env.submit(write(batch(Some("0xa"), "0xc", 2))).await, Err(JournalError::Conflict)));
 
     let mut newer = batch(Some("0xb"), "0xd", 3);
     newer.cursor.epoch = 5;
-    world.submit(unit(newer)).await.unwrap();
+    env.submit(write(newer)).await.unwrap();
     let older = batch(Some("0xd"), "0xe", 4);
-    assert!(matches!(world.submit(unit(older)).await, Err(JournalError::Conflict)), "another node has the lease");
-    let cursors = world.all::<chain_cursors::Entity>().await;
+    assert!(matches!(env.submit(write(older)).await, Err(JournalError::Conflict)), "another node has the lease");
+    let cursors = env.all::<chain_cursors::Entity>().await;
     assert_eq!((cursors[0].block_number, cursors[0].epoch), (3, 5));
 }
 
 #[tokio::test]
 async fn headers_follow_a_reorganisation() {
-    let world = World::running().await;
+    let env = Env::running().await;
     let mut first = batch(None, "0x3", 3);
     first.headers = (1..=3).map(|n| header(&format!("0x{n}"), n)).collect();
-    world.submit(unit(first)).await.unwrap();
+    env.submit(write(first)).await.unwrap();
     let mut reorged = batch(Some("0x3"), "0x4b", 4);
     reorged.orphaned_blocks = vec!["0x3".to_owned()];
     reorged.headers = vec![header("0x3b", 3), header("0x4b", 4)];
     reorged.headers_keep_from = 2;
-    world.submit(unit(reorged)).await.unwrap();
-    let hashes: Vec<_> = world.all::<chain_headers::Entity>().await.into_iter().map(|row| row.hash).collect();
+    env.submit(write(reorged)).await.unwrap();
+    let hashes: Vec<_> = env.all::<chain_headers::Entity>().await.into_iter().map(|row| row.hash).collect();
     assert_eq!(hashes, ["0x2", "0x3b", "0x4b"]);
 }
 
 #[tokio::test]
 async fn a_changed_transfer_gets_a_new_revision() {
-    let world = World::running().await;
-    let payment = world.payment("1").await;
-    let other = world.payment("2").await;
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let other = env.payment("2").await;
     let found = |before, after, number, rows| ChainBatch { transfers: rows, ..batch(before, after, number) };
 
     let seen = vec![transfer("0x1", &payment, "0xa", 1), transfer("0x2", &other, "0xa", 1)];
-    let receipt = world.submit(unit(found(None, "0xa", 1, seen.clone()))).await.unwrap();
+    let receipt = env.submit(write(found(None, "0xa", 1, seen.clone()))).await.unwrap();
     assert_eq!(receipt.transfers.len(), 2);
     assert!(receipt.transfers.iter().all(|row| (row.revision, row.applied_revision, row.applied_version) == (1, 0, 0)));
 
-    let receipt = world.submit(unit(found(Some("0xa"), "0xb", 2, seen.clone()))).await.unwrap();
+    let receipt = env.submit(write(found(Some("0xa"), "0xb", 2, seen.clone()))).await.unwrap();
     assert!(receipt.transfers.is_empty(), "already known");
 
     // The block is orphaned. One transfer is mined again immediately in another block, the other later.
     let mut reorged = found(Some("0xb"), "0xc", 2, vec![transfer("0x1", &payment, "0xc", 2)]);
     reorged.orphaned_blocks = vec!["0xa".to_owned()];
-    let receipt = world.submit(unit(reorged)).await.unwrap();
-    let told: Vec<_> = receipt
+    let receipt = env.submit(write(reorged)).await.unwrap();
+    let notified: Vec<_> = receipt
         .transfers
         .iter()
         .map(|row| (row.tx_hash.as_str(), row.presence.as_str(), row.block_hash.as_str()))
         .collect();
-    assert_eq!(told, [("0x2", "orphaned", "0xa"), ("0x1", "present", "0xc")]);
+    assert_eq!(notified, [("0x2", "orphaned", "0xa"), ("0x1", "present", "0xc")]);
     assert!(receipt.transfers[1].revision > 1);
 
     let again = found(Some("0xc"), "0xd", 3, vec![transfer("0x2", &other, "0xa", 1)]);
-    let receipt = world.submit(unit(again)).await.unwrap();
+    let receipt = env.submit(write(again)).await.unwrap();
     assert_eq!((receipt.transfers[0].presence.as_str(), receipt.transfers[0].revision), ("present", 3));
 }
 
 #[tokio::test]
 async fn a_batch_with_an_outdated_cursor_writes_no_transfer() {
-    let world = World::running().await;
-    let payment = world.payment("1").await;
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
     let mut stale = batch(Some("0xnone"), "0xa", 1);
     stale.transfers = vec![transfer("0x1", &payment, "0xa", 1)];
-    assert!(matches!(world.submit(unit(stale)).await, Err(JournalError::Conflict)));
-    assert_eq!(world.count::<transfers::Entity>().await, 0);
-    assert_eq!(world.count::<chain_headers::Entity>().await, 0);
+    assert!(matches!(env.submit(write(stale)).await, Err(JournalError::Conflict)));
+    assert_eq!(env.count::<transfers::Entity>().await, 0);
+    assert_eq!(env.count::<chain_headers::Entity>().await, 0);
 }
 
-async fn queue_operations(world: &World, names: &[&str]) {
-    let mut units = Vec::new();
+async fn queue_operations(env: &Env, names: &[&str]) {
+    let mut writes = Vec::new();
     for name in names {
-        let payment = world.payment(name).await;
-        let mut unit = transition(&payment, 0);
-        unit.operations = vec![OperationChange::Queue(Box::new(operation(&format!("op_{name}"), &payment)))];
-        units.push(boxed(unit));
+        let payment = env.payment(name).await;
+        let mut write = transition(&payment, 0);
+        write.operations = vec![OperationChange::Queue(Box::new(operation(&format!("op_{name}"), &payment)))];
+        writes.push(boxed(write));
     }
-    let submitting = world.queue(units).await;
+    let submitting = env.queue(writes).await;
     assert!(answers(submitting).await.iter().all(Result::is_ok));
 }
 
-async fn change(world: &World, name: &str, version: i64, change: OperationChange) {
-    let mut unit = transition(&payments::Model { version, ..payment_row(name) }, 0);
-    unit.operations = vec![change];
-    world.submit(boxed(unit)).await.unwrap();
+async fn change(env: &Env, name: &str, version: i64, change: OperationChange) {
+    let mut write = transition(&payments::Model { version, ..payment_row(name) }, 0);
+    write.operations = vec![change];
+    env.submit(boxed(write)).await.unwrap();
 }
 
 #[tokio::test]
 async fn operation_numbers_have_no_gaps_and_do_not_change() {
-    let world = World::running().await;
-    queue_operations(&world, &["1", "2", "3"]).await;
+    let env = Env::running().await;
+    queue_operations(&env, &["1", "2", "3"]).await;
     // A failed group releases its numbers.
-    let payment = world.payment("bad").await;
+    let payment = env.payment("bad").await;
     let mut bad = transition(&payment, 0);
     bad.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment)))];
     bad.postings = vec![ledger_postings::Model { amount: 0, ..posting(&bad.payment) }];
-    assert!(matches!(world.submit(boxed(bad)).await, Err(JournalError::Refused(_))));
-    queue_operations(&world, &["4"]).await;
+    assert!(matches!(env.submit(boxed(bad)).await, Err(JournalError::Refused(_))));
+    queue_operations(&env, &["4"]).await;
     let mut elsewhere = operation("op_elsewhere", &payment);
     elsewhere.chain = "polygon".to_owned();
-    change(&world, "bad", 1, OperationChange::Queue(Box::new(elsewhere))).await;
+    change(&env, "bad", 1, OperationChange::Queue(Box::new(elsewhere))).await;
 
-    change(&world, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
+    change(&env, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
     let mut again = operation("op_2", &payment_row("2"));
     (again.amount, again.psp_amount, again.treasury_fee) = (20, 18, 2);
-    change(&world, "2", 3, OperationChange::Queue(Box::new(again))).await;
+    change(&env, "2", 3, OperationChange::Queue(Box::new(again))).await;
 
-    let mut rows = world.all::<operations::Entity>().await;
+    let mut rows = env.all::<operations::Entity>().await;
     rows.sort_by(|a, b| (&a.chain, a.number).cmp(&(&b.chain, b.number)));
     let found: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number, row.revision)).collect();
     assert_eq!(found, [("op_1", 0, 1), ("op_2", 1, 3), ("op_3", 2, 1), ("op_4", 3, 1), ("op_elsewhere", 0, 1)]);
     assert_eq!((rows[1].amount, rows[1].status.as_str()), (20, "queued"));
 }
 
-fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static str)]) -> Unit {
+fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static str)]) -> JournalWrite {
     let mined = status == "mined" || status == "final";
-    Unit::ChainTxOutcome(Box::new(ChainTxOutcome {
+    JournalWrite::ChainTxOutcome(Box::new(ChainTxOutcome {
         chain_tx_id,
         status,
         tx_hash: mined.then(|| "0xmined".to_owned()),
@@ -145,7 +145,7 @@ fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static
                 status,
                 tx_hash: (*status == "mined").then(|| "0xmined".to_owned()),
                 block_number: (*status == "mined").then_some(9),
-                carried: (*status == "mined").then_some(Carried { amount: 90, psp_amount: 80, treasury_fee: 10 }),
+                carried: (*status == "mined").then_some(MovedAmounts { amount: 90, psp_amount: 80, treasury_fee: 10 }),
                 failure: None,
                 not_before: 0,
             })
@@ -155,133 +155,141 @@ fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static
 
 #[tokio::test]
 async fn an_operation_passes_through_its_states() {
-    let world = World::running().await;
-    queue_operations(&world, &["1", "2"]).await;
-    let receipt = world.submit(submission(0, &[("op_1", 1), ("op_2", 1)])).await.unwrap();
+    let env = Env::running().await;
+    queue_operations(&env, &["1", "2"]).await;
+    let receipt = env.submit(submission(0, &[("op_1", 1), ("op_2", 1)])).await.unwrap();
     let chain_tx_id = receipt.chain_tx_id.unwrap();
-    let rows = world.all::<operations::Entity>().await;
+    let rows = env.all::<operations::Entity>().await;
     assert!(rows.iter().all(|row| row.status == "submitted" && row.attempts == 1));
     assert!(rows.iter().all(|row| row.chain_tx_id == Some(chain_tx_id)));
-    assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 1);
+    assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 1);
 
     // A submitted operation can be neither cancelled nor queued again.
-    change(&world, "1", 2, OperationChange::Cancel { id: "op_1".to_owned() }).await;
-    change(&world, "1", 3, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
-    change(&world, "1", 4, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
-    let row = operations::Entity::find_by_id("op_1").one(world.database.reader()).await.unwrap().unwrap();
+    change(&env, "1", 2, OperationChange::Cancel { id: "op_1".to_owned() }).await;
+    change(&env, "1", 3, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
+    change(&env, "1", 4, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
+    let row = operations::Entity::find_by_id("op_1").one(env.database.reader()).await.unwrap().unwrap();
     assert_eq!((row.status.as_str(), row.revision), ("submitted", 1));
 
-    let receipt = world.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "queued")])).await.unwrap();
-    let mut told: Vec<_> =
+    let receipt = env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "queued")])).await.unwrap();
+    let mut notified: Vec<_> =
         receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("op_1", "mined", 2), ("op_2", "queued", 2)]);
-    let tx = &world.all::<chain_txs::Entity>().await[0];
+    notified.sort_unstable();
+    assert_eq!(notified, [("op_1", "mined", 2), ("op_2", "queued", 2)]);
+    let tx = &env.all::<chain_txs::Entity>().await[0];
     assert_eq!((tx.status.as_str(), tx.tx_hash.as_deref(), tx.block_number), ("mined", Some("0xmined"), Some(9)));
 
     // A success at an earlier revision was orphaned, so it does not match the current one.
-    change(&world, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
-    let row = operations::Entity::find_by_id("op_1").one(world.database.reader()).await.unwrap().unwrap();
+    change(&env, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
+    let row = operations::Entity::find_by_id("op_1").one(env.database.reader()).await.unwrap().unwrap();
     assert_eq!(row.status, "mined");
     assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (90, 80, 10), "the amounts that the chain reports");
-    change(&world, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
-    change(&world, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
+    change(&env, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
+    change(&env, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
     // The transaction is orphaned: the succeeded operation is submitted again, the cancelled one does not change.
     let receipt =
-        world.submit(outcome(chain_tx_id, "submitted", &[("op_1", "submitted"), ("op_2", "submitted")])).await.unwrap();
+        env.submit(outcome(chain_tx_id, "submitted", &[("op_1", "submitted"), ("op_2", "submitted")])).await.unwrap();
     assert_eq!(receipt.operations.len(), 1);
     assert_eq!((receipt.operations[0].status.as_str(), receipt.operations[0].revision), ("submitted", 3));
     assert_eq!(receipt.operations[0].tx_hash, None);
     // The transaction is mined in another block. The cancelled operation becomes mined too, because its funds have
     // moved.
-    let receipt = world.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")])).await.unwrap();
-    let mut told: Vec<_> =
+    let receipt = env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")])).await.unwrap();
+    let mut notified: Vec<_> =
         receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("op_1", "mined", 4), ("op_2", "mined", 4)]);
+    notified.sort_unstable();
+    assert_eq!(notified, [("op_1", "mined", 4), ("op_2", "mined", 4)]);
 
-    assert!(matches!(world.submit(outcome(999, "mined", &[])).await, Err(JournalError::Conflict)));
+    assert!(matches!(env.submit(outcome(999, "mined", &[])).await, Err(JournalError::Conflict)));
 }
 
 #[tokio::test]
 async fn signed_bytes_require_a_free_nonce_and_unchanged_operations() {
-    let world = World::running().await;
-    queue_operations(&world, &["1", "2"]).await;
-    world.submit(submission(0, &[("op_1", 1)])).await.unwrap();
-    assert!(matches!(world.submit(submission(0, &[("op_2", 1)])).await, Err(JournalError::Conflict)), "nonce");
-    assert!(matches!(world.submit(submission(1, &[("op_1", 1)])).await, Err(JournalError::Conflict)), "not queued");
-    assert!(matches!(world.submit(submission(1, &[("op_2", 7)])).await, Err(JournalError::Conflict)), "changed");
+    let env = Env::running().await;
+    queue_operations(&env, &["1", "2"]).await;
+    env.submit(submission(0, &[("op_1", 1)])).await.unwrap();
+    assert!(matches!(env.submit(submission(0, &[("op_2", 1)])).await, Err(JournalError::Conflict)), "nonce");
+    assert!(matches!(env.submit(submission(1, &[("op_1", 1)])).await, Err(JournalError::Conflict)), "not queued");
+    assert!(matches!(env.submit(submission(1, &[("op_2", 7)])).await, Err(JournalError::Conflict)), "changed");
     let mixed = submission(1, &[("op_2", 1), ("op_1", 1)]);
-    assert!(matches!(world.submit(mixed).await, Err(JournalError::Conflict)), "all or none");
-    assert_eq!(world.count::<chain_txs::Entity>().await, 1);
-    assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 1);
-    world.submit(submission(1, &[("op_2", 1)])).await.unwrap();
+    assert!(matches!(env.submit(mixed).await, Err(JournalError::Conflict)), "all or none");
+    assert_eq!(env.count::<chain_txs::Entity>().await, 1);
+    assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 1);
+    env.submit(submission(1, &[("op_2", 1)])).await.unwrap();
 
-    let Unit::Submission(first) = submission(0, &[]) else { unreachable!() };
+    let JournalWrite::Submission(first) = submission(0, &[]) else { unreachable!() };
     let dearer = chain_tx_attempts::Model { tx_hash: "0xdearer".to_owned(), ..first.attempt };
-    world.submit(Unit::Attempt(Box::new(dearer.clone()))).await.unwrap();
-    world.submit(Unit::Attempt(Box::new(dearer))).await.unwrap();
-    assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 3, "the same bytes are stored once");
+    env.submit(JournalWrite::Attempt(Box::new(dearer.clone()))).await.unwrap();
+    env.submit(JournalWrite::Attempt(Box::new(dearer))).await.unwrap();
+    assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 3, "the same bytes are stored once");
 }
 
-fn refusal(operations: &[(&str, i64)]) -> Unit {
+fn refusal(operations: &[(&str, i64)]) -> JournalWrite {
     let refused = |(id, revision): &(&str, i64)| RefusedOperation {
         id: (*id).to_owned(),
         revision: *revision,
         failure: "given up".to_owned(),
     };
-    Unit::Refusal(Box::new(Refusal { at: 50, operations: operations.iter().map(refused).collect() }))
+    JournalWrite::Refusal(Box::new(Refusal { at: 50, operations: operations.iter().map(refused).collect() }))
 }
 
 #[tokio::test]
 async fn an_operation_that_was_queued_again_is_not_refused() {
-    let world = World::running().await;
-    queue_operations(&world, &["1", "2", "3"]).await;
+    let env = Env::running().await;
+    queue_operations(&env, &["1", "2", "3"]).await;
     // Between the check and the commit, a payment queues its settlement again, and another operation is submitted.
-    change(&world, "1", 2, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
-    world.submit(submission(0, &[("op_3", 1)])).await.unwrap();
-    let receipt = world.submit(refusal(&[("op_1", 1), ("op_2", 1), ("op_3", 1)])).await.unwrap();
-    let told: Vec<_> =
+    change(&env, "1", 2, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
+    env.submit(submission(0, &[("op_3", 1)])).await.unwrap();
+    let receipt = env.submit(refusal(&[("op_1", 1), ("op_2", 1), ("op_3", 1)])).await.unwrap();
+    let notified: Vec<_> =
         receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
-    assert_eq!(told, [("op_2", "failed", 2)]);
+    assert_eq!(notified, [("op_2", "failed", 2)]);
     assert_eq!(receipt.operations[0].failure.as_deref(), Some("given up"));
-    let mut rows = world.all::<operations::Entity>().await;
+    let mut rows = env.all::<operations::Entity>().await;
     rows.sort_by(|a, b| a.id.cmp(&b.id));
     let found: Vec<_> = rows.iter().map(|row| (row.status.as_str(), row.revision, row.failure.as_deref())).collect();
     assert_eq!(found, [("queued", 2, None), ("failed", 2, Some("given up")), ("submitted", 1, None)]);
     // The new revision can be refused, once.
-    assert_eq!(world.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.len(), 1);
-    assert!(world.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.is_empty());
+    assert_eq!(env.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.len(), 1);
+    assert!(env.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.is_empty());
 }
 
-fn renumbering(id: &str, number: i64, revision: i64, lowest: i64) -> Unit {
+fn renumbering(id: &str, number: i64, revision: i64, lowest: i64) -> JournalWrite {
     let (id, failure) = (id.to_owned(), "used by another".to_owned());
-    Unit::Renumbering(Box::new(Renumbering { id, chain: Chain::Base, number, revision, lowest, failure, at: 50 }))
+    JournalWrite::Renumbering(Box::new(Renumbering {
+        id,
+        chain: Chain::Base,
+        number,
+        revision,
+        lowest,
+        failure,
+        at: 50,
+    }))
 }
 
 #[tokio::test]
 async fn an_operation_with_a_used_number_gets_a_new_number_once() {
-    let world = World::running().await;
-    queue_operations(&world, &["1", "2"]).await;
-    world.submit(submission(0, &[("op_1", 1)])).await.unwrap();
-    for (unit, why) in [
+    let env = Env::running().await;
+    queue_operations(&env, &["1", "2"]).await;
+    env.submit(submission(0, &[("op_1", 1)])).await.unwrap();
+    for (write, why) in [
         (renumbering("op_1", 1, 1, 100), "it has another number now"),
         (renumbering("op_1", 0, 2, 100), "it was changed in the meantime"),
         (renumbering("op_2", 1, 1, 100), "it is not submitted"),
     ] {
-        assert!(matches!(world.submit(unit).await, Err(JournalError::Conflict)), "{why}");
+        assert!(matches!(env.submit(write).await, Err(JournalError::Conflict)), "{why}");
     }
-    let row = world.submit(renumbering("op_1", 0, 1, 100)).await.unwrap().operations.remove(0);
+    let row = env.submit(renumbering("op_1", 0, 1, 100)).await.unwrap().operations.remove(0);
     assert_eq!((row.number, row.status.as_str(), row.revision, row.attempts), (100, "queued", 2, 1));
     assert_eq!((row.chain_tx_id, row.failure.as_deref()), (None, Some("used by another")));
-    let repeated = world.submit(renumbering("op_1", 0, 1, 100)).await;
+    let repeated = env.submit(renumbering("op_1", 0, 1, 100)).await;
     assert!(matches!(repeated, Err(JournalError::Conflict)));
 
     // Later operations get higher numbers, and a lower `lowest` does not decrease the counter.
-    queue_operations(&world, &["3"]).await;
-    world.submit(submission(1, &[("op_2", 1)])).await.unwrap();
-    world.submit(renumbering("op_2", 1, 1, 5)).await.unwrap();
-    let mut rows = world.all::<operations::Entity>().await;
+    queue_operations(&env, &["3"]).await;
+    env.submit(submission(1, &[("op_2", 1)])).await.unwrap();
+    env.submit(renumbering("op_2", 1, 1, 5)).await.unwrap();
+    let mut rows = env.all::<operations::Entity>().await;
     rows.sort_by(|a, b| a.id.cmp(&b.id));
     let numbers: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number)).collect();
     assert_eq!(numbers, [("op_1", 100), ("op_2", 102), ("op_3", 101)]);

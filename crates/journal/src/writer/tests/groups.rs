@@ -8,11 +8,11 @@ use crate::writer::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, INITIATIONS_QUEUED_M
 
 #[tokio::test]
 async fn a_group_has_a_maximum_size() {
-    let world = World::new().await;
-    let submitting = world.queue((0..GROUP_UNITS_MAX * 2 + 10).map(|n| initiation(&n.to_string(), None))).await;
-    world.run();
+    let env = Env::new().await;
+    let submitting = env.queue((0..GROUP_UNITS_MAX * 2 + 10).map(|n| initiation(&n.to_string(), None))).await;
+    env.run();
     assert!(answers(submitting).await.iter().all(Result::is_ok));
-    let stats = world.journal.stats();
+    let stats = env.journal.stats();
     assert_eq!((stats.groups, stats.group_units_max), (3, GROUP_UNITS_MAX));
     assert_eq!(stats.units, (GROUP_UNITS_MAX * 2 + 10) as u64);
     assert!(stats.commit_time_us >= stats.commit_time_us_max && stats.commit_time_us_max > 0);
@@ -20,21 +20,21 @@ async fn a_group_has_a_maximum_size() {
 
 #[tokio::test]
 async fn transitions_precede_initiations_which_get_a_share() {
-    let world = World::new().await;
-    let running = world.run();
+    let env = Env::new().await;
+    let running = env.run();
     let mut before = Vec::new();
     for n in 0..GROUP_UNITS_MAX + 40 {
-        before.push(world.queue([initiation(&format!("old{n}"), None)]).await.remove(0));
+        before.push(env.queue([initiation(&format!("old{n}"), None)]).await.remove(0));
     }
     assert!(answers(before).await.iter().all(Result::is_ok));
     running.abort();
     let _ = running.await;
 
-    let new = world.queue((0..100).map(|n| initiation(&format!("new{n}"), None))).await;
+    let new = env.queue((0..100).map(|n| initiation(&format!("new{n}"), None))).await;
     let moved =
-        world.queue((0..GROUP_UNITS_MAX + 40).map(|n| boxed(transition(&payment_row(&format!("old{n}")), 0)))).await;
-    world.fault(Fault::AnswerLost);
-    world.run();
+        env.queue((0..GROUP_UNITS_MAX + 40).map(|n| boxed(transition(&payment_row(&format!("old{n}")), 0)))).await;
+    env.fault(Fault::AnswerLost);
+    env.run();
     // The first group is identified by its result.
     let unknown = |answers: &[Result<Receipt, JournalError>]| {
         answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect::<Vec<_>>()
@@ -47,30 +47,30 @@ async fn transitions_precede_initiations_which_get_a_share() {
     };
     assert_eq!(first_of(unknown(&moved)), GROUP_UNITS_MAX - GROUP_INITIATIONS_MIN);
     assert_eq!(first_of(unknown(&new)), GROUP_INITIATIONS_MIN);
-    assert_eq!(world.count::<payments::Entity>().await, (GROUP_UNITS_MAX + 140) as u64);
+    assert_eq!(env.count::<payments::Entity>().await, (GROUP_UNITS_MAX + 140) as u64);
 }
 
 /// Writes three transitions without announcements and several with. Returns which of them were in the first group.
 async fn in_the_first_group(announcing: usize, expected: usize) -> (Vec<bool>, Vec<bool>) {
-    let world = World::new().await;
-    let running = world.run();
+    let env = Env::new().await;
+    let running = env.run();
     let mut payments = Vec::new();
     for n in 0..3 + announcing {
-        payments.push(world.payment(&n.to_string()).await);
+        payments.push(env.payment(&n.to_string()).await);
     }
     running.abort();
     let _ = running.await;
     let (silent, announced) = payments.split_at(3);
-    let silent = world.queue(silent.iter().map(|payment| boxed(transition(payment, 0)))).await;
-    let announced = world.queue(announced.iter().map(|payment| boxed(transition(payment, 1)))).await;
-    world.journal.expect_announcements(expected);
-    world.fault(Fault::AnswerLost);
-    world.run();
+    let silent = env.queue(silent.iter().map(|payment| boxed(transition(payment, 0)))).await;
+    let announced = env.queue(announced.iter().map(|payment| boxed(transition(payment, 1)))).await;
+    env.journal.expect_announcements(expected);
+    env.fault(Fault::AnswerLost);
+    env.run();
     let unknown = |answers: Vec<Result<Receipt, JournalError>>| {
         answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect()
     };
     let flags = (unknown(answers(silent).await), unknown(answers(announced).await));
-    let rows = world.all::<payments::Entity>().await;
+    let rows = env.all::<payments::Entity>().await;
     assert!(rows.iter().all(|row| row.version == 2), "every write is committed, in any group");
     flags
 }
@@ -86,77 +86,77 @@ async fn announced_transitions_precede_writes_without_waiting_callers() {
 
 #[tokio::test]
 async fn the_webhook_sender_is_notified_before_the_results() {
-    let world = World::new().await;
-    let running = world.run();
+    let env = Env::new().await;
+    let running = env.run();
     let mut payments = Vec::new();
     for n in ["1", "2", "3"] {
-        payments.push(world.payment(n).await);
+        payments.push(env.payment(n).await);
     }
     running.abort();
     let _ = running.await;
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let ear = Arc::clone(&told);
-    world.journal.tell_announced(move |psp_id| ear.lock().push(psp_id.to_owned()));
+    let notified: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ear = Arc::clone(&notified);
+    env.journal.on_announced(move |psp_id| ear.lock().push(psp_id.to_owned()));
     let outdated = payments::Model { version: 7, ..payments[2].clone() };
     let (silent, lost) = (transition(&payments[2], 0), transition(&outdated, 1));
     let both = payments[..2].iter().map(|payment| boxed(transition(payment, 2)));
-    let announced = world.queue(both).await;
-    world.run();
+    let announced = env.queue(both).await;
+    env.run();
     assert!(answers(announced).await.iter().all(Result::is_ok));
-    assert_eq!(*told.lock(), [payments[0].psp_id.clone()], "a PSP is reported once per commit");
-    world.submit(boxed(silent)).await.unwrap();
-    assert!(matches!(world.submit(boxed(lost)).await, Err(JournalError::Conflict)));
-    assert_eq!(told.lock().len(), 1, "nothing was announced");
-    world.fault(Fault::AnswerLost);
+    assert_eq!(*notified.lock(), [payments[0].psp_id.clone()], "a PSP is reported once per commit");
+    env.submit(boxed(silent)).await.unwrap();
+    assert!(matches!(env.submit(boxed(lost)).await, Err(JournalError::Conflict)));
+    assert_eq!(notified.lock().len(), 1, "nothing was announced");
+    env.fault(Fault::AnswerLost);
     let doubted = payments::Model { version: 2, ..payments[0].clone() };
-    assert!(matches!(world.submit(boxed(transition(&doubted, 1))).await, Err(JournalError::Unknown(_))));
-    assert_eq!(told.lock().len(), 2, "it may have been committed");
+    assert!(matches!(env.submit(boxed(transition(&doubted, 1))).await, Err(JournalError::Unknown(_))));
+    assert_eq!(notified.lock().len(), 2, "it may have been committed");
 }
 
 #[tokio::test]
 async fn writes_of_one_payment_use_separate_groups_in_order() {
-    let world = World::new().await;
-    let running = world.run();
-    let payment = world.payment("1").await;
+    let env = Env::new().await;
+    let running = env.run();
+    let payment = env.payment("1").await;
     running.abort();
     let _ = running.await;
-    let groups_before = world.journal.stats().groups;
+    let groups_before = env.journal.stats().groups;
     let chain = (1..=5).map(|version| boxed(transition(&payments::Model { version, ..payment.clone() }, 1)));
-    let submitting = world.queue(chain).await;
-    world.run();
+    let submitting = env.queue(chain).await;
+    env.run();
     assert!(answers(submitting).await.iter().all(Result::is_ok));
-    assert_eq!(world.all::<payments::Entity>().await[0].version, 6);
-    assert_eq!(world.journal.stats().groups, groups_before + 5);
+    assert_eq!(env.all::<payments::Entity>().await[0].version, 6);
+    assert_eq!(env.journal.stats().groups, groups_before + 5);
 }
 
 #[tokio::test]
 async fn a_full_queue_rejects_new_payments_and_delays_transitions() {
-    let world = World::new().await;
-    let submitting = world.queue((0..INITIATIONS_QUEUED_MAX).map(|n| initiation(&n.to_string(), None))).await;
-    assert_eq!(world.journal.stats().initiations_queued, INITIATIONS_QUEUED_MAX);
-    assert!(matches!(world.submit(initiation("more", None)).await, Err(JournalError::Busy)));
-    let waiting = world.queue([boxed(transition(&payment_row("none"), 0))]).await;
-    world.run();
+    let env = Env::new().await;
+    let submitting = env.queue((0..INITIATIONS_QUEUED_MAX).map(|n| initiation(&n.to_string(), None))).await;
+    assert_eq!(env.journal.stats().initiations_queued, INITIATIONS_QUEUED_MAX);
+    assert!(matches!(env.submit(initiation("more", None)).await, Err(JournalError::Busy)));
+    let waiting = env.queue([boxed(transition(&payment_row("none"), 0))]).await;
+    env.run();
     assert!(answers(submitting).await.iter().all(Result::is_ok));
     assert!(matches!(answers(waiting).await[0], Err(JournalError::Conflict)));
-    world.submit(initiation("more", None)).await.unwrap();
+    env.submit(initiation("more", None)).await.unwrap();
 }
 
 #[tokio::test]
 async fn closing_commits_the_queue_and_rejects_new_writes() {
-    let world = World::new().await;
-    let submitting = world.queue((0..600).map(|n| initiation(&n.to_string(), None))).await;
-    let running = world.run();
-    world.journal.close().await;
+    let env = Env::new().await;
+    let submitting = env.queue((0..600).map(|n| initiation(&n.to_string(), None))).await;
+    let running = env.run();
+    env.journal.close().await;
     running.await.unwrap();
-    assert!(matches!(world.submit(initiation("late", None)).await, Err(JournalError::Unavailable(_))));
-    let late = world.submit(boxed(transition(&payment_row("1"), 0))).await;
+    assert!(matches!(env.submit(initiation("late", None)).await, Err(JournalError::Unavailable(_))));
+    let late = env.submit(boxed(transition(&payment_row("1"), 0))).await;
     assert!(matches!(late, Err(JournalError::Unavailable(_))));
     assert!(answers(submitting).await.iter().all(Result::is_ok));
-    world.journal.close().await;
+    env.journal.close().await;
 
     // Everything is in the database.
-    let World { database, test_database, .. } = world;
+    let Env { database, test_database, .. } = env;
     database.close().await.unwrap();
     let reopened = Database::open(test_database.url()).await.unwrap();
     assert_eq!(payments::Entity::find().count(reopened.reader()).await.unwrap(), 600);
@@ -168,63 +168,63 @@ async fn closing_commits_the_queue_and_rejects_new_writes() {
 #[tokio::test]
 async fn a_panic_loses_only_the_results_of_the_current_group() {
     for fault in [Fault::Panic, Fault::PanicInTransaction] {
-        let world = World::new().await;
-        let submitting = world.queue((0..GROUP_UNITS_MAX + 50).map(|n| initiation(&n.to_string(), None))).await;
-        world.fault(fault);
+        let env = Env::new().await;
+        let submitting = env.queue((0..GROUP_UNITS_MAX + 50).map(|n| initiation(&n.to_string(), None))).await;
+        env.fault(fault);
         let reasons = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&reasons);
-        tokio::spawn(world.task.clone().supervise(move |reason| told.lock().push(reason.to_owned())));
+        let notified = Arc::clone(&reasons);
+        tokio::spawn(env.task.clone().supervise(move |reason| notified.lock().push(reason.to_owned())));
         let answers = answers(submitting).await;
         let unknown = answers.iter().filter(|answer| matches!(answer, Err(JournalError::Unknown(_)))).count();
         assert_eq!(unknown, GROUP_UNITS_MAX, "{fault:?}");
         assert!(answers[GROUP_UNITS_MAX..].iter().all(Result::is_ok), "queued writes are committed after the restart");
-        assert_eq!(world.count::<payments::Entity>().await, 50);
+        assert_eq!(env.count::<payments::Entity>().await, 50);
         // The handle still works, and the writes with unknown results can be submitted again.
-        world.submit(initiation("0", None)).await.unwrap();
-        assert_eq!(world.journal.stats().panics, 1);
+        env.submit(initiation("0", None)).await.unwrap();
+        assert_eq!(env.journal.stats().panics, 1);
         assert!(reasons.lock()[0].starts_with("injected fault"));
     }
 }
 
 #[tokio::test]
 async fn a_lost_commit_response_is_unknown_not_failed() {
-    let world = World::running().await;
-    world.fault(Fault::AnswerLost);
-    assert!(matches!(world.submit(initiation("1", None)).await, Err(JournalError::Unknown(_))));
-    assert_eq!(world.count::<payments::Entity>().await, 1);
+    let env = Env::running().await;
+    env.fault(Fault::AnswerLost);
+    assert!(matches!(env.submit(initiation("1", None)).await, Err(JournalError::Unknown(_))));
+    assert_eq!(env.count::<payments::Entity>().await, 1);
 }
 
 #[tokio::test]
 async fn a_short_database_outage_is_retried() {
-    let world = World::running().await;
-    world.fault(Fault::Contention);
-    world.fault(Fault::Away);
-    world.submit(initiation("1", None)).await.unwrap();
-    assert_eq!(world.journal.stats().retries, 2);
+    let env = Env::running().await;
+    env.fault(Fault::Contention);
+    env.fault(Fault::Away);
+    env.submit(initiation("1", None)).await.unwrap();
+    assert_eq!(env.journal.stats().retries, 2);
     for _ in 0..3 {
-        world.fault(Fault::Away);
+        env.fault(Fault::Away);
     }
-    assert!(world.journal.is_writing());
-    assert!(matches!(world.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
-    assert!(!world.journal.is_writing());
-    let hindrance = world.journal.hindrance().unwrap();
-    assert_eq!(hindrance.why, "the connection to it failed");
-    world.fault(Fault::Contention);
+    assert!(env.journal.is_writing());
+    assert!(matches!(env.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
+    assert!(!env.journal.is_writing());
+    let commit_blocker = env.journal.commit_blocker().unwrap();
+    assert_eq!(commit_blocker.why, "the connection to it failed");
+    env.fault(Fault::Contention);
     for _ in 0..3 {
-        world.fault(Fault::Away);
+        env.fault(Fault::Away);
     }
-    assert!(matches!(world.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
-    assert_eq!(world.journal.hindrance().unwrap().since, hindrance.since, "the outage has lasted since then");
-    assert_eq!(world.count::<payments::Entity>().await, 1);
-    world.submit(initiation("2", None)).await.unwrap();
-    assert!(world.journal.is_writing() && world.journal.hindrance().is_none());
+    assert!(matches!(env.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
+    assert_eq!(env.journal.commit_blocker().unwrap().since, commit_blocker.since, "the outage has lasted since then");
+    assert_eq!(env.count::<payments::Entity>().await, 1);
+    env.submit(initiation("2", None)).await.unwrap();
+    assert!(env.journal.is_writing() && env.journal.commit_blocker().is_none());
 }
 
 #[tokio::test]
 async fn another_writer_only_delays() {
-    let world = World::running().await;
-    let held = world.test_database.lock(Lock::Writes).await;
-    let submitting = world.queue([initiation("1", None)]).await;
+    let env = Env::running().await;
+    let held = env.test_database.lock(Lock::Writes).await;
+    let submitting = env.queue([initiation("1", None)]).await;
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     assert!(!submitting[0].is_finished());
     held.release().await;
@@ -233,48 +233,48 @@ async fn another_writer_only_delays() {
 
 #[tokio::test]
 async fn a_transaction_ended_by_the_database_does_not_affect_later_ones() {
-    let world = World::running().await;
+    let env = Env::running().await;
     // Like SQLite when the disk is full; the driver does not notice.
-    let ended = world.database.begin().await.unwrap();
+    let ended = env.database.begin().await.unwrap();
     ended.execute_unprepared("ROLLBACK").await.unwrap();
     drop(ended);
-    let payment = world.payment("1").await;
+    let payment = env.payment("1").await;
     let stale = payments::Model { version: 7, ..payment.clone() };
-    assert!(matches!(world.submit(boxed(transition(&stale, 0))).await, Err(JournalError::Conflict)));
-    world.submit(boxed(transition(&payment, 1))).await.unwrap();
-    assert_eq!(world.all::<payments::Entity>().await[0].version, 2, "acknowledged writes are committed");
+    assert!(matches!(env.submit(boxed(transition(&stale, 0))).await, Err(JournalError::Conflict)));
+    env.submit(boxed(transition(&payment, 1))).await.unwrap();
+    assert_eq!(env.all::<payments::Entity>().await[0].version, 2, "acknowledged writes are committed");
 }
 
 #[tokio::test]
 async fn a_write_is_committed_even_if_the_caller_stops_waiting() {
-    let world = World::new().await;
-    let submitting = world.queue([initiation("1", None)]).await;
+    let env = Env::new().await;
+    let submitting = env.queue([initiation("1", None)]).await;
     submitting[0].abort();
-    world.run();
-    world.submit(initiation("2", None)).await.unwrap();
-    assert_eq!(world.count::<payments::Entity>().await, 2);
+    env.run();
+    env.submit(initiation("2", None)).await.unwrap();
+    assert_eq!(env.count::<payments::Entity>().await, 2);
 }
 
 #[tokio::test]
 async fn texts_and_numbers_round_trip() {
-    let world = World::running().await;
+    let env = Env::running().await;
     let odd = "\u{1}\t\"quote\" \\back\\u0041 'single' {\"json\": [1, 2.50, true, null]} 𝄞 ﷽ e\u{301} \u{202e}rtl \
                \u{fffd}\u{feff} \r\n 123 ";
     for (n, text) in
         [odd, "", "{}", "[1,2]", "true", "null", "1e400", "9223372036854775808", "\"x\""].iter().enumerate()
     {
-        let Unit::Initiation(mut unit) = initiation(&n.to_string(), None) else { unreachable!() };
-        unit.payment.state = (*text).to_owned();
-        unit.payment.reference = Some((*text).to_owned());
-        unit.payment.amount = i64::MAX - 1;
-        unit.payment.amount_received = i64::MIN;
-        unit.payment.live = n % 2 == 0;
-        unit.payment.attention = (n % 2 == 0).then(|| "IN_REVIEW".to_owned());
-        unit.payment.expires_at = 9_007_199_254_740_993;
-        unit.transition.events = format!("[{text}]");
-        let written = unit.payment.clone();
-        world.submit(Unit::Initiation(unit)).await.unwrap();
-        let read = payments::Entity::find_by_id(&written.id).one(world.database.reader()).await.unwrap().unwrap();
+        let JournalWrite::Initiation(mut write) = initiation(&n.to_string(), None) else { unreachable!() };
+        write.payment.state = (*text).to_owned();
+        write.payment.reference = Some((*text).to_owned());
+        write.payment.amount = i64::MAX - 1;
+        write.payment.amount_received = i64::MIN;
+        write.payment.live = n % 2 == 0;
+        write.payment.attention = (n % 2 == 0).then(|| "IN_REVIEW".to_owned());
+        write.payment.expires_at = 9_007_199_254_740_993;
+        write.transition.events = format!("[{text}]");
+        let written = write.payment.clone();
+        env.submit(JournalWrite::Initiation(write)).await.unwrap();
+        let read = payments::Entity::find_by_id(&written.id).one(env.database.reader()).await.unwrap().unwrap();
         assert_eq!(read, written);
 
         let mut next = transition(&written, 1);
@@ -283,10 +283,10 @@ async fn texts_and_numbers_round_trip() {
         next.payment.attention = (n % 2 == 1).then(|| "FUNDS_BLOCKED".to_owned());
         next.announcements[0].payload = (*text).to_owned();
         let expected = next.payment.clone();
-        world.submit(boxed(next)).await.unwrap();
-        let read = payments::Entity::find_by_id(&written.id).one(world.database.reader()).await.unwrap().unwrap();
+        env.submit(boxed(next)).await.unwrap();
+        let read = payments::Entity::find_by_id(&written.id).one(env.database.reader()).await.unwrap().unwrap();
         assert_eq!(read, expected);
-        let events = world.all::<payferry_entities::events::Entity>().await;
+        let events = env.all::<payferry_entities::events::Entity>().await;
         assert_eq!(events[n].payload, *text);
     }
 }

@@ -3,20 +3,20 @@
 use payferry_entities::{balances, sendings, sends_per_day};
 
 use super::*;
-use crate::writer::{DaySends, Reserve, SendingChange};
+use crate::writer::{DailyOutbound, OutboundChange, Reserve};
 
 /// Creates a payment whose settlement credits this amount to its PSP.
-async fn credited(world: &World, name: &str, amount: i64) {
-    let payment = world.payment(name).await;
+async fn credited(env: &Env, name: &str, amount: i64) {
+    let payment = env.payment(name).await;
     let mut settled = transition(&payment, 0);
     let credit = ledger_postings::Model { amount, credit: "psp".to_owned(), ..posting(&settled.payment) };
     settled.postings =
         vec![ledger_postings::Model { debit: "payment".to_owned(), kind: "settled".to_owned(), ..credit }];
-    world.submit(boxed(settled)).await.unwrap();
+    env.submit(boxed(settled)).await.unwrap();
 }
 
 /// Returns a withdrawal of this amount, with this daily limit.
-fn withdrawal(name: &str, amount: i64, amount_max: i64) -> Unit {
+fn withdrawal(name: &str, amount: i64, amount_max: i64) -> JournalWrite {
     let id = format!("wd_{name}");
     let reserved = ledger_postings::Model {
         subject: id.clone(),
@@ -26,8 +26,8 @@ fn withdrawal(name: &str, amount: i64, amount_max: i64) -> Unit {
         amount,
         ..posting(&payment_row(name))
     };
-    Unit::Sending(Box::new(SendingChange {
-        sending: sendings::Model {
+    JournalWrite::OutboundTransfer(Box::new(OutboundChange {
+        outbound: sendings::Model {
             id: id.clone(),
             psp_id: "psp_1".to_owned(),
             kind: "withdrawal".to_owned(),
@@ -59,154 +59,157 @@ fn withdrawal(name: &str, amount: i64, amount_max: i64) -> Unit {
             chain: "base".to_owned(),
             token_address: "0xusdc".to_owned(),
             amount,
-            day: DaySends { token: "USDC".to_owned(), day: 3, amount, amount_max },
+            day: DailyOutbound { token: "USDC".to_owned(), day: 3, amount, amount_max },
         }),
         idempotency: None,
         audit: None,
     }))
 }
 
-async fn balance(world: &World) -> (i64, i64) {
-    let rows = world.all::<balances::Entity>().await;
+async fn balance(env: &Env) -> (i64, i64) {
+    let rows = env.all::<balances::Entity>().await;
     assert_eq!(rows.len(), 1);
     (rows[0].available, rows[0].reserved)
 }
 
 #[tokio::test]
 async fn only_one_of_many_withdrawals_of_the_whole_balance_succeeds() {
-    let world = World::running().await;
-    credited(&world, "1", 40).await;
-    credited(&world, "2", 60).await;
-    assert_eq!(balance(&world).await, (100, 0));
-    let asked: Vec<_> = (0..100).map(|n| world.submit(withdrawal(&n.to_string(), 100, i64::MAX))).collect();
+    let env = Env::running().await;
+    credited(&env, "1", 40).await;
+    credited(&env, "2", 60).await;
+    assert_eq!(balance(&env).await, (100, 0));
+    let asked: Vec<_> = (0..100).map(|n| env.submit(withdrawal(&n.to_string(), 100, i64::MAX))).collect();
     let answers = futures::future::join_all(asked).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert!(answers.iter().all(|answer| matches!(answer, Ok(_) | Err(JournalError::InsufficientBalance))));
-    assert_eq!(balance(&world).await, (0, 100));
-    assert_eq!(world.all::<sendings::Entity>().await.len(), 1);
-    assert_eq!(world.all::<ledger_postings::Entity>().await.len(), 3, "rejected withdrawals post nothing");
-    assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
+    assert_eq!(balance(&env).await, (0, 100));
+    assert_eq!(env.all::<sendings::Entity>().await.len(), 1);
+    assert_eq!(env.all::<ledger_postings::Entity>().await.len(), 3, "rejected withdrawals post nothing");
+    assert_eq!(env.all::<sends_per_day::Entity>().await[0].amount, 100);
 }
 
 /// Submits orders before the journal runs, so that they are written together.
-async fn at_once(orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
-    at_once_with(&[], orders).await
+async fn in_one_statement(orders: Vec<JournalWrite>) -> (Env, Vec<Result<Receipt, JournalError>>, u64) {
+    in_one_statement_with(&[], orders).await
 }
 
-/// Like `at_once`, with a fault for each attempt.
-async fn at_once_with(faults: &[Fault], orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
-    let world = World::new().await;
-    let running = world.run();
+/// Like `in_one_statement`, with a fault for each attempt.
+async fn in_one_statement_with(
+    faults: &[Fault],
+    orders: Vec<JournalWrite>,
+) -> (Env, Vec<Result<Receipt, JournalError>>, u64) {
+    let env = Env::new().await;
+    let running = env.run();
     for name in ["1", "2"] {
-        credited(&world, name, 50).await;
+        credited(&env, name, 50).await;
     }
     running.abort();
     let _ = running.await;
-    let groups = world.journal.stats().groups;
-    let asked = world.queue(orders).await;
+    let groups = env.journal.stats().groups;
+    let asked = env.queue(orders).await;
     for fault in faults {
-        world.fault(*fault);
+        env.fault(*fault);
     }
-    world.run();
+    env.run();
     let answers = futures::future::join_all(asked).await.into_iter().map(Result::unwrap).collect();
-    let commits = world.journal.stats().groups - groups;
-    (world, answers, commits)
+    let commits = env.journal.stats().groups - groups;
+    (env, answers, commits)
 }
 
 #[tokio::test]
 async fn orders_of_one_psp_share_a_group_and_see_the_remaining_balance() {
     // The third order exceeds the remaining balance, the fourth does not.
     let orders = [60, 30, 20, 10].iter().enumerate().map(|(n, amount)| withdrawal(&n.to_string(), *amount, i64::MAX));
-    let (world, answers, commits) = at_once(orders.collect()).await;
+    let (env, answers, commits) = in_one_statement(orders.collect()).await;
     let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(passed, [true, true, false, true], "{answers:?}");
     assert!(matches!(answers[2], Err(JournalError::InsufficientBalance)), "{:?}", answers[2]);
-    assert_eq!((balance(&world).await, commits), ((0, 100), 1));
-    assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
+    assert_eq!((balance(&env).await, commits), ((0, 100), 1));
+    assert_eq!(env.all::<sends_per_day::Entity>().await[0].amount, 100);
 }
 
 #[tokio::test]
 async fn an_order_above_the_daily_limit_releases_its_funds() {
     let above = |name| withdrawal(name, 90, 90);
     let orders = vec![withdrawal("0", 10, 100), above("1"), above("2"), withdrawal("3", 90, 100)];
-    let (world, answers, commits) = at_once(orders).await;
+    let (env, answers, commits) = in_one_statement(orders).await;
     assert!(answers[0].is_ok() && answers[3].is_ok(), "{answers:?}");
     assert!(answers[1..3].iter().all(|answer| matches!(answer, Err(JournalError::AboveDailyLimit))), "{answers:?}");
-    assert_eq!((balance(&world).await, commits), ((0, 100), 1));
-    assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
+    assert_eq!((balance(&env).await, commits), ((0, 100), 1));
+    assert_eq!(env.all::<sends_per_day::Entity>().await[0].amount, 100);
 }
 
 #[tokio::test]
 async fn an_invalid_order_releases_its_funds() {
-    let world = World::new().await;
-    let running = world.run();
-    credited(&world, "1", 100).await;
-    world.submit(withdrawal("0", 10, i64::MAX)).await.unwrap();
+    let env = Env::new().await;
+    let running = env.run();
+    credited(&env, "1", 100).await;
+    env.submit(withdrawal("0", 10, i64::MAX)).await.unwrap();
     running.abort();
     let _ = running.await;
     // The first order already exists, so the database rejects it.
-    let asked = world.queue([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
-    world.run();
+    let asked = env.queue([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
+    env.run();
     let answers = answers(asked).await;
     assert!(matches!(answers[0], Err(JournalError::Refused(_))), "{answers:?}");
     assert!(answers[1].is_ok(), "{answers:?}");
-    assert_eq!(balance(&world).await, (0, 100));
+    assert_eq!(balance(&env).await, (0, 100));
 }
 
 #[tokio::test]
 async fn a_conflicting_order_releases_its_funds() {
     let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
-    let (world, answers, _) = at_once_with(&[Fault::Nothing, Fault::FirstOvertaken], orders).await;
+    let (env, answers, _) = in_one_statement_with(&[Fault::Nothing, Fault::FirstOvertaken], orders).await;
     assert!(matches!(answers[0], Err(JournalError::Conflict)), "{answers:?}");
     assert!(answers[1].is_ok(), "{answers:?}");
-    assert_eq!(balance(&world).await, (10, 90));
+    assert_eq!(balance(&env).await, (10, 90));
 }
 
 #[tokio::test]
 async fn no_order_is_rejected_for_a_reservation_that_is_not_committed() {
     let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
-    let (world, answers, commits) =
-        at_once_with(&[Fault::Nothing, Fault::Away, Fault::Away, Fault::Away], orders).await;
+    let (env, answers, commits) =
+        in_one_statement_with(&[Fault::Nothing, Fault::Away, Fault::Away, Fault::Away], orders).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(JournalError::Unavailable(_)))), "{answers:?}");
-    assert_eq!((balance(&world).await, commits), ((100, 0), 0));
+    assert_eq!((balance(&env).await, commits), ((100, 0), 0));
 }
 
 #[tokio::test]
 async fn many_orders_of_one_psp_are_written_in_order() {
     let orders = (0..100).map(|n| withdrawal(&n.to_string(), 2, i64::MAX)).collect();
-    let (world, answers, commits) = at_once(orders).await;
+    let (env, answers, commits) = in_one_statement(orders).await;
     let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
     assert!(passed[..50].iter().all(|passed| *passed) && !passed[50..].iter().any(|passed| *passed), "{passed:?}");
-    assert_eq!((balance(&world).await, commits), ((0, 100), 2), "32 of them, then 18; the rest is rejected");
+    assert_eq!((balance(&env).await, commits), ((0, 100), 2), "32 of them, then 18; the rest is rejected");
 }
 
 #[tokio::test]
 async fn reservations_of_a_day_do_not_exceed_its_limit() {
-    let world = World::running().await;
-    credited(&world, "1", 100).await;
-    world.submit(withdrawal("1", 40, 70)).await.unwrap();
-    let refused = world.submit(withdrawal("2", 31, 70)).await;
+    let env = Env::running().await;
+    credited(&env, "1", 100).await;
+    env.submit(withdrawal("1", 40, 70)).await.unwrap();
+    let refused = env.submit(withdrawal("2", 31, 70)).await;
     assert!(matches!(refused, Err(JournalError::AboveDailyLimit)), "{refused:?}");
-    assert_eq!(balance(&world).await, (60, 40));
-    world.submit(withdrawal("3", 30, 70)).await.unwrap();
-    assert_eq!(balance(&world).await, (30, 70));
+    assert_eq!(balance(&env).await, (60, 40));
+    env.submit(withdrawal("3", 30, 70)).await.unwrap();
+    assert_eq!(balance(&env).await, (30, 70));
     // The next day starts at zero.
-    let Unit::Sending(mut tomorrow) = withdrawal("4", 20, 70) else { unreachable!() };
+    let JournalWrite::OutboundTransfer(mut tomorrow) = withdrawal("4", 20, 70) else { unreachable!() };
     tomorrow.reserve.as_mut().unwrap().day.day += 1;
-    world.submit(Unit::Sending(tomorrow)).await.unwrap();
-    assert_eq!(balance(&world).await, (10, 90));
+    env.submit(JournalWrite::OutboundTransfer(tomorrow)).await.unwrap();
+    assert_eq!(balance(&env).await, (10, 90));
 }
 
 #[tokio::test]
 async fn the_database_rejects_a_posting_without_amount_or_movement() {
-    let world = World::running().await;
-    credited(&world, "1", 10).await;
-    let written = world.all::<ledger_postings::Entity>().await.remove(0);
+    let env = Env::running().await;
+    credited(&env, "1", 10).await;
+    let written = env.all::<ledger_postings::Entity>().await.remove(0);
     let sound =
         ledger_postings::Model { position: written.position + 1_000, subject: "pay_other".to_owned(), ..written };
     let insert = async |row: &ledger_postings::Model| {
         let insert = ledger_postings::Entity::insert(row.clone().into_active_model());
-        insert.exec_without_returning(world.database.writer()).await
+        insert.exec_without_returning(env.database.writer()).await
     };
     for wrong in [
         ledger_postings::Model { credit: sound.debit.clone(), ..sound.clone() },
@@ -217,22 +220,22 @@ async fn the_database_rejects_a_posting_without_amount_or_movement() {
         assert!(refused.to_lowercase().contains("check constraint"), "{wrong:?}: {refused}");
     }
     insert(&sound).await.unwrap();
-    assert_eq!(world.count::<ledger_postings::Entity>().await, 2);
+    assert_eq!(env.count::<ledger_postings::Entity>().await, 2);
 }
 
 #[tokio::test]
 async fn postings_cannot_be_changed() {
-    let world = World::running().await;
-    credited(&world, "1", 10).await;
+    let env = Env::running().await;
+    credited(&env, "1", 10).await;
     for change in ["UPDATE ledger_postings SET amount = 1", "DELETE FROM ledger_postings"] {
-        let refused = world.database.writer().execute_unprepared(change).await.unwrap_err().to_string();
+        let refused = env.database.writer().execute_unprepared(change).await.unwrap_err().to_string();
         assert!(refused.contains("append-only"), "{refused}");
     }
     // SQLite has no TRUNCATE; it uses the DELETE above.
-    if !world.is_sqlite() {
-        let emptied = world.database.writer().execute_unprepared("TRUNCATE ledger_postings").await;
+    if !env.is_sqlite() {
+        let emptied = env.database.writer().execute_unprepared("TRUNCATE ledger_postings").await;
         let refused = emptied.unwrap_err().to_string();
         assert!(refused.contains("append-only"), "{refused}");
     }
-    assert_eq!(world.all::<ledger_postings::Entity>().await[0].amount, 10);
+    assert_eq!(env.all::<ledger_postings::Entity>().await[0].amount, 10);
 }

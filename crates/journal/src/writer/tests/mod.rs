@@ -3,12 +3,12 @@
 
 mod chain;
 mod customers;
-mod gates;
 mod groups;
 mod ledger;
 mod model;
 mod new_payments;
 mod postgres;
+mod preconditions;
 mod statements;
 
 use std::collections::{HashSet, VecDeque};
@@ -30,10 +30,10 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use super::statements::Statements;
-use super::write::{Attempt, Losers, attempt};
+use super::write::{Attempt, FailedPreconditions, attempt};
 use super::{
-    ChainBatch, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask, NewEvent, Receipt, SignedOperation,
-    Submission, Transition, Unit,
+    ChainBatch, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask, JournalWrite, NewEvent, Receipt,
+    SignedOperation, Submission, Transition,
 };
 
 /// Faults to inject, in order; one per group.
@@ -63,7 +63,7 @@ impl Faults {
         &self,
         database: &Database,
         statements: &Statements,
-        units: &[&Unit],
+        writes: &[&JournalWrite],
     ) -> Option<Attempt> {
         let fault = self.0.lock().pop_front()?;
         let error = || DbErr::Conn(RuntimeErr::Internal(format!("{fault:?}")));
@@ -75,20 +75,21 @@ impl Faults {
             }
             Fault::Away => Some(Attempt::Failed(Failure::Away, error())),
             Fault::Contention => Some(Attempt::Failed(Failure::Contention, error())),
-            Fault::AnswerLost => match attempt(database, statements, units).await {
+            Fault::AnswerLost => match attempt(database, statements, writes).await {
                 Attempt::Committed(_) => Some(Attempt::Unknown(error())),
                 other => Some(other),
             },
             Fault::Nothing => None,
-            Fault::FirstOvertaken => {
-                Some(Attempt::Lost(Losers { lost: [(0, JournalError::Conflict)].into(), outdone: HashSet::new() }))
-            }
+            Fault::FirstOvertaken => Some(Attempt::Lost(FailedPreconditions {
+                lost: [(0, JournalError::Conflict)].into(),
+                outdone: HashSet::new(),
+            })),
         }
     }
 }
 
 /// A separate database with one PSP and one merchant, and a journal whose task is started manually.
-struct World {
+struct Env {
     database: Database,
     journal: Journal,
     task: JournalTask,
@@ -97,7 +98,7 @@ struct World {
 
 type Submitting = JoinHandle<Result<Receipt, JournalError>>;
 
-impl World {
+impl Env {
     async fn new() -> Self {
         Self::on(TestDatabase::create().await).await
     }
@@ -118,9 +119,9 @@ impl World {
 
     /// Creates it with the task running under its supervisor.
     async fn running() -> Self {
-        let world = Self::new().await;
-        world.run();
-        world
+        let env = Self::new().await;
+        env.run();
+        env
     }
 
     fn run(&self) -> JoinHandle<()> {
@@ -131,16 +132,16 @@ impl World {
         self.journal.shared.faults.0.lock().push_back(fault);
     }
 
-    async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
-        self.journal.submit(unit).await
+    async fn submit(&self, write: JournalWrite) -> Result<Receipt, JournalError> {
+        self.journal.submit(write).await
     }
 
     /// Puts writes into the queues in this order, without waiting for their results.
-    async fn queue(&self, units: impl IntoIterator<Item = Unit>) -> Vec<Submitting> {
+    async fn queue(&self, writes: impl IntoIterator<Item = JournalWrite>) -> Vec<Submitting> {
         let mut submitting = Vec::new();
-        for unit in units {
+        for write in writes {
             let journal = self.journal.clone();
-            let mut answer = Box::pin(async move { journal.submit(unit).await });
+            let mut answer = Box::pin(async move { journal.submit(write).await });
             // The first poll puts the write into its queue.
             let first = futures::poll!(&mut answer);
             submitting.push(tokio::spawn(async move {
@@ -166,10 +167,10 @@ impl World {
 
     /// Creates a payment that is already stored.
     async fn payment(&self, name: &str) -> payments::Model {
-        let unit = initiation(name, None);
-        let Unit::Initiation(initiation) = &unit else { unreachable!() };
+        let write = initiation(name, None);
+        let JournalWrite::Initiation(initiation) = &write else { unreachable!() };
         let payment = initiation.payment.clone();
-        self.submit(unit).await.unwrap();
+        self.submit(write).await.unwrap();
         payment
     }
 }
@@ -196,7 +197,7 @@ async fn template() -> &'static [u8] {
 
 async fn prepare(url: &str) {
     let database = Database::open(url).await.unwrap();
-    Migrator::up(database.patient(), None).await.unwrap();
+    Migrator::up(database.long_timeout(), None).await.unwrap();
     psp().into_active_model().insert(database.writer()).await.unwrap();
     merchant().into_active_model().insert(database.writer()).await.unwrap();
     database.close().await.unwrap();
@@ -273,10 +274,10 @@ fn key_row(key: &str) -> idempotency_keys::Model {
     }
 }
 
-fn initiation(name: &str, key: Option<&str>) -> Unit {
+fn initiation(name: &str, key: Option<&str>) -> JournalWrite {
     let payment = payment_row(name);
     let transition = transition_row(&payment);
-    Unit::Initiation(Box::new(Initiation { payment, transition, idempotency: key.map(key_row), moved: None }))
+    JournalWrite::Initiation(Box::new(Initiation { payment, transition, idempotency: key.map(key_row), moved: None }))
 }
 
 /// Returns the next version of the payment, with `announced` events.
@@ -318,8 +319,8 @@ fn posting(payment: &payments::Model) -> ledger_postings::Model {
     }
 }
 
-fn boxed(transition: Transition) -> Unit {
-    Unit::Transition(Box::new(transition))
+fn boxed(transition: Transition) -> JournalWrite {
+    JournalWrite::Transition(Box::new(transition))
 }
 
 fn event(payment: &payments::Model, sequence: i64) -> NewEvent {
@@ -430,8 +431,8 @@ fn attempt_row(delivery_id: &str, number: i64) -> delivery_attempts::Model {
     }
 }
 
-fn delivery(delivery_id: &str, number: i64) -> Unit {
-    Unit::Delivery(Box::new(DeliveryOutcome {
+fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
+    JournalWrite::Delivery(Box::new(DeliveryOutcome {
         attempt: attempt_row(delivery_id, number),
         status: "failed",
         retries_left: 3 - number,
@@ -439,8 +440,8 @@ fn delivery(delivery_id: &str, number: i64) -> Unit {
     }))
 }
 
-fn submission(nonce: i64, operations: &[(&str, i64)]) -> Unit {
-    Unit::Submission(Box::new(Submission {
+fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
+    JournalWrite::Submission(Box::new(Submission {
         chain_tx: chain_txs::Model {
             id: 0,
             chain: "base".to_owned(),

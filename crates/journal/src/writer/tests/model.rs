@@ -101,7 +101,7 @@ struct Model {
 
 impl Model {
     /// Returns the write of `step`, given the current model; `None` if it is not applicable.
-    fn unit(&mut self, step: &Step, advanced: &mut HashSet<u8>, begun: &mut HashSet<u8>) -> Option<Unit> {
+    fn write_of(&mut self, step: &Step, advanced: &mut HashSet<u8>, begun: &mut HashSet<u8>) -> Option<JournalWrite> {
         match step {
             Step::Initiate { payment, key, bad } => {
                 // The order of a transition and the initiation of the same payment in a group is undefined.
@@ -110,11 +110,13 @@ impl Model {
                 }
                 begun.insert(*payment);
                 let key = key.map(|key| format!("initiate{key}"));
-                let Unit::Initiation(mut unit) = initiation(&payment.to_string(), key.as_deref()) else { return None };
+                let JournalWrite::Initiation(mut write) = initiation(&payment.to_string(), key.as_deref()) else {
+                    return None;
+                };
                 if *bad {
-                    unit.payment.merchant_id = Some("merch_unknown".to_owned());
+                    write.payment.merchant_id = Some("merch_unknown".to_owned());
                 }
-                Some(Unit::Initiation(unit))
+                Some(JournalWrite::Initiation(write))
             }
             Step::Advance { payment, ahead, announced, key, change, bad, state } => {
                 if begun.contains(payment) {
@@ -123,19 +125,19 @@ impl Model {
                 advanced.insert(*payment);
                 let mut before = payment_row(&payment.to_string());
                 before.version = self.payments.get(&before.id).map_or(1, |(version, _)| *version) + ahead;
-                let mut unit = transition(&before, *announced);
-                unit.payment.state.clone_from(state);
-                unit.idempotency = key.map(|key| key_row(&format!("advance{key}")));
+                let mut write = transition(&before, *announced);
+                write.payment.state.clone_from(state);
+                write.idempotency = key.map(|key| key_row(&format!("advance{key}")));
                 let id = format!("op_{}", before.id);
-                unit.operations.extend(change.map(|change| match change {
+                write.operations.extend(change.map(|change| match change {
                     Change::Queue => OperationChange::Queue(Box::new(operation(&id, &before))),
                     Change::Cancel => OperationChange::Cancel { id },
                 }));
                 if *bad {
-                    unit.announcements.push(event(&payment_row("seed"), 100));
+                    write.announcements.push(event(&payment_row("seed"), 100));
                 }
                 let of_payment = |(_, row): &(&String, &(String, String, String, i64, i64))| row.0 == before.id;
-                unit.applied = self
+                write.applied = self
                     .transfers
                     .iter()
                     .filter(of_payment)
@@ -146,22 +148,22 @@ impl Model {
                         revision: row.3,
                     })
                     .collect();
-                Some(boxed(unit))
+                Some(boxed(write))
             }
             Step::Read { stale, orphaning, found, bad } => {
                 self.blocks += 1;
                 let before = if *stale { Some("0xelsewhere".to_owned()) } else { self.cursor.clone() };
                 let hash = format!("0xblock{}", self.blocks);
-                let mut unit = batch(before.as_deref(), &hash, self.blocks);
-                unit.orphaned_blocks.extend(before.filter(|_| *orphaning));
+                let mut write = batch(before.as_deref(), &hash, self.blocks);
+                write.orphaned_blocks.extend(before.filter(|_| *orphaning));
                 let known = found.iter().filter(|(_, payment)| self.payments.contains_key(&format!("pay_{payment}")));
-                unit.transfers = known
+                write.transfers = known
                     .map(|(tx, payment)| transfer(&format!("0x{tx}"), &payment_row(&payment.to_string()), &hash, 1))
                     .collect();
                 if *bad {
-                    unit.transfers.push(transfer("0xbad", &payment_row("unknown"), &hash, 1));
+                    write.transfers.push(transfer("0xbad", &payment_row("unknown"), &hash, 1));
                 }
-                Some(Unit::ChainBatch(Box::new(unit)))
+                Some(JournalWrite::ChainBatch(Box::new(write)))
             }
             Step::Deliver { payment, ahead } => {
                 let of_payment = |id: &&String| id.starts_with(&format!("evt_pay_{payment}_"));
@@ -174,42 +176,42 @@ impl Model {
     }
 
     /// Applies a write as if it were alone, and returns its result.
-    fn write(&mut self, unit: &Unit) -> Fate {
-        let key = unit.idempotency().map(|row| row.key.clone());
+    fn write(&mut self, write: &JournalWrite) -> Fate {
+        let key = write.idempotency().map(|row| row.key.clone());
         if key.as_ref().is_some_and(|key| self.keys.contains(key)) {
             return Fate::KeyTaken;
         }
         let mut next = self.clone();
         next.keys.extend(key);
-        let fate = next.write_without_key(unit);
+        let fate = next.write_without_key(write);
         if fate == Fate::Written {
             *self = next;
         }
         fate
     }
 
-    fn write_without_key(&mut self, unit: &Unit) -> Fate {
-        match unit {
-            Unit::Initiation(unit) => {
-                let payment = &unit.payment;
+    fn write_without_key(&mut self, write: &JournalWrite) -> Fate {
+        match write {
+            JournalWrite::Initiation(write) => {
+                let payment = &write.payment;
                 if self.payments.contains_key(&payment.id) || payment.merchant_id.as_deref() != Some("merch_1") {
                     return Fate::Refused;
                 }
                 self.payments.insert(payment.id.clone(), (1, payment.state.clone()));
             }
-            Unit::Transition(unit) => {
-                let payment = &unit.payment;
+            JournalWrite::Transition(write) => {
+                let payment = &write.payment;
                 let Some(row) = self.payments.get_mut(&payment.id) else { return Fate::Conflict };
                 if row.0 != payment.version - 1 {
                     return Fate::Conflict;
                 }
                 *row = (payment.version, payment.state.clone());
-                for event in &unit.announcements {
+                for event in &write.announcements {
                     if self.events.insert(event.id.clone(), event.sequence).is_some() {
                         return Fate::Refused;
                     }
                 }
-                for change in &unit.operations {
+                for change in &write.operations {
                     let row = self.operations.get_mut(change.id());
                     match (change, row) {
                         (OperationChange::Queue(_), Some((status, revision))) => {
@@ -226,24 +228,24 @@ impl Model {
                         _ => {}
                     }
                 }
-                for applied in &unit.applied {
+                for applied in &write.applied {
                     if let Some(row) = self.transfers.get_mut(&applied.tx_hash) {
                         row.4 = row.4.max(applied.revision);
                     }
                 }
             }
-            Unit::ChainBatch(unit) => {
-                if self.cursor != unit.cursor_before {
+            JournalWrite::ChainBatch(write) => {
+                if self.cursor != write.cursor_before {
                     return Fate::Conflict;
                 }
-                self.cursor = Some(unit.cursor.block_hash.clone());
+                self.cursor = Some(write.cursor.block_hash.clone());
                 for row in self.transfers.values_mut() {
-                    if unit.orphaned_blocks.contains(&row.1) && row.2 == "present" {
+                    if write.orphaned_blocks.contains(&row.1) && row.2 == "present" {
                         "orphaned".clone_into(&mut row.2);
                         row.3 += 1;
                     }
                 }
-                let last: BTreeMap<_, _> = unit.transfers.iter().map(|row| (row.tx_hash.clone(), row)).collect();
+                let last: BTreeMap<_, _> = write.transfers.iter().map(|row| (row.tx_hash.clone(), row)).collect();
                 for (tx_hash, found) in last {
                     if found.payment_id == "pay_unknown" {
                         return Fate::Refused;
@@ -256,12 +258,12 @@ impl Model {
                     }
                 }
             }
-            Unit::Delivery(unit) => {
-                let made = self.attempts.entry(unit.attempt.delivery_id.clone()).or_default();
-                if unit.attempt.number <= *made {
+            JournalWrite::Delivery(write) => {
+                let made = self.attempts.entry(write.attempt.delivery_id.clone()).or_default();
+                if write.attempt.number <= *made {
                     return Fate::Conflict;
                 }
-                *made = unit.attempt.number;
+                *made = write.attempt.number;
             }
             other => panic!("no step makes {other:?}"),
         }
@@ -269,31 +271,31 @@ impl Model {
     }
 
     /// Asserts that the database contains exactly this.
-    async fn check(&self, world: &World) {
-        let payments = world.all::<payments::Entity>().await.into_iter().map(|row| (row.id, (row.version, row.state)));
+    async fn check(&self, env: &Env) {
+        let payments = env.all::<payments::Entity>().await.into_iter().map(|row| (row.id, (row.version, row.state)));
         assert_eq!(payments.collect::<BTreeMap<_, _>>(), self.payments);
         let versions: i64 = self.payments.values().map(|(version, _)| version).sum();
-        assert_eq!(world.count::<payment_transitions::Entity>().await, u64::try_from(versions).unwrap());
-        let keys = world.all::<idempotency_keys::Entity>().await.into_iter().map(|row| row.key);
+        assert_eq!(env.count::<payment_transitions::Entity>().await, u64::try_from(versions).unwrap());
+        let keys = env.all::<idempotency_keys::Entity>().await.into_iter().map(|row| row.key);
         assert_eq!(keys.collect::<BTreeSet<_>>(), self.keys);
 
-        let mut feed = world.all::<events::Entity>().await;
+        let mut feed = env.all::<events::Entity>().await;
         feed.sort_by_key(|event| event.position);
         assert_eq!(feed.iter().map(|row| (row.id.clone(), row.sequence)).collect::<BTreeMap<_, _>>(), self.events);
         // A PostgreSQL sequence does not release the values of a rolled-back group.
-        assert!(!world.is_sqlite() || feed.iter().zip(1..).all(|(event, position)| event.position == position));
+        assert!(!env.is_sqlite() || feed.iter().zip(1..).all(|(event, position)| event.position == position));
         let mut last: BTreeMap<&str, i64> = BTreeMap::new();
         for event in &feed {
             assert!(last.insert(&event.payment_id, event.sequence).is_none_or(|before| before < event.sequence));
         }
-        let deliveries = world.all::<deliveries::Entity>().await;
+        let deliveries = env.all::<deliveries::Entity>().await;
         assert_eq!(deliveries.len(), feed.len());
         for row in deliveries {
             assert_eq!(row.attempt_count, self.attempts.get(&row.id).copied().unwrap_or(0));
             assert!(feed.iter().any(|event| event.id == row.event_id && event.position == row.position));
         }
 
-        let operations = world.all::<operations::Entity>().await;
+        let operations = env.all::<operations::Entity>().await;
         let numbers: BTreeSet<_> = operations.iter().map(|row| row.number).collect();
         assert!(
             numbers.iter().zip(0..).all(|(number, expected)| *number == expected) && numbers.len() == operations.len()
@@ -301,9 +303,9 @@ impl Model {
         let found = operations.into_iter().map(|row| (row.id, (row.status, row.revision)));
         assert_eq!(found.collect::<BTreeMap<_, _>>(), self.operations);
 
-        let cursor = world.all::<chain_cursors::Entity>().await.pop().map(|row| row.block_hash);
+        let cursor = env.all::<chain_cursors::Entity>().await.pop().map(|row| row.block_hash);
         assert_eq!(cursor, self.cursor);
-        let transfers = world.all::<transfers::Entity>().await.into_iter().map(|row| {
+        let transfers = env.all::<transfers::Entity>().await.into_iter().map(|row| {
             (row.tx_hash, (row.payment_id, row.block_hash, row.presence, row.revision, row.applied_revision))
         });
         assert_eq!(transfers.collect::<BTreeMap<_, _>>(), self.transfers);
@@ -311,25 +313,26 @@ impl Model {
 }
 
 async fn play(rounds: Vec<Vec<Step>>) {
-    let world = World::running().await;
+    let env = Env::running().await;
     let mut model = Model::default();
-    let seed = world.payment("seed").await;
-    world.submit(boxed(transition(&seed, 1))).await.unwrap();
+    let seed = env.payment("seed").await;
+    env.submit(boxed(transition(&seed, 1))).await.unwrap();
     model.write(&initiation("seed", None));
     model.write(&boxed(transition(&seed, 1)));
 
     for steps in rounds {
         let (mut advanced, mut begun) = (HashSet::new(), HashSet::new());
-        let made: Vec<Unit> = steps.iter().filter_map(|step| model.unit(step, &mut advanced, &mut begun)).collect();
+        let made: Vec<JournalWrite> =
+            steps.iter().filter_map(|step| model.write_of(step, &mut advanced, &mut begun)).collect();
         // The journal writes initiations last.
         let (initiations, others): (Vec<_>, Vec<_>) =
-            made.into_iter().partition(|unit| matches!(unit, Unit::Initiation(_)));
-        let units: Vec<Unit> = others.into_iter().chain(initiations).collect();
-        let expected: Vec<Fate> = units.iter().map(|unit| model.write(unit)).collect();
-        let answers = answers(world.queue(units).await).await;
+            made.into_iter().partition(|write| matches!(write, JournalWrite::Initiation(_)));
+        let writes: Vec<JournalWrite> = others.into_iter().chain(initiations).collect();
+        let expected: Vec<Fate> = writes.iter().map(|write| model.write(write)).collect();
+        let answers = answers(env.queue(writes).await).await;
         assert_eq!(answers.iter().map(Fate::from).collect::<Vec<_>>(), expected);
     }
-    model.check(&world).await;
+    model.check(&env).await;
 }
 
 proptest! {

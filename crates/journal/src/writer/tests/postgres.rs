@@ -7,14 +7,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 
-async fn running() -> World {
-    let world = World::on(TestDatabase::postgres().await).await;
-    world.run();
-    world
+async fn running() -> Env {
+    let env = Env::on(TestDatabase::postgres().await).await;
+    env.run();
+    env
 }
 
 /// Makes `times` inserts into a table fail with this SQLSTATE, immediately or at the commit.
-async fn fail_inserts(world: &World, table: &str, code: &str, times: usize, when: &str) {
+async fn fail_inserts(env: &Env, table: &str, code: &str, times: usize, when: &str) {
     let trouble = format!(
         "CREATE SEQUENCE trouble;
          CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -24,14 +24,14 @@ async fn fail_inserts(world: &World, table: &str, code: &str, times: usize, when
          CREATE CONSTRAINT TRIGGER trouble AFTER INSERT ON {table} DEFERRABLE INITIALLY {when}
            FOR EACH ROW EXECUTE FUNCTION trouble()"
     );
-    world.test_database.connect().await.execute_unprepared(&trouble).await.unwrap();
+    env.test_database.connect().await.execute_unprepared(&trouble).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_deadlock_that_aborts_the_journal_is_retried() {
-    let world = running().await;
-    let payment = world.payment("1").await;
-    let other = world.test_database.connect().await;
+    let env = running().await;
+    let payment = env.payment("1").await;
+    let other = env.test_database.connect().await;
     let held = other.begin().await.unwrap();
     // The journal is the first to check for a deadlock, so its transaction is aborted.
     held.execute_unprepared("SET LOCAL deadlock_timeout = '10min'").await.unwrap();
@@ -41,11 +41,11 @@ async fn a_deadlock_that_aborts_the_journal_is_retried() {
     )
     .await
     .unwrap();
-    let submitting = world.queue([boxed(transition(&payment, 1))]).await;
+    let submitting = env.queue([boxed(transition(&payment, 1))]).await;
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let waiting = Statement::from_string(DbBackend::Postgres, waiting);
-    let looking = world.test_database.connect().await;
+    let looking = env.test_database.connect().await;
     loop {
         let waiting = looking.query_one_raw(waiting.clone()).await.unwrap().unwrap();
         if waiting.try_get_by_index::<i64>(0).unwrap() > 0 {
@@ -56,93 +56,92 @@ async fn a_deadlock_that_aborts_the_journal_is_retried() {
     held.execute_unprepared("UPDATE payments SET updated_at = 9 WHERE id = 'pay_1'").await.unwrap();
     held.rollback().await.unwrap();
     assert!(answers(submitting).await[0].is_ok());
-    assert!(world.journal.stats().retries > 0);
-    assert_eq!(world.all::<payments::Entity>().await[0].version, 2);
+    assert!(env.journal.stats().retries > 0);
+    assert_eq!(env.all::<payments::Entity>().await[0].version, 2);
 }
 
 #[tokio::test]
 async fn serialization_failures_are_retried_at_statements_and_commits() {
     for when in ["IMMEDIATE", "DEFERRED"] {
-        let world = running().await;
-        fail_inserts(&world, "payments", "40001", 2, when).await;
-        world.submit(initiation("1", None)).await.unwrap();
-        assert_eq!((world.journal.stats().retries, world.count::<payments::Entity>().await), (2, 1), "{when}");
-        world.submit(boxed(transition(&payment_row("1"), 1))).await.unwrap();
-        world
-            .test_database
+        let env = running().await;
+        fail_inserts(&env, "payments", "40001", 2, when).await;
+        env.submit(initiation("1", None)).await.unwrap();
+        assert_eq!((env.journal.stats().retries, env.count::<payments::Entity>().await), (2, 1), "{when}");
+        env.submit(boxed(transition(&payment_row("1"), 1))).await.unwrap();
+        env.test_database
             .connect()
             .await
             .execute_unprepared("DROP FUNCTION trouble CASCADE; DROP SEQUENCE trouble")
             .await
             .unwrap();
-        fail_inserts(&world, "events", "40001", 2, when).await;
+        fail_inserts(&env, "events", "40001", 2, when).await;
         let payment = payments::Model { version: 2, ..payment_row("1") };
-        world.submit(boxed(transition(&payment, 1))).await.unwrap();
-        assert_eq!((world.journal.stats().retries, world.count::<events::Entity>().await), (4, 2), "{when}");
+        env.submit(boxed(transition(&payment, 1))).await.unwrap();
+        assert_eq!((env.journal.stats().retries, env.count::<events::Entity>().await), (4, 2), "{when}");
     }
 }
 
 #[tokio::test]
 async fn any_other_error_of_a_commit_is_unknown() {
-    let world = running().await;
-    let payment = world.payment("1").await;
-    fail_inserts(&world, "events", "53100", 1, "DEFERRED").await;
-    let answer = world.submit(boxed(transition(&payment, 1))).await;
+    let env = running().await;
+    let payment = env.payment("1").await;
+    fail_inserts(&env, "events", "53100", 1, "DEFERRED").await;
+    let answer = env.submit(boxed(transition(&payment, 1))).await;
     assert!(matches!(answer, Err(JournalError::Unknown(_))), "{answer:?}");
-    assert_eq!(world.count::<events::Entity>().await, 0);
-    world.submit(boxed(transition(&payment, 1))).await.unwrap();
+    assert_eq!(env.count::<events::Entity>().await, 0);
+    env.submit(boxed(transition(&payment, 1))).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_failed_single_statement_transaction_is_certainly_rolled_back() {
-    let world = running().await;
-    fail_inserts(&world, "payments", "53100", 1, "DEFERRED").await;
-    world.submit(initiation("1", None)).await.unwrap();
-    assert_eq!((world.journal.stats().retries, world.count::<payments::Entity>().await), (1, 1));
+    let env = running().await;
+    fail_inserts(&env, "payments", "53100", 1, "DEFERRED").await;
+    env.submit(initiation("1", None)).await.unwrap();
+    assert_eq!((env.journal.stats().retries, env.count::<payments::Entity>().await), (1, 1));
 }
 
 #[tokio::test]
 async fn a_commit_that_is_cut_off_has_an_unknown_outcome() {
-    let world = World::on(TestDatabase::postgres().await).await;
+    let env = Env::on(TestDatabase::postgres().await).await;
     let before: Vec<_> = (0..12).map(|n| payment_row(&format!("{n}"))).collect();
     // New payments use one statement that is a transaction by itself; transitions use several statements.
     let new = before.iter().map(|payment| initiation(payment.id.trim_start_matches("pay_"), None)).collect::<Vec<_>>();
     let moved = before.iter().map(|payment| boxed(transition(payment, 1))).collect();
-    world.run();
-    cut_off(&world, new).await;
+    env.run();
+    cut_off(&env, new).await;
     for n in 0..12 {
         // Submits only the missing ones successfully.
-        let _ = world.submit(initiation(&n.to_string(), None)).await;
+        let _ = env.submit(initiation(&n.to_string(), None)).await;
     }
-    cut_off(&world, moved).await;
+    cut_off(&env, moved).await;
 }
 
 /// Submits the writes one by one, and cuts off every commit.
-async fn cut_off(world: &World, units: Vec<Unit>) {
-    let proxy = Proxy::start(world.test_database.url()).await;
-    let database = Database::open(&proxy.url(world.test_database.url())).await.unwrap();
+async fn cut_off(env: &Env, writes: Vec<JournalWrite>) {
+    let proxy = Proxy::start(env.test_database.url()).await;
+    let database = Database::open(&proxy.url(env.test_database.url())).await.unwrap();
     let (journal, task) = Journal::start(database);
     let _running = AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {})));
-    let written = world.count::<payment_transitions::Entity>().await;
+    let written = env.count::<payment_transitions::Entity>().await;
     proxy.cut_commits(100);
-    for unit in units {
-        let answer = journal.submit(unit).await;
+    for write in writes {
+        let answer = journal.submit(write).await;
         assert!(matches!(answer, Err(JournalError::Unknown(_))), "{answer:?}");
     }
     let (before, after) = proxy.commits_cut();
     assert!(before > 0 && after > 0 && before + after == 12, "{before} and {after}");
-    assert_eq!(world.count::<payment_transitions::Entity>().await, written + after as u64);
+    assert_eq!(env.count::<payment_transitions::Entity>().await, written + after as u64);
     proxy.cut_commits(0);
     journal.submit(initiation(&format!("more{written}"), None)).await.unwrap();
 }
 
 #[tokio::test]
 async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
-    let world = running().await;
-    let payment = world.payment("1").await;
+    let env = running().await;
+    let payment = env.payment("1").await;
     // Simulates a commit with a lost response: its event has a position, but is not visible yet.
-    world.journal.shared.is_wary.store(true, std::sync::atomic::Ordering::Release);
-    let other = world.test_database.connect().await;
+    env.journal.shared.is_wary.store(true, std::sync::atomic::Ordering::Release);
+    let other = env.test_database.connect().await;
     let held = other.begin().await.unwrap();
     held.execute_unprepared(
         "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
@@ -150,12 +149,12 @@ async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
     )
     .await
     .unwrap();
-    let submitting = world.queue([boxed(transition(&payment, 1))]).await;
+    let submitting = env.queue([boxed(transition(&payment, 1))]).await;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    assert_eq!(world.count::<events::Entity>().await, 0, "no later event is visible");
+    assert_eq!(env.count::<events::Entity>().await, 0, "no later event is visible");
     held.commit().await.unwrap();
     assert!(answers(submitting).await[0].is_ok());
-    let mut feed = world.all::<events::Entity>().await;
+    let mut feed = env.all::<events::Entity>().await;
     feed.sort_by_key(|event| event.position);
     assert_eq!(feed[0].id, "evt_before");
     assert!(feed.len() > 1, "{feed:?}");

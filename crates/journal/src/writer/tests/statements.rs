@@ -12,8 +12,8 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement, Value};
 /// Updates must find their rows by a key. A scan would take longer with every row of the table.
 #[tokio::test]
 async fn no_update_scans_its_table() {
-    let world = World::new().await;
-    if !world.is_sqlite() {
+    let env = Env::new().await;
+    if !env.is_sqlite() {
         return;
     }
     let statements = Statements::new(DbBackend::Sqlite);
@@ -37,7 +37,7 @@ async fn no_update_scans_its_table() {
         for sql in texts {
             let explain =
                 Statement::from_sql_and_values(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"), ["[]".into()]);
-            let plan = world.database.reader().query_all_raw(explain).await.unwrap();
+            let plan = env.database.reader().query_all_raw(explain).await.unwrap();
             let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
             let searched = plan.iter().any(|line| line.starts_with(&format!("SEARCH {table} USING")));
             let scanned =
@@ -63,7 +63,7 @@ impl Bound for Row {
 /// Any text and any NULL, with more rows than the longest list of SQLite.
 #[tokio::test]
 async fn rows_round_trip_in_order() {
-    let world = World::new().await;
+    let env = Env::new().await;
     let columns = [
         ("text", Kind::Text),
         ("maybe_text", Kind::Text),
@@ -72,7 +72,7 @@ async fn rows_round_trip_in_order() {
         ("bit", Kind::Bool),
         ("maybe_bit", Kind::Bool),
     ];
-    let backend = world.database.backend();
+    let backend = env.database.backend();
     let shape = Shape::new(&columns, &["maybe_text", "maybe_number", "maybe_bit"]);
     let select = Insert::over(backend, &shape, &[], "SELECT {columns} FROM {rows} WHERE true {in_order}");
 
@@ -89,7 +89,7 @@ async fn rows_round_trip_in_order() {
     let rows = proptest::collection::vec(row.prop_map(Row), 300).new_tree(&mut TestRunner::deterministic()).unwrap();
     let rows = rows.current();
 
-    let transaction = world.database.begin().await.unwrap();
+    let transaction = env.database.begin().await.unwrap();
     let statements = Statements::new(backend);
     let writer = Writer { backend, transaction: &transaction, statements: &statements };
     for count in [1, 5, rows.len()] {

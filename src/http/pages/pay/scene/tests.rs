@@ -122,7 +122,7 @@ fn deadline() -> Command {
 
 /// Asserts headline, requested amount and step at a time in seconds.
 #[track_caller]
-fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step: Option<Step>) -> Scene {
+fn notified(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step: Option<Step>) -> Scene {
     let scene = Scene::of(payment, START.plus_secs(secs));
     assert_eq!((scene.headline, scene.to_pay, scene.step), (headline, to_pay.map(amount), step), "{scene:#?}");
     for word in ["screen", "sanction", "KYT", "block", "risk"] {
@@ -135,46 +135,46 @@ fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step
 #[test]
 fn an_exact_payment_passes_four_steps() {
     let paid = tx(1, "10", 60);
-    told(&after(terms(), []), 10, "Waiting for your payment", Some("10"), Some(Step::Waiting));
-    told(&after(terms(), [paid.seen()]), 70, "Payment seen", None, Some(Step::Seen));
-    told(&after(terms(), [paid.seen(), paid.finalised()]), 70, "Payment seen", None, Some(Step::Seen));
+    notified(&after(terms(), []), 10, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    notified(&after(terms(), [paid.seen()]), 70, "Payment seen", None, Some(Step::Seen));
+    notified(&after(terms(), [paid.seen(), paid.finalised()]), 70, "Payment seen", None, Some(Step::Seen));
     let confirmed = after(terms(), paid.whole());
-    told(&confirmed, 70, "Payment confirmed", None, Some(Step::Confirmed));
+    notified(&confirmed, 70, "Payment confirmed", None, Some(Step::Confirmed));
     let settled = Payment { status: Status::Settled, ..confirmed };
-    told(&settled, 5_000, "Payment complete", None, Some(Step::Complete));
+    notified(&settled, 5_000, "Payment complete", None, Some(Step::Complete));
 }
 
 #[test]
 fn money_on_its_way_is_not_requested_again() {
     let (most, rest) = (tx(1, "6", 60), tx(2, "4", 90));
     let seen = after(terms(), [most.seen()]);
-    let scene = told(&seen, 70, "Part of the payment seen", Some("4"), Some(Step::Seen));
+    let scene = notified(&seen, 70, "Part of the payment seen", Some("4"), Some(Step::Seen));
     assert!(scene.explanation.contains("6.00 USDC of 10.00 USDC"), "{}", scene.explanation);
     let short = after(terms(), most.whole());
-    told(&short, 70, "Payment incomplete", Some("4"), Some(Step::Seen));
-    told(&short, EXPIRY_SECS, "Payment incomplete", None, None);
+    notified(&short, 70, "Payment incomplete", Some("4"), Some(Step::Seen));
+    notified(&short, EXPIRY_SECS, "Payment incomplete", None, None);
     let topped_up = after(terms(), most.whole().into_iter().chain([rest.seen()]));
-    told(&topped_up, 100, "Payment seen", None, Some(Step::Seen));
+    notified(&topped_up, 100, "Payment seen", None, Some(Step::Seen));
     let tolerant = Terms { tolerance: Tolerance { absolute: amount("5"), bps: 0 }, ..terms() };
-    told(&after(tolerant, [most.seen()]), 70, "Payment seen", None, Some(Step::Seen));
+    notified(&after(tolerant, [most.seen()]), 70, "Payment seen", None, Some(Step::Seen));
 }
 
 #[test]
 fn overpaid_late_expired_and_cancelled_payments() {
     let much = after(terms(), tx(1, "12", 60).whole());
-    let scene = told(&much, 70, "More than the amount arrived", None, None);
+    let scene = notified(&much, 70, "More than the amount arrived", None, None);
     assert!(scene.explanation.contains("12.00 USDC arrived instead of 10.00"), "{}", scene.explanation);
 
     let waiting = after(terms(), []);
-    told(&waiting, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
-    told(&after(terms(), [deadline()]), EXPIRY_SECS, "Payment expired", None, None);
-    told(&after(terms(), [Command::Cancel]), 20, "Payment cancelled", None, None);
+    notified(&waiting, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
+    notified(&after(terms(), [deadline()]), EXPIRY_SECS, "Payment expired", None, None);
+    notified(&after(terms(), [Command::Cancel]), 20, "Payment cancelled", None, None);
     let late = tx(1, "10", EXPIRY_SECS + 60);
     let came_late = after(terms(), [deadline()].into_iter().chain(late.whole()));
-    told(&came_late, EXPIRY_SECS + 100, "Payment arrived late", None, None);
+    notified(&came_late, EXPIRY_SECS + 100, "Payment arrived late", None, None);
 
     let again = after(terms(), tx(1, "10", 60).whole().into_iter().chain(tx(2, "3", 90).whole()));
-    let scene = told(&again, 100, "Payment confirmed", None, Some(Step::Confirmed));
+    let scene = notified(&again, 100, "Payment confirmed", None, Some(Step::Confirmed));
     assert!(scene.notices[0].starts_with("3.00 USDC arrived after"), "{:?}", scene.notices);
 }
 
@@ -186,7 +186,7 @@ fn a_failed_settlement_asks_nothing_of_the_payer() {
     let failing = then(&confirmed, &Command::FailSettlement { operation, revision: 1, reason: "reverted".to_owned() });
     assert_eq!((failing.status, failing.labels.contains(Label::SettlementFailed)), (Status::Confirmed, true));
     for secs in [70, EXPIRY_SECS + 5] {
-        let scene = told(&failing, secs, "Payment confirmed", None, Some(Step::Confirmed));
+        let scene = notified(&failing, secs, "Payment confirmed", None, Some(Step::Confirmed));
         assert!(scene.explanation.contains("nothing more to do") && scene.notices.is_empty(), "{scene:#?}");
     }
 
@@ -195,12 +195,12 @@ fn a_failed_settlement_asks_nothing_of_the_payer() {
     let back = Command::RequestRefund { refund_id, amount: None, to, funds, asset: None, by };
     let cleared = Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) };
     let going = then(&then(&failing, &back), &cleared);
-    let scene = told(&going, 70, "Payment confirmed", None, Some(Step::Confirmed));
+    let scene = notified(&going, 70, "Payment confirmed", None, Some(Step::Confirmed));
     assert_eq!(scene.notices, ["10.00 USDC is on its way back."]);
     let gone = then(&going, &Command::CompleteRefund { refund_id, revision: 1, tx_hash: Hash32([9; 32]) });
     assert_eq!(gone.failure_reason, Some(FailureReason::SettlementFailed));
     for secs in [70, EXPIRY_SECS + 5] {
-        let scene = told(&gone, secs, "Payment sent back", None, None);
+        let scene = notified(&gone, secs, "Payment sent back", None, None);
         assert!(scene.explanation.contains("Contact the merchant before you pay again"), "{}", scene.explanation);
         assert_eq!(scene.notices, ["10.00 USDC was sent back."]);
     }
@@ -210,14 +210,14 @@ fn a_failed_settlement_asks_nothing_of_the_payer() {
 fn screening_is_only_called_checking() {
     let paid = tx(1, "10", 60);
     let review = after(terms(), [paid.seen(), paid.screened(Decision::Review)]);
-    told(&review, 70, "Payment being checked", None, Some(Step::Seen));
-    told(&review, EXPIRY_SECS + 5, "Payment being checked", None, Some(Step::Seen));
+    notified(&review, 70, "Payment being checked", None, Some(Step::Seen));
+    notified(&review, EXPIRY_SECS + 5, "Payment being checked", None, Some(Step::Seen));
     let blocked = after(terms(), [paid.seen(), paid.finalised(), paid.screened(Decision::Block)]);
     assert_eq!(blocked.failure_reason, Some(FailureReason::KytBlocked));
-    told(&blocked, 70, "Payment being checked", None, None);
+    notified(&blocked, 70, "Payment being checked", None, None);
     let dust = tx(1, "1", 60);
     let spoiled = after(terms(), [dust.seen(), dust.finalised(), dust.screened(Decision::Block)]);
-    let scene = told(&spoiled, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    let scene = notified(&spoiled, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     assert!(scene.notices[0].contains("being checked"), "{:?}", scene.notices);
 }
 
@@ -228,30 +228,30 @@ fn a_transfer_under_review_does_not_block_paying_the_rest() {
     let doubtful = tx(1, "0.01", 60);
     let spoiled = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review)]);
     assert!(spoiled.labels.contains(Label::InReview));
-    let scene = told(&spoiled, 70, "Part of the payment seen", Some("9.99"), Some(Step::Seen));
+    let scene = notified(&spoiled, 70, "Part of the payment seen", Some("9.99"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
-    told(&spoiled, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
+    notified(&spoiled, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
     // After a second, sufficient transfer, the payer only has to wait.
     let paid = tx(2, "9.99", 90);
     let both = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review), paid.seen()]);
-    let scene = told(&both, 100, "Payment being checked", None, Some(Step::Seen));
+    let scene = notified(&both, 100, "Payment being checked", None, Some(Step::Seen));
     assert!(scene.notices.is_empty(), "the explanation says it already: {:?}", scene.notices);
 
     // A partial transfer whose screening has no result yet.
     let part = tx(1, "4", 60);
     let waiting = after(terms(), [part.seen(), part.finalised(), part.screened(Decision::Review)]);
-    let scene = told(&waiting, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
+    let scene = notified(&waiting, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
     // One counted transfer and one under review.
     let counted = tx(2, "3", 90);
     let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(counted.whole()));
-    let scene = told(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
+    let scene = notified(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
     // An excess transfer under review does not undo the payment.
     let more = tx(2, "1", 90);
     let paid = tx(1, "10", 60);
     let excess = after(terms(), paid.whole().into_iter().chain([more.seen(), more.screened(Decision::Review)]));
-    let scene = told(&excess, 100, "Payment confirmed", None, Some(Step::Confirmed));
+    let scene = notified(&excess, 100, "Payment confirmed", None, Some(Step::Confirmed));
     assert_eq!(scene.notices, [CHECKED]);
 }
 
@@ -262,11 +262,11 @@ fn a_stray_transfer_under_review_is_not_waited_for() {
     elsewhere.0.token_address = Address([0xcc; 20]);
     let review = after(terms(), [elsewhere.seen(), elsewhere.screened(Decision::Review)]);
     assert!(review.labels.contains(Label::InReview));
-    let scene = told(&review, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    let scene = notified(&review, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     assert_eq!(scene.notices.len(), 1, "{:?}", scene.notices);
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
     let blocked = [elsewhere.seen(), elsewhere.finalised(), elsewhere.screened(Decision::Block)];
-    let scene = told(&after(terms(), blocked), 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    let scene = notified(&after(terms(), blocked), 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     assert_eq!(scene.notices.len(), 1, "one notice is enough: {:?}", scene.notices);
 }
 
@@ -274,14 +274,14 @@ fn a_stray_transfer_under_review_is_not_waited_for() {
 fn an_orphaned_part_does_not_block_paying_the_rest() {
     let part = tx(1, "4", 60);
     let gone = after(terms(), [part.seen(), part.gone()]);
-    let scene = told(&gone, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
+    let scene = notified(&gone, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
     assert!(scene.explanation.contains("does not count yet"), "{}", scene.explanation);
     let rest = tx(2, "6", 90);
     let whole = after(terms(), [part.seen(), part.gone(), rest.seen()]);
-    told(&whole, 100, "Waiting for the chain", None, Some(Step::Seen));
+    notified(&whole, 100, "Waiting for the chain", None, Some(Step::Seen));
     let all = tx(2, "10", 90);
     let paid_anew = after(terms(), [part.seen(), part.gone(), all.seen()]);
-    told(&paid_anew, 100, "Payment seen", None, Some(Step::Seen));
+    notified(&paid_anew, 100, "Payment seen", None, Some(Step::Seen));
 }
 
 /// Texts for a transfer to a customer mention no merchant.
@@ -318,10 +318,10 @@ fn stray_money_is_named_and_refers_to_the_merchant() {
     let mut other = tx(1, "10", 60);
     (other.0.token_address, other.0.token) = (Address([0xbb; 20]), Some(Token::Usdt));
     let wrong_token = after(terms(), [other.seen()]);
-    let scene = told(&wrong_token, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    let scene = notified(&wrong_token, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     assert!(scene.notices[0].contains("not the USDC asked for"), "{:?}", scene.notices);
     let expired = after(terms(), [other.seen(), other.finalised(), deadline()]);
-    told(&expired, EXPIRY_SECS, "Payment does not match", None, None);
+    notified(&expired, EXPIRY_SECS, "Payment does not match", None, None);
 
     let mut elsewhere = tx(1, "10", 60);
     elsewhere.0.key.chain = Chain::Polygon;
@@ -334,5 +334,5 @@ fn stray_money_is_named_and_refers_to_the_merchant() {
 fn an_orphaned_transfer_is_waited_for() {
     let paid = tx(1, "10", 60);
     let orphaned = after(terms(), [paid.seen(), paid.gone()]);
-    told(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));
+    notified(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));
 }

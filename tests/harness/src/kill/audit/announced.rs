@@ -54,8 +54,8 @@ pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
             findings.push(Finding::of(id, format!("announced {names:?} instead of {:?}", out.announces())));
         }
         for event in &found {
-            let told = address(&event[out.address_field()]);
-            if told != Some(out.to) {
+            let notified = address(&event[out.address_field()]);
+            if notified != Some(out.to) {
                 findings.push(Finding::of(id, format!("must go to {} and announced {event}", out.to)));
             }
         }

@@ -1,7 +1,7 @@
 //! The audit accepts a run without faults and finds each injected fault.
 
+mod env;
 mod money_out;
-mod world;
 
 use alloy::primitives::Address;
 use payferry_contracts::salt_of;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::evidence::{ChainEvidence, Evidence};
 use super::super::report::Finding;
 use super::audit;
-use world::faultless;
+use env::faultless;
 
 /// Injects a fault. Returns the audit's findings about `about`.
 fn found(about: &str, plant: impl FnOnce(&mut Evidence)) -> String {
@@ -79,8 +79,8 @@ fn finds_a_double_credit() {
         read(evidence, 6)["transfers"] = json!([{"tx_hash": "0xff", "chain": "base", "amount": "1.00"}]);
     };
     assert!(found("pay_7", invented).contains("was not sent to it"));
-    let taken_back = |evidence: &mut Evidence| read(evidence, 0)["transfers"][0]["status"] = json!("orphaned");
-    assert!(found("pay_1", taken_back).contains("is not listed"));
+    let orphaned = |evidence: &mut Evidence| read(evidence, 0)["transfers"][0]["status"] = json!("orphaned");
+    assert!(found("pay_1", orphaned).contains("is not listed"));
     assert!(found("pay_5", |e| read(e, 4)["transfers"][0]["counted"] = json!(true)).contains("is listed as"));
 }
 

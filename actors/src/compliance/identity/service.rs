@@ -1,0 +1,290 @@
+//! Compliance desk actor: works through the table `checks` with bounded concurrency, and retries while a provider is
+//! down.
+//!
+//! It holds no state: the database says what is due. A sweep finds due checks, a nudge starts a sweep immediately, and
+//! a check that was started but not recorded is started again under the same key.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use payferry_domain::CheckId;
+use payferry_entities::Database;
+use payferry_journal::customers::ChangeError;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
+use payferry_runtime::seal::Sealer;
+use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
+use reqwest::header::HeaderMap;
+use sea_orm::DbErr;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::conclude::{VerdictEffect, apply_callback};
+use super::metrics::ComplianceMetrics;
+use super::provider::{CallbackError, IdentityProvider};
+use super::queue::{self, Backlog, Task};
+use super::work::{CheckContext, ProviderOutage, verdict_name};
+
+/// Name of the actor.
+const NAME: &str = "compliance_desk";
+
+/// Limits of the compliance desk.
+#[derive(Debug, Clone)]
+pub struct ComplianceConfig {
+    /// Maximum number of concurrent checks.
+    pub concurrency_max: usize,
+    /// Timeout of one provider call.
+    pub timeout: Duration,
+    /// First pause after a provider failure; doubles up to `retry_max`.
+    pub retry_min: Duration,
+    /// Longest pause after a provider failure.
+    pub retry_max: Duration,
+    /// Interval between status queries for a check that the provider has, in case its callback was lost.
+    pub poll_interval: Duration,
+    /// Interval between sweeps of the queue.
+    pub sweep_interval: Duration,
+    /// Waiting time after which a check raises an alarm.
+    pub overdue_after: Duration,
+}
+
+impl Default for ComplianceConfig {
+    fn default() -> Self {
+        Self {
+            concurrency_max: 16,
+            timeout: Duration::from_secs(30),
+            retry_min: Duration::from_secs(1),
+            retry_max: Duration::from_mins(5),
+            poll_interval: Duration::from_mins(5),
+            sweep_interval: Duration::from_secs(1),
+            overdue_after: Duration::from_mins(15),
+        }
+    }
+}
+
+/// Reasons for a callback without effect.
+#[derive(Debug, thiserror::Error)]
+pub enum CallbackFailure {
+    /// No such provider is configured.
+    #[error("there is no such identity provider")]
+    UnknownProvider,
+    /// The callback is rejected.
+    #[error(transparent)]
+    Refused(#[from] CallbackError),
+    /// It is genuine but could not be applied; the provider must repeat it.
+    #[error(transparent)]
+    NotApplied(#[from] ChangeError),
+}
+
+/// Handle to the compliance desk. No method blocks.
+#[derive(Clone)]
+pub struct ComplianceService {
+    actor: Mailbox<Message>,
+    check_context: Arc<CheckContext>,
+    /// `true` if the alarm about overdue checks was raised.
+    alarmed: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for ComplianceService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ComplianceDesk").field("actor", &self.actor).finish_non_exhaustive()
+    }
+}
+
+pub(crate) enum Message {
+    /// Sweep the queue.
+    Sweep,
+    /// Work on a check has ended.
+    Done(CheckId),
+}
+
+impl ComplianceService {
+    /// Starts the actor under `supervisor`.
+    pub(crate) async fn start(
+        supervisor: ActorCell,
+        config: ComplianceConfig,
+        provider: Option<Arc<dyn IdentityProvider>>,
+        database: Database,
+        sealer: Sealer,
+        clock: Clock,
+        registry: &ActorRegistry,
+    ) -> Result<Self, SpawnErr> {
+        let metrics = ComplianceMetrics::new();
+        let check_context =
+            CheckContext { config, provider, database, sealer, clock, metrics, outage: Mutex::default() };
+        let check_context = Arc::new(check_context);
+        let service = ComplianceActor { check_context: Arc::clone(&check_context) };
+        let actor = registry.spawn(NAME, service, (), Some(supervisor)).await?;
+        Ok(Self { actor, check_context, alarmed: Arc::default() })
+    }
+
+    pub(crate) fn cell(&self) -> ActorCell {
+        self.actor.get_cell()
+    }
+
+    /// Starts a sweep after a check was committed. A lost nudge costs one sweep interval.
+    pub fn nudge(&self) {
+        let _ = self.actor.cast(Message::Sweep);
+    }
+
+    /// Returns the name of the provider; `None` if none is configured.
+    pub fn provider(&self) -> Option<&'static str> {
+        self.check_context.provider.as_deref().map(IdentityProvider::name)
+    }
+
+    /// Returns the reason why the provider does not answer, if so.
+    pub fn trouble(&self) -> Option<ProviderOutage> {
+        self.check_context.outage.lock().clone()
+    }
+
+    /// Returns the limits.
+    pub fn config(&self) -> &ComplianceConfig {
+        &self.check_context.config
+    }
+
+    /// Counts the waiting checks.
+    pub async fn backlog(&self) -> Result<Backlog, DbErr> {
+        let CheckContext { database, clock, config, .. } = &*self.check_context;
+        queue::backlog(database, clock.now(), config.overdue_after).await
+    }
+
+    /// Verifies a callback of the provider and applies it. Returns the number of changed customers; repeated and late
+    /// callbacks change none.
+    pub async fn callback(&self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<usize, CallbackFailure> {
+        let CheckContext { provider: configured, database, clock, metrics, .. } = &*self.check_context;
+        let configured = configured.as_ref().filter(|configured| configured.name() == provider);
+        let configured = configured.ok_or(CallbackFailure::UnknownProvider)?;
+        // The time was written by another machine's clock.
+        let facts = configured.read_callback(headers, body, clock.real_now()).inspect_err(|error| {
+            let outcome = match error {
+                CallbackError::Forged(_) => "forged",
+                CallbackError::Unreadable(_) => "unreadable",
+            };
+            metrics.callbacks.increment(outcome);
+        })?;
+        let mut changed = 0;
+        for fact in &facts {
+            let concluded = apply_callback(database, clock, configured.name(), fact).await;
+            match concluded.inspect_err(|_| metrics.callbacks.increment("not_applied"))? {
+                VerdictEffect::Changed => {
+                    changed += 1;
+                    metrics.verdicts.increment(verdict_name(Some(&fact.verdict)));
+                }
+                VerdictEffect::Known => {}
+            }
+        }
+        metrics.callbacks.increment(if changed > 0 { "applied" } else { "without_effect" });
+        Ok(changed)
+    }
+
+    /// Sets the gauges from the database and raises the alarm when checks become overdue.
+    pub(crate) async fn refresh_backlog(&self) -> Result<(), DbErr> {
+        let backlog = self.backlog().await?;
+        self.check_context.metrics.show(backlog);
+        let is_overdue = backlog.overdue > 0;
+        if is_overdue && !self.alarmed.swap(is_overdue, Ordering::Relaxed) {
+            let provider = self.provider().unwrap_or("none configured");
+            let overdue = backlog.overdue;
+            tracing::error!(overdue, provider, "customer checks are overdue: {overdue}; provider: {provider}");
+        } else if !is_overdue {
+            self.alarmed.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+struct ComplianceActor {
+    check_context: Arc<CheckContext>,
+}
+
+struct State {
+    under_way: HashSet<CheckId>,
+    /// `true` if more checks were due than could start.
+    has_more: bool,
+    tasks: CancellationToken,
+    _stop_tasks: DropGuard,
+}
+
+impl Behaviour for ComplianceActor {
+    const KIND: ActorKind = ActorKind::ComplianceDesk;
+    type Msg = Message;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+        let _ = myself.cast(Message::Sweep);
+        // Ends with the actor.
+        drop(myself.send_interval(self.check_context.config.sweep_interval, || Message::Sweep));
+        let tasks = CancellationToken::new();
+        Ok(State { under_way: HashSet::new(), has_more: false, _stop_tasks: tasks.clone().drop_guard(), tasks })
+    }
+
+    async fn handle(
+        &self,
+        myself: &Mailbox<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Sweep => self.sweep(myself, state).await,
+            Message::Done(check) => {
+                state.under_way.remove(&check);
+                self.check_context.metrics.show_in_flight(state.under_way.len());
+                if std::mem::take(&mut state.has_more) {
+                    self.sweep(myself, state).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ComplianceActor {
+    async fn sweep(&self, myself: &Mailbox<Message>, state: &mut State) {
+        let CheckContext { config, provider, database, clock, metrics, .. } = &*self.check_context;
+        let room = config.concurrency_max.saturating_sub(state.under_way.len());
+        if provider.is_none() {
+            return;
+        }
+        if room == 0 {
+            state.has_more = true;
+            return;
+        }
+        // Running checks remain due until their results are recorded.
+        let limit = config.concurrency_max as u64 + 1;
+        let due = match queue::due(database, clock.now(), limit).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::warn!(%error, "could not read the queue of checks; it is read again");
+                return;
+            }
+        };
+        let fresh: Vec<Task> = due.into_iter().filter(|task| !state.under_way.contains(&task.check)).collect();
+        state.has_more = fresh.len() > room;
+        for task in fresh.into_iter().take(room) {
+            state.under_way.insert(task.check);
+            let (check_context, cancelled, myself) =
+                (Arc::clone(&self.check_context), state.tasks.clone(), myself.clone());
+            tokio::spawn(async move {
+                let done = Done { check: task.check, myself };
+                cancelled.run_until_cancelled(check_context.work(&task)).await;
+                drop(done);
+            });
+        }
+        metrics.show_in_flight(state.under_way.len());
+    }
+}
+
+/// Reports the end of work on a check, even if the work panicked.
+struct Done {
+    check: CheckId,
+    myself: Mailbox<Message>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let _ = self.myself.cast(Message::Done(self.check));
+    }
+}

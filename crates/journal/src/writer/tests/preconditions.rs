@@ -1,0 +1,208 @@
+//! Failed preconditions, and writes that the database rejects.
+
+use super::*;
+use crate::writer::{AppliedTransfer, DELIVERY_RETRIES_MAX, TransfersApplied};
+use payferry_entities::{deliveries, events};
+
+#[tokio::test]
+async fn a_transition_requires_the_previous_version() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let once = transition(&payment, 1);
+    let mut stale = transition(&payment, 1);
+    stale.announcements[0].id = "evt_other".to_owned();
+    stale.payment.status = "failed".to_owned();
+    env.submit(boxed(once)).await.unwrap();
+    assert!(matches!(env.submit(boxed(stale)).await, Err(JournalError::Conflict)));
+
+    let rows = env.all::<payments::Entity>().await;
+    assert_eq!((rows[0].version, rows[0].status.as_str()), (2, "confirmed"));
+    assert_eq!(env.count::<payment_transitions::Entity>().await, 2);
+    assert_eq!(env.count::<events::Entity>().await, 1, "nothing of the failed write is stored");
+}
+
+#[tokio::test]
+async fn a_failed_precondition_does_not_affect_other_writes() {
+    let env = Env::new().await;
+    let running = env.run();
+    let first = env.payment("1").await;
+    let second = env.payment("2").await;
+    env.submit(boxed(transition(&first, 1))).await.unwrap();
+    running.abort();
+    let _ = running.await;
+    tokio::task::yield_now().await;
+
+    let stale = boxed(transition(&first, 0));
+    let fresh = boxed(transition(&second, 2));
+    let groups_before = env.journal.stats().groups;
+    let submitting = env.queue([stale, fresh, initiation("3", None)]).await;
+    env.run();
+    let answers = answers(submitting).await;
+    assert!(matches!(answers[0], Err(JournalError::Conflict)));
+    assert!(answers[1].is_ok() && answers[2].is_ok());
+    assert_eq!(env.journal.stats().groups, groups_before + 1, "the others shared one commit");
+}
+
+#[tokio::test]
+async fn fifty_identical_initiations_create_one_payment() {
+    let env = Env::running().await;
+    let racing: Vec<_> = (0..50)
+        .map(|n| {
+            let journal = env.journal.clone();
+            tokio::spawn(async move { journal.submit(initiation(&format!("race{n}"), Some("same"))).await })
+        })
+        .collect();
+    let answers = answers(racing).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    let taken = answers.iter().filter(|answer| matches!(answer, Err(JournalError::IdempotencyKeyTaken))).count();
+    assert_eq!(taken, 49);
+    assert_eq!(env.count::<payments::Entity>().await, 1);
+    assert_eq!(env.count::<payment_transitions::Entity>().await, 1);
+}
+
+#[tokio::test]
+async fn an_expired_idempotency_key_can_be_used_again() {
+    let env = Env::running().await;
+    env.submit(initiation("1", Some("key"))).await.unwrap();
+    let JournalWrite::Initiation(mut later) = initiation("2", Some("key")) else { unreachable!() };
+    let key = later.idempotency.as_mut().unwrap();
+    (key.created_at, key.expires_at, key.response_body) = (2_000, 3_000, "newer".to_owned());
+    env.submit(JournalWrite::Initiation(later)).await.unwrap();
+    let rows = env.all::<idempotency_keys::Entity>().await;
+    assert_eq!((rows.len(), rows[0].response_body.as_str()), (1, "newer"));
+}
+
+#[tokio::test]
+async fn a_transition_requires_both_preconditions() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    env.submit(initiation("2", Some("key"))).await.unwrap();
+    let keyed = |version, key: &str| {
+        let mut transition = transition(&payments::Model { version, ..payment.clone() }, 0);
+        transition.idempotency = Some(key_row(key));
+        boxed(transition)
+    };
+    assert!(matches!(env.submit(keyed(1, "key")).await, Err(JournalError::IdempotencyKeyTaken)));
+    assert!(matches!(env.submit(keyed(5, "other")).await, Err(JournalError::Conflict)));
+    assert_eq!(env.count::<idempotency_keys::Entity>().await, 1, "a failed write uses no key");
+    env.submit(keyed(1, "other")).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_invalid_write_among_two_hundred_fails_alone() {
+    let env = Env::new().await;
+    let writes = (0..200).map(|n| {
+        let JournalWrite::Initiation(mut write) = initiation(&n.to_string(), None) else { unreachable!() };
+        if n == 137 {
+            write.payment.merchant_id = Some("merch_unknown".to_owned());
+        }
+        JournalWrite::Initiation(write)
+    });
+    let submitting = env.queue(writes).await;
+    env.run();
+    let answers = answers(submitting).await;
+    for (n, answer) in answers.iter().enumerate() {
+        match answer {
+            Ok(_) => assert_ne!(n, 137),
+            Err(JournalError::Refused(_)) => assert_eq!(n, 137),
+            Err(other) => panic!("{n}: {other}"),
+        }
+    }
+    assert_eq!(env.count::<payments::Entity>().await, 199);
+    let stats = env.journal.stats();
+    assert_eq!(stats.refused, 1);
+    assert!(stats.groups <= 8, "bisection instead of single writes: {} commits", stats.groups);
+}
+
+#[tokio::test]
+async fn a_value_that_the_database_rejects_fails_only_its_write() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    env.submit(boxed(transition(&payment, 1))).await.unwrap();
+    let mut twice = transition(&payments::Model { version: 2, ..payment.clone() }, 1);
+    twice.announcements[0].sequence = 100;
+    assert!(matches!(env.submit(boxed(twice)).await, Err(JournalError::Refused(_))));
+    assert_eq!(env.all::<payments::Entity>().await[0].version, 2);
+}
+
+#[tokio::test]
+async fn the_feed_keeps_the_order_of_writes_and_announcements() {
+    let env = Env::new().await;
+    let running = env.run();
+    let mut before = Vec::new();
+    for n in 0..20 {
+        before.push(env.payment(&n.to_string()).await);
+    }
+    running.abort();
+    let _ = running.await;
+    let submitting = env.queue(before.iter().rev().map(|payment| boxed(transition(payment, 3)))).await;
+    env.run();
+    assert!(answers(submitting).await.iter().all(Result::is_ok));
+
+    let mut events = env.all::<events::Entity>().await;
+    events.sort_by_key(|event| event.position);
+    let expected: Vec<_> =
+        before.iter().rev().flat_map(|payment| (100..103).map(|n| (payment.id.clone(), n))).collect();
+    let found: Vec<_> = events.iter().map(|event| (event.payment_id.clone(), event.sequence)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(events.iter().map(|event| event.position).collect::<Vec<_>>(), (1..=60).collect::<Vec<_>>());
+
+    for delivery in env.all::<deliveries::Entity>().await {
+        let event = events.iter().find(|event| event.id == delivery.event_id).unwrap();
+        assert_eq!((delivery.position, delivery.sequence), (event.position, event.sequence));
+        assert_eq!((delivery.status.as_str(), delivery.retries_left), ("queued", DELIVERY_RETRIES_MAX));
+        assert_eq!((delivery.attempt_count, delivery.next_attempt_at), (0, Some(5_000)));
+    }
+}
+
+#[tokio::test]
+async fn a_filtered_event_is_in_the_feed_without_a_delivery() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let mut write = transition(&payment, 2);
+    write.announcements[0].delivery_id = None;
+    env.submit(boxed(write)).await.unwrap();
+    assert_eq!(env.count::<events::Entity>().await, 2);
+    let deliveries = env.all::<deliveries::Entity>().await;
+    assert_eq!(deliveries.iter().map(|delivery| delivery.sequence).collect::<Vec<_>>(), [101]);
+}
+
+#[tokio::test]
+async fn a_delivery_attempt_counts_once() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    env.submit(boxed(transition(&payment, 1))).await.unwrap();
+    env.submit(delivery("whd_pay_1_100", 1)).await.unwrap();
+    assert!(matches!(env.submit(delivery("whd_pay_1_100", 1)).await, Err(JournalError::Conflict)));
+    assert!(matches!(env.submit(delivery("whd_unknown", 1)).await, Err(JournalError::Refused(_))));
+    let row = &env.all::<deliveries::Entity>().await[0];
+    assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("failed", 1, 2));
+    assert_eq!((row.response_code, row.duration_ms, row.next_attempt_at), (Some(500), Some(12), Some(11_000)));
+    assert_eq!(row.url.as_deref(), Some("https://example.com/hook"));
+}
+
+#[tokio::test]
+async fn a_fact_without_a_change_still_marks_its_transfer() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let mut found = batch(None, "0xa", 1);
+    found.transfers = vec![transfer("0x1", &payment, "0xa", 1)];
+    env.submit(JournalWrite::ChainBatch(Box::new(found))).await.unwrap();
+    let mark = |revision, version| {
+        JournalWrite::TransfersApplied(Box::new(TransfersApplied {
+            version,
+            transfers: vec![AppliedTransfer {
+                chain: "base".to_owned(),
+                tx_hash: "0x1".to_owned(),
+                log_index: 0,
+                revision,
+            }],
+            operations: Vec::new(),
+            at: 9_000,
+        }))
+    };
+    env.submit(mark(1, 4)).await.unwrap();
+    env.submit(mark(0, 9)).await.unwrap();
+    let row = &env.all::<transfers::Entity>().await[0];
+    assert_eq!((row.revision, row.applied_revision, row.applied_version), (1, 1, 4));
+}

@@ -1,0 +1,263 @@
+//! The books of a tree: who is there, the figures of each and of each kind, and the log.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use ractor::{Actor, ActorCell, SpawnErr};
+use tokio::sync::watch;
+
+use super::ActorKind;
+use super::figures::{ActorKindMetrics, ActorMetrics};
+use super::kept::{Behaviour, MeasuredActor};
+use super::log::{Cause, Failure, Incident, Record, SupervisionLog, cut};
+use super::mailbox::Mailbox;
+use super::metrics;
+use super::view::NodeState;
+use crate::clock::Clock;
+
+/// Registry of one tree. Clones share it.
+#[derive(Clone)]
+pub struct ActorRegistry {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Clock,
+    kinds: Vec<Arc<ActorKindMetrics>>,
+    /// All actors except payments, payouts and withdrawals.
+    nodes: Mutex<BTreeMap<(ActorKind, String), Arc<Node>>>,
+    log: SupervisionLog,
+}
+
+impl Default for ActorRegistry {
+    fn default() -> Self {
+        Self::new(Clock::default())
+    }
+}
+
+impl fmt::Debug for ActorRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActorRegistry").field("kinds", &self.inner.kinds).finish_non_exhaustive()
+    }
+}
+
+impl ActorRegistry {
+    /// Empty books.
+    pub fn new(clock: Clock) -> Self {
+        metrics::describe();
+        let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(ActorKindMetrics::new(*kind))).collect();
+        let (nodes, log) = (Mutex::default(), SupervisionLog::default());
+        Self { inner: Arc::new(Inner { clock, kinds, nodes, log }) }
+    }
+
+    /// Starts an actor that the tree view lists by name.
+    pub async fn spawn<B: Behaviour>(
+        &self,
+        name: &str,
+        behaviour: B,
+        args: B::Arguments,
+        supervisor: Option<ActorCell>,
+    ) -> Result<Mailbox<B::Msg>, SpawnErr> {
+        self.start(behaviour, args, supervisor, self.present(B::KIND, name)).await
+    }
+
+    /// Starts an actor that is only counted.
+    pub async fn spawn_unlisted<B: Behaviour>(
+        &self,
+        behaviour: B,
+        args: B::Arguments,
+        supervisor: ActorCell,
+    ) -> Result<Mailbox<B::Msg>, SpawnErr> {
+        let registry = Arc::new(ActorMetrics::new(Arc::clone(self.kind(B::KIND))));
+        self.start(behaviour, args, Some(supervisor), RunningGuard::new(registry, None, self.now())).await
+    }
+
+    async fn start<B: Behaviour>(
+        &self,
+        behaviour: B,
+        args: B::Arguments,
+        supervisor: Option<ActorCell>,
+        running_guard: RunningGuard,
+    ) -> Result<Mailbox<B::Msg>, SpawnErr> {
+        let registry = Arc::clone(running_guard.actor_metrics());
+        let kept = MeasuredActor::new(behaviour, running_guard);
+        let (actor, _) = match supervisor {
+            Some(supervisor) => Actor::spawn_linked(None, kept, args, supervisor).await?,
+            None => Actor::spawn(None, kept, args).await?,
+        };
+        Ok(Mailbox::new(actor, registry))
+    }
+
+    /// Marks a listed actor, or a task registered like one, as running until the result is dropped.
+    pub fn present(&self, kind: ActorKind, name: &str) -> RunningGuard {
+        let node = self.node(kind, name);
+        RunningGuard::new(Arc::clone(&node.registry), Some(node), self.now())
+    }
+
+    /// Measurements of a listed actor, which continue over restarts.
+    pub fn of(&self, kind: ActorKind, name: &str) -> Arc<ActorMetrics> {
+        Arc::clone(&self.node(kind, name).registry)
+    }
+
+    pub(super) fn node(&self, kind: ActorKind, name: &str) -> Arc<Node> {
+        let mut nodes = self.inner.nodes.lock();
+        let fresh = || {
+            let registry = Arc::new(ActorMetrics::new(Arc::clone(self.kind(kind))));
+            Arc::new(Node { kind, name: name.to_owned(), registry, standing: Mutex::default() })
+        };
+        Arc::clone(nodes.entry((kind, name.to_owned())).or_insert_with(fresh))
+    }
+
+    /// All listed actors of a kind, by name.
+    pub(super) fn nodes(&self, kind: ActorKind) -> Vec<Arc<Node>> {
+        let nodes = self.inner.nodes.lock();
+        let of_kind = nodes.range((kind, String::new())..).take_while(|((of, _), _)| *of == kind);
+        of_kind.map(|(_, node)| Arc::clone(node)).collect()
+    }
+
+    /// The figures of a kind.
+    pub fn kind(&self, kind: ActorKind) -> &Arc<ActorKindMetrics> {
+        &self.inner.kinds[kind as usize]
+    }
+
+    /// Wall-clock time.
+    pub fn now(&self) -> SystemTime {
+        self.inner.clock.real_now()
+    }
+
+    /// Records a failure and the restart of the actor.
+    pub fn restarted(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) {
+        let failure = Failure { at: self.now(), cause, reason: cut(reason) };
+        tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
+            "actor failed and is restarted");
+        self.kind(kind).restarted(&failure);
+        if !kind.is_one_of_many() {
+            self.node(kind, name).standing.lock().state = NodeState::Restarting;
+        }
+        self.inner.log.restarted(kind, name, &failure);
+    }
+
+    /// Records a failure and that the actor is given up. Answers the failure as it is recorded.
+    pub fn quarantined(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) -> Failure {
+        let failure = Failure { at: self.now(), cause, reason: cut(reason) };
+        let (shown, cause) = (kind.as_str(), cause.as_str());
+        tracing::error!(actor.kind = shown, actor.name = %name, cause, reason = %failure.reason,
+            "{shown} {name} failed too often and is quarantined");
+        self.kind(kind).quarantined(&failure);
+        self.inner.log.quarantined(kind, name, &failure);
+        failure
+    }
+
+    /// Stored incidents with a number above `after`, oldest first.
+    pub fn incidents(&self, after: u64) -> Vec<Incident> {
+        self.inner.log.since(after)
+    }
+
+    /// Up to `limit` stored incidents, newest first.
+    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
+        self.inner.log.latest(limit)
+    }
+
+    /// Up to `limit` stored incidents of one actor, newest first.
+    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
+        self.inner.log.latest_of(kind, name, limit)
+    }
+
+    /// Number of stored incidents.
+    pub fn incidents_len(&self) -> usize {
+        self.inner.log.len()
+    }
+
+    /// Receiver of the newest incident's number.
+    pub fn watch_incidents(&self) -> watch::Receiver<u64> {
+        self.inner.log.watch()
+    }
+
+    /// Restarts by kind of actor.
+    pub fn restarts(&self) -> BTreeMap<ActorKind, u64> {
+        self.inner.log.restarts()
+    }
+
+    /// Updates the metrics that are not counted on the event itself.
+    pub fn refresh_metrics(&self) {
+        self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
+    }
+
+    pub(super) fn record_of(&self, kind: ActorKind, name: &str) -> Record {
+        self.inner.log.record_of(kind, name)
+    }
+
+    /// Its restarts and its last failure, as far as they are still recorded.
+    pub fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
+        let Record { restarts, last } = self.record_of(kind, name);
+        (restarts, last)
+    }
+}
+
+/// Actor that is listed by name. The node survives restarts.
+pub(super) struct Node {
+    pub(super) kind: ActorKind,
+    pub(super) name: String,
+    pub(super) registry: Arc<ActorMetrics>,
+    standing: Mutex<ActorState>,
+}
+
+#[derive(Clone, Copy)]
+struct ActorState {
+    state: NodeState,
+    /// Number of starts: the end of an earlier incarnation does not affect the running one.
+    incarnation: u64,
+}
+
+impl Default for ActorState {
+    fn default() -> Self {
+        Self { state: NodeState::Stopped, incarnation: 0 }
+    }
+}
+
+impl Node {
+    pub(super) fn state(&self) -> NodeState {
+        self.standing.lock().state
+    }
+}
+
+/// Guard that marks an actor as running.
+pub struct RunningGuard {
+    registry: Arc<ActorMetrics>,
+    node: Option<Box<(Arc<Node>, u64)>>,
+}
+
+impl RunningGuard {
+    fn new(registry: Arc<ActorMetrics>, node: Option<Arc<Node>>, now: SystemTime) -> Self {
+        registry.began(now);
+        let node = node.map(|node| {
+            let incarnation = {
+                let mut standing = node.standing.lock();
+                *standing = ActorState { state: NodeState::Running, incarnation: standing.incarnation + 1 };
+                standing.incarnation
+            };
+            Box::new((node, incarnation))
+        });
+        Self { registry, node }
+    }
+
+    /// Its books.
+    pub fn actor_metrics(&self) -> &Arc<ActorMetrics> {
+        &self.registry
+    }
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.registry.ended();
+        let Some((node, incarnation)) = self.node.as_deref() else { return };
+        let mut standing = node.standing.lock();
+        // The supervisor marks a restart itself, before or after this.
+        if standing.incarnation == *incarnation && standing.state == NodeState::Running {
+            standing.state = NodeState::Stopped;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Public events of an outbound transfer, and their flat body.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::Event;
+use super::state::{FailureReason, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
+use crate::chain::{Address, Chain, Hash32};
+use crate::ids::{CustomerId, EventId};
+use crate::money::Token;
+use crate::payment::EventName;
+use crate::time::Timestamp;
+
+/// One public event of an outbound transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// Name.
+    pub name: EventName,
+    /// Position in the event feed of the outbound transfer: 1, 2, 3, ... without gaps.
+    pub sequence: u32,
+    /// Time of the event.
+    pub at: Timestamp,
+    /// Status at that time.
+    pub status: OutboundStatus,
+    /// Transaction of the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_hash: Option<Hash32>,
+}
+
+/// Returns the public event that an event announces.
+pub(super) fn announced(outbound: &OutboundTransfer, event: &Event) -> Option<EventName> {
+    match (outbound.order.id.kind(), event) {
+        (OutboundKind::Payout, Event::Accepted { .. }) => Some(EventName::PayoutPending),
+        (OutboundKind::Payout, Event::Sent { .. }) => Some(EventName::PayoutSent),
+        (OutboundKind::Payout, Event::Failed { .. }) => Some(EventName::PayoutFailed),
+        (OutboundKind::Withdrawal, Event::Sent { .. }) => Some(EventName::WithdrawSent),
+        (OutboundKind::Withdrawal, Event::Failed { .. }) => Some(EventName::WithdrawFailed),
+        (OutboundKind::Withdrawal, Event::Accepted { .. }) | (_, Event::Screened { .. }) => None,
+    }
+}
+
+/// Returns the announcement of an event. `after` is the outbound transfer directly after the event.
+pub(super) fn announcement(after: &OutboundTransfer, event: &Event, at: Timestamp) -> Option<Announcement> {
+    let name = announced(after, event)?;
+    let tx_hash = if let Event::Sent { tx_hash, .. } = event { Some(*tx_hash) } else { None };
+    Some(Announcement { name, sequence: after.sequence, at, status: after.status, tx_hash })
+}
+
+/// Body of an event of an outbound transfer: a flat object without inapplicable fields.
+#[derive(Serialize)]
+struct Body<'a> {
+    event: &'static str,
+    payment_id: OutboundId,
+    timestamp: String,
+    event_id: EventId,
+    sequence: u32,
+    status: OutboundStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customer_id: Option<CustomerId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<&'a str>,
+    amount: String,
+    token: Token,
+    chain: Chain,
+    address: Address,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx_hash: Option<Hash32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_reason: Option<FailureReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
+}
+
+/// Returns the body of `announcement`, as it is signed and sent. `sending` is the state after the commit.
+pub fn payload(
+    outbound: &OutboundTransfer,
+    announcement: &Announcement,
+    event_id: EventId,
+) -> Result<String, serde_json::Error> {
+    let order = &outbound.order;
+    let failed = announcement.status == OutboundStatus::Failed;
+    serde_json::to_string(&Body {
+        event: announcement.name.as_str(),
+        payment_id: order.id,
+        timestamp: announcement.at.to_string(),
+        event_id,
+        sequence: announcement.sequence,
+        status: announcement.status,
+        customer_id: order.customer_id,
+        reference: order.reference.as_deref(),
+        amount: order.amount.to_string(),
+        token: order.token,
+        chain: order.asset.chain,
+        address: order.to,
+        tx_hash: announcement.tx_hash,
+        failure_reason: outbound.failure_reason.filter(|_| failed),
+        failure: outbound.failure.as_deref().filter(|_| failed),
+        metadata: order.metadata.as_ref(),
+    })
+}

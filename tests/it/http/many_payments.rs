@@ -1,0 +1,125 @@
+//! Overload: more requests, and more unknown keys, than allowed. Admitted requests continue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::get;
+use payferry_domain::KeyScope as Scope;
+use payferry_entities::Database;
+use payferry_harness::database::TestDatabase;
+use payferry_httpkit::Limits;
+use sea_orm::ConnectionTrait;
+use tokio::sync::Notify;
+
+use crate::app::{TestApp, TestConfig, unknown_key};
+
+#[tokio::test]
+async fn requests_beyond_the_limit_get_503_and_admitted_ones_succeed() {
+    let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (inside, lift_pause) = (Arc::clone(&entered), Arc::clone(&leave));
+    let slow = move || async move {
+        inside.notify_one();
+        lift_pause.notified().await;
+        "done"
+    };
+    let limits = Limits { requests_at_once: 1, ..Limits::sandbox() };
+    let routes = Router::new().route("/slow", get(slow));
+    let app = Arc::new(TestApp::start_with(TestConfig { limits, routes, ..TestConfig::default() }).await);
+    let first = tokio::spawn({
+        let app = Arc::clone(&app);
+        async move { app.get("/slow").await }
+    });
+    entered.notified().await;
+
+    let refused = app.get("/merchants").await;
+    refused.assert_problem(503, "overloaded");
+    assert_eq!(refused.header("retry-after"), Some("2"));
+    assert!(refused.header("x-request-id").is_some());
+    leave.notify_one();
+    assert_eq!(first.await.unwrap().text(), "done");
+    assert_eq!(app.get("/merchants").await.status, 200, "there is room again");
+}
+
+#[tokio::test]
+async fn unknown_keys_are_rate_limited_and_keys_in_use_are_not() {
+    let limits = Limits { unknown_keys_per_minute: 3, ..Limits::sandbox() };
+    let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
+    assert_eq!(app.get("/merchants").await.status, 200);
+    for _ in 0..3 {
+        app.request(Method::GET, "/merchants").key(&unknown_key()).send().await.assert_problem(401, "api_key_unknown");
+    }
+    let refused = app.request(Method::GET, "/merchants").key(&unknown_key()).send().await;
+    refused.assert_problem(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    let fresh = app.add_key(app.psp_id, &[Scope::Full]).await;
+    app.request(Method::GET, "/merchants").key(&fresh).send().await.assert_problem(429, "rate_limited");
+    assert_eq!(
+        app.get("/merchants").await.status,
+        200,
+        "unknown keys from the same address do not lock out keys in use"
+    );
+}
+
+/// Number of concurrent visitors.
+const PAYMENTS: usize = 60;
+
+#[tokio::test]
+async fn writes_of_visitors_barely_delay_the_service() {
+    let test_database = TestDatabase::create().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    let visitors = database.api_pool();
+    let done = Arc::new(AtomicUsize::new(0));
+    let (queued, all_queued) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let many_payments: Vec<_> = (0..PAYMENTS)
+        .map(|_| {
+            let (visitors, done) = (visitors.clone(), Arc::clone(&done));
+            let (queued, all_queued) = (Arc::clone(&queued), Arc::clone(&all_queued));
+            tokio::spawn(async move {
+                if queued.fetch_add(1, Ordering::Relaxed) + 1 == PAYMENTS {
+                    all_queued.notify_one();
+                }
+                let transaction = visitors.begin().await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                transaction.rollback().await.unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    all_queued.notified().await;
+
+    database.begin().await.unwrap().rollback().await.unwrap();
+    let before_us = done.load(Ordering::Relaxed);
+    assert!(before_us < PAYMENTS / 2, "{before_us} of {PAYMENTS} visitors went first");
+    for visitor in many_payments {
+        visitor.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_of_visitors_do_not_delay_the_service() {
+    /// Rows that a visitor counts: enough to be still running when the test's request comes.
+    const LONG: &str =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) SELECT count(*) FROM n";
+    let test_database = TestDatabase::create().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    let visitors = database.api_pool();
+    let done = Arc::new(AtomicUsize::new(0));
+    let many_payments: Vec<_> = (0..PAYMENTS)
+        .map(|_| {
+            let (visitors, done) = (visitors.clone(), Arc::clone(&done));
+            tokio::spawn(async move {
+                visitors.reader().execute_unprepared(LONG).await.unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    database.reader().execute_unprepared("SELECT 1").await.unwrap();
+    let before_us = done.load(Ordering::Relaxed);
+    assert!(before_us < PAYMENTS / 2, "{before_us} of {PAYMENTS} visitors went first");
+    for visitor in many_payments {
+        visitor.await.unwrap();
+    }
+}

@@ -1,0 +1,121 @@
+//! Transfers that do not fit: underpayment, overpayment, partial payments, blocked money.
+
+use payferry_domain::{Chain, Token};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, Transfer, on_every_stage, story};
+
+on_every_stage!(
+    too_little_and_then_the_rest,
+    overpaid,
+    more_after_the_settlement,
+    sanctioned_money,
+    tainted_dust,
+    wrong_token_and_wrong_chain,
+    paid_after_it_was_cancelled,
+);
+
+/// An underpayment is mismatched, and a second transfer completes it.
+async fn too_little_and_then_the_rest<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+    stage.pay(&id, Transfer::of("4")).await;
+    let short = psp.until_status(&id, "mismatched").await;
+    assert_eq!(short["labels"], json!(["UNDERPAID"]));
+    assert_eq!((&short["amount_received"], &short["amount_due"]), (&json!("4.00"), &json!("6.00")));
+    assert_eq!(psp.events(&id).await, ["payment.mismatched", "payin.underpaid", "payin.mismatched"]);
+
+    stage.pay(&id, Transfer::of("6")).await;
+    let settled = psp.until_status(&id, "settled").await;
+    assert_eq!(settled["amount_received"], "10.00");
+    assert_eq!(settled["labels"], json!(["MULTIPLE"]));
+    assert_eq!(stage.target_accounts().holdings(Chain::Base, Token::Usdc).await, (9_900_000, 100_000));
+    stage.stop().await;
+}
+
+/// An overpayment is mismatched and waits for the PSP.
+async fn overpaid<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdt, Chain::Polygon).await;
+    stage.pay(&id, Transfer::of("11")).await;
+    let over = psp.until_status(&id, "mismatched").await;
+    assert_eq!(over["labels"], json!(["OVERPAID"]));
+    assert_eq!(psp.events(&id).await, ["payment.mismatched", "payin.mismatched"]);
+    assert_eq!(stage.target_accounts().holdings(Chain::Polygon, Token::Usdt).await, (0, 0));
+    stage.stop().await;
+}
+
+/// A transfer after the settlement is excess and announced.
+async fn more_after_the_settlement<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Arbitrum).await;
+    stage.pay(&id, Transfer::exact()).await;
+    psp.until_status(&id, "settled").await;
+    stage.pay(&id, Transfer::of("3")).await;
+    let more = psp.until(&id, "in excess", |payment| payment["excess_received"] == "3.00").await;
+    assert_eq!((&more["status"], &more["amount_received"]), (&json!("settled"), &json!("10.00")));
+    assert!(more["labels"].as_array().unwrap().contains(&json!("EXCESS")));
+    assert_eq!(stage.target_accounts().holdings(Chain::Arbitrum, Token::Usdc).await, (9_900_000, 100_000));
+    stage.stop().await;
+}
+
+/// A sanctioned transfer fails the payment and is not settled.
+async fn sanctioned_money<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+    stage.pay(&id, Transfer::exact().sanctioned()).await;
+    let failed = psp.until_status(&id, "failed").await;
+    assert_eq!(failed["failure_reason"], "kyt_blocked");
+    assert_eq!(failed["kyt_verdict"], "block");
+    assert_eq!(failed["amount_received"], "0.00");
+    assert_eq!(psp.events(&id).await, ["payment.failed", "payin.failed"]);
+    assert_eq!(stage.target_accounts().holdings(Chain::Base, Token::Usdc).await, (0, 0));
+    stage.stop().await;
+}
+
+/// Blocked dust does not affect a payment.
+async fn tainted_dust<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+    stage.pay(&id, Transfer::of("1").sanctioned()).await;
+    let held = psp.until(&id, "held", |p| p["labels"].as_array().unwrap().contains(&json!("FUNDS_BLOCKED"))).await;
+    assert_eq!(held["status"], "pending");
+    stage.pay(&id, Transfer::exact()).await;
+    let settled = psp.until_status(&id, "settled").await;
+    assert_eq!(settled["amount_received"], "10.00");
+    assert_eq!(stage.target_accounts().holdings(Chain::Base, Token::Usdc).await, (9_900_000, 100_000));
+    stage.stop().await;
+}
+
+/// Transfers in the wrong token or on the wrong chain are labelled and never counted.
+async fn wrong_token_and_wrong_chain<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+    stage.pay(&id, Transfer::exact().in_token(Token::Usdt)).await;
+    stage.pay(&id, Transfer::exact().on(Chain::Polygon)).await;
+    let labelled = psp
+        .until(&id, "labelled", |payment| {
+            let labels = payment["labels"].as_array().unwrap();
+            labels.contains(&json!("WRONG_TOKEN")) && labels.contains(&json!("WRONG_CHAIN"))
+        })
+        .await;
+    assert_eq!((&labelled["status"], &labelled["amount_received"]), (&json!("pending"), &json!("0.00")));
+    stage.pay(&id, Transfer::exact()).await;
+    assert_eq!(psp.until_status(&id, "settled").await["amount_received"], "10.00");
+    stage.stop().await;
+}
+
+/// A cancelled payment fails, and a later transfer is late.
+async fn paid_after_it_was_cancelled<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+    psp.ok(Method::POST, &format!("/payments/{id}/cancel"), Value::Null).await;
+    assert_eq!(psp.read(&id).await["failure_reason"], "cancelled");
+    let (status, problem) = psp.call(Method::POST, &format!("/payments/{id}/cancel"), Value::Null).await;
+    assert_eq!((status.as_u16(), &problem["code"]), (409, &json!("payment_not_pending")));
+    stage.pay(&id, Transfer::exact()).await;
+    let late = psp.until_status(&id, "mismatched").await;
+    assert!(late["labels"].as_array().unwrap().contains(&json!("LATE")), "{late:#}");
+    stage.stop().await;
+}
