@@ -35,6 +35,7 @@ struct Service {
 
 impl Service {
     fn of(served: Served, recorded: &Value) -> Self {
+        payferry_harness::install_tls();
         let psp = Psp::new(served.api_url(), text(recorded, "api_key"));
         Self { served, psp, recorded: recorded.clone() }
     }
