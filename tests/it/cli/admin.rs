@@ -123,7 +123,7 @@ async fn pauses_and_wallets_set_by_the_cli_survive_a_restart() {
     sandbox.stop();
     let sandbox = Running::start(&home);
     assert_eq!(initiate(&sandbox).await, (503, "chain_paused".to_owned()), "it survives a restart");
-    assert!(beside(&["pause", "lift", "chain:base"]).starts_with("chain:base goes on"));
+    assert!(beside(&["pause", "lift", "chain:base"]).starts_with("chain:base is resumed"));
     assert_eq!(beside(&["pause", "lift", "chain:base"]), "chain:base was not paused");
     until(&sandbox, 201).await;
     for bad in [["chain:doge", "x"], ["sending", " "]] {

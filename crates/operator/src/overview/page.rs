@@ -167,7 +167,7 @@ fn payments_table(tally: &[Tallied]) -> Markup {
     let live =
         |wanted: &dyn Fn(&Tallied) -> bool| -> u64 { tally.iter().filter(|one| wanted(one)).map(|one| one.live).sum() };
     html! {
-        payments_table {
+        table {
             thead {
                 tr {
                     th scope="col" { "Status" }
