@@ -1,4 +1,4 @@
-//! What payments and outbound transfers use in common: storage, clock, policies, chains, screening and webhooks.
+//! Services that payments and outbound transfers share: storage, clock, policies, chains, screening and webhooks.
 //!
 //! Deliberately absent: payments and outbound transfers themselves. Their modules import this one.
 
@@ -42,7 +42,7 @@ impl Services {
         }
     }
 
-    /// Tells the webhook sender that deliveries of this PSP are due.
+    /// Notifies the webhook sender that deliveries of this PSP are due.
     pub(crate) fn nudge_webhooks(&self, psp_id: PspId) {
         if let Some(webhooks) = &*self.webhooks.read() {
             webhooks.nudge(psp_id);

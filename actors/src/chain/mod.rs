@@ -1,6 +1,6 @@
 //! Chain watchers, settlers and the RPC client.
 //!
-//! One watcher and one settler per chain. The watcher turns blocks into rows and tells payments about them; the
+//! One watcher and one settler per chain. The watcher turns blocks into rows and notifies payments; the
 //! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
 //! alloy's types end here and in `payferry_evm`: what leaves these modules are the domain's words.
 

@@ -87,7 +87,7 @@ fn read_note(note: u64) -> (usize, Chain, u32) {
 }
 
 /// The tree, with the payments that `payments_live` counts in each shard, and so many payouts and withdrawals.
-pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
+pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> usize, outbound_live: usize) -> TreeView {
     let mut children = Vec::new();
     for kind in ActorKind::ALL {
         if kind.is_one_of_many() || matches!(kind, ActorKind::Root | ActorKind::Endpoint) {
@@ -102,7 +102,7 @@ pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> us
                 let children_live = node.name.parse().map(&payments_live).unwrap_or_default();
                 NodeView { children_live, ..node }
             }
-            ActorKind::SendingDesk => NodeView { children_live: sendings_live, ..node },
+            ActorKind::SendingDesk => NodeView { children_live: outbound_live, ..node },
             _ => node,
         }));
     }

@@ -90,7 +90,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Tells a waiting caller that the command had no effect.
+    /// Replies to a waiting caller that the command had no effect.
     pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Ask(ask) = self {
             let _ = ask.reply.send(Err(error));
@@ -288,7 +288,7 @@ impl PaymentActor {
     }
 
     /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
-    /// early, and is told to read it again.
+    /// early, and gets a message to read it again.
     async fn submit(&self, state: &State, write: JournalWrite) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (services, id) = (self.services.clone(), state.payment.id());

@@ -123,7 +123,7 @@ impl PaymentServices {
         self.screen_address(of_transfer(payment, key, revision, transfer.from, transfer.amount), Some(alarm_at));
     }
 
-    /// Tells a payment the outages that may have moved its deadline and that it does not know.
+    /// Notifies a payment about outages that may have moved its deadline and that it does not know.
     fn notify_outages(&self, payment: &Payment) {
         for Outage { id, from, to } in self.outages.unknown_to(payment) {
             let command = Command::MoveDeadline { outage: id, from, to };

@@ -99,7 +99,7 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         key.id = tracing::field::Empty,
     );
     let answered = async {
-        // Without room the caller is told at once: a queue would only grow.
+        // At the limit the request is rejected immediately: a queue would only grow.
         let response = match edge.door.try_acquire() {
             Ok(_room) => next.run(request).await,
             Err(_) => ApiError::Unavailable(Away::Capacity, "no room".into()).into_response(),

@@ -22,7 +22,7 @@ pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Seconds after which a caller with too many open streams may try again.
 const FULL_RETRY_SECS: u64 = 30;
 
-/// Tells proxies not to buffer the response.
+/// Header that asks proxies not to buffer the response.
 pub const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 

@@ -9,12 +9,12 @@ use crate::{
     pauses, payment, psps, webhooks,
 };
 
-/// Who reaches a route.
+/// Access rule of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody who reaches the listener.
+    /// Every client of the listener.
     Open,
-    /// Whoever shows the operator token, or the session that was given for it.
+    /// Clients with the operator token, or with a session that was opened with it.
     Token,
 }
 

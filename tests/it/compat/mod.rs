@@ -67,7 +67,7 @@ impl Service {
         assert_eq!(self.read(text(document, "path")).await, document["text"]);
     }
 
-    /// What waited for this start is completed, and its webhooks are signed with the recorded secret.
+    /// Work that was pending at this start is completed, and its webhooks are signed with the recorded secret.
     async fn assert_goes_on(&self, pay: impl AsyncFn(&Value)) {
         let receiver = Receiver::start().await;
         receiver.verify_with(text(&self.recorded, "signing_secret"));

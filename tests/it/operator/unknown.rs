@@ -8,7 +8,7 @@ use payferry_runtime::observe::ActorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::decisions::{FixedScreener, desk_of};
+use super::decisions::{FixedScreener, fixture_with_screener};
 use super::{ServiceFixture, reply};
 use crate::app::Reply;
 use crate::chainside::balance;
@@ -18,7 +18,7 @@ const ADA: &str = "0x000000000000000000000000000000000000ada3";
 /// Creates a payment whose 10 tokens are blocked, with a screener that allows everything afterwards.
 async fn blocked() -> (ServiceFixture, PaymentId) {
     let opinions = FixedScreener::new(Decision::Block);
-    let service = desk_of(&opinions).await;
+    let service = fixture_with_screener(&opinions).await;
     let merchant = service.app.add_merchant().await;
     let made = service.app.add_payment(&merchant).await;
     service.app.pay(&made, "10").await;

@@ -49,7 +49,7 @@ pub struct Bound {
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// What is measured.
+    /// Name of the measurement.
     pub what: String,
     /// The figure.
     pub figure: f64,

@@ -97,7 +97,7 @@ pub struct Audit {
     pub unassigned: Vec<String>,
     /// Amounts on-chain and balances.
     pub holdings: Vec<Holding>,
-    /// What was not compared, and why.
+    /// Omitted comparisons, with the reasons.
     pub notes: Vec<String>,
 }
 

@@ -43,7 +43,7 @@ pub const AMOUNTS_BELOW: Amount = AMOUNT_LEAST.saturating_add(Amount(AMOUNT_STEP
 /// Default time until a payment expires, in seconds: longer than any run.
 pub const EXPIRES_SECS: u32 = 3_600;
 
-/// What a request to initiate a payment asks for.
+/// Terms of a request to initiate a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaymentTerms {
     /// The chain.

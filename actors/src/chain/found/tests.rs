@@ -149,8 +149,7 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
             })
         })
         .collect();
-    // Over, live again because of money that comes after all and that the chain takes back, and so on; watched as `Router` has
-    // it watched.
+    // Alternates between ended and live again, through late transfers that are reorged; watched as `Router` does it.
     let mut payment = env.notified(&made.payment, &Command::Cancel).await;
     for round in 0..80 {
         assert!(!payment.is_live());

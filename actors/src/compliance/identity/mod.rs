@@ -1,4 +1,4 @@
-//! Identity verification (KYC and KYB): the provider trait, the providers, and the compliance desk, the actor that
+//! Identity verification (KYC and KYB): the provider trait, the providers, and the compliance service, the actor that
 //! works through the checks.
 //!
 //! The queue is the table `checks`: the commit that requests a check writes its row, and only then does an actor run. A

@@ -1,4 +1,4 @@
-//! Compliance desk actor: works through the table `checks` with bounded concurrency, and retries while a provider is
+//! Actor of the compliance service: works through the table `checks` with bounded concurrency, and retries while a provider is
 //! down.
 //!
 //! It holds no state: the database says what is due. A sweep finds due checks, a nudge starts a sweep immediately, and
@@ -31,7 +31,7 @@ use super::work::{CheckContext, ProviderOutage, verdict_name};
 /// Name of the actor.
 const NAME: &str = "compliance_desk";
 
-/// Limits of the compliance desk.
+/// Limits of the compliance service.
 #[derive(Debug, Clone)]
 pub struct ComplianceConfig {
     /// Maximum number of concurrent checks.
@@ -78,7 +78,7 @@ pub enum CallbackFailure {
     NotApplied(#[from] ChangeError),
 }
 
-/// Handle to the compliance desk. No method blocks.
+/// Handle to the compliance service. No method blocks.
 #[derive(Clone)]
 pub struct ComplianceService {
     actor: Mailbox<Message>,

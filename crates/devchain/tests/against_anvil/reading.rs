@@ -127,7 +127,7 @@ async fn only_the_base_fee_of_block_0_differs() {
 }
 
 /// Anvil builds the next block from its mempool. The devchain returns the latest block, like Arbitrum, so that clients
-/// cannot rely on more. The pending nonce includes the mempool on both (`sending.rs`).
+/// cannot rely on more. The pending nonce includes the mempool on both (`transactions.rs`).
 #[tokio::test]
 async fn the_pending_block_is_the_latest() {
     let (env, _) = full_env().await;

@@ -32,7 +32,7 @@ pub fn page(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// What a policy calls the style sheet.
+/// Source expression of the style sheet in the content security policy.
 fn style_source() -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
 }

@@ -7,7 +7,7 @@ use payferry_entities::operations;
 pub enum Role {
     /// Settlements.
     Settle,
-    /// Sendings.
+    /// Outbound transfers.
     Send,
 }
 

@@ -33,17 +33,17 @@ pub(crate) async fn read(
     reading.read(&customer_id, &kind).await
 }
 
-/// What is read, and who reads it.
+/// One read of a document.
 pub struct Reading<'a> {
-    /// Where rows are.
+    /// Database of the rows.
     pub database: &'a Database,
-    /// Where contents are.
+    /// Store of the contents.
     pub store: &'a DocumentStore,
-    /// Whose customer it has to be, unless it may be anybody's.
+    /// PSP that must own the customer; `None` for any PSP.
     pub owner: Option<PspId>,
-    /// For the audit log.
+    /// Reader, for the audit log.
     pub by: Actor,
-    /// For the audit log.
+    /// Time, for the audit log.
     pub now: Timestamp,
 }
 
@@ -99,7 +99,7 @@ fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     (headers, content).into_response()
 }
 
-/// What an error of the document store is to a caller.
+/// Converts an error of the document store into a response.
 pub fn unavailable(error: DocumentError) -> ApiError {
     let reason = error.to_string();
     match error {

@@ -1,7 +1,7 @@
-//! What a supervision tree shows of itself: every actor's books, the supervision log, and the metrics of actors.
+//! Observation of a supervision tree: the state and metrics of every actor, and the supervision log.
 //!
-//! Every actor runs inside `Kept` and is reached through a [`Mailbox`] only, so that none is written past the
-//! bookkeeping. Deliberately absent: what an actor does.
+//! Every actor runs inside `Kept` and receives messages only through a [`Mailbox`], so that every message is counted.
+//! Deliberately absent: the behaviour of actors.
 
 mod counters;
 mod figures;
@@ -23,7 +23,7 @@ pub use metrics::{HANDLING, MAILBOX_WAIT};
 pub use registry::{ActorRegistry, RunningGuard};
 pub use view::{Figures, KindView, NodeState, NodeView, ROOT_NAME};
 
-/// What sort of actor it is.
+/// Kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {

@@ -1,4 +1,4 @@
-//! The books of a tree: who is there, the figures of each and of each kind, and the log.
+//! Registry of a tree: its actors, the metrics of each actor and of each kind, and the supervision log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,7 +45,7 @@ impl fmt::Debug for ActorRegistry {
 }
 
 impl ActorRegistry {
-    /// Empty books.
+    /// Empty registry.
     pub fn new(clock: Clock) -> Self {
         metrics::describe();
         let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(ActorKindMetrics::new(*kind))).collect();
@@ -244,7 +244,7 @@ impl RunningGuard {
         Self { registry, node }
     }
 
-    /// Its books.
+    /// Metrics of the actor.
     pub fn actor_metrics(&self) -> &Arc<ActorMetrics> {
         &self.registry
     }

@@ -29,63 +29,63 @@ pub enum NodeState {
     Stopped,
 }
 
-/// What is measured of one actor, or of all of a kind. Times are milliseconds.
+/// Measurements of one actor, or of all actors of a kind. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Messages that wait now.
+    /// Messages in the mailbox.
     pub mailbox: usize,
-    /// Messages taken so far.
+    /// Messages handled so far.
     pub messages: u64,
-    /// How long a message waited, on average.
+    /// Average wait of a message.
     pub wait_ms: f64,
-    /// The longest wait.
+    /// Longest wait of a message.
     pub wait_ms_max: f64,
-    /// How long a message was handled, on average; of the journal: a group of units.
+    /// Average handling time of a message; of the journal: of a group of writes.
     pub handling_ms: f64,
-    /// The longest handling.
+    /// Longest handling time.
     pub handling_ms_max: f64,
 }
 
 /// A permanent actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeView {
-    /// What sort it is.
+    /// Kind of the actor.
     pub kind: ActorKind,
-    /// Which one: a chain, a shard's number, a PSP's id.
+    /// Name within the kind: a chain, a shard's number, a PSP's id.
     pub name: String,
-    /// How it is.
+    /// State of the actor.
     pub state: NodeState,
-    /// Since when it runs, by the wall clock; `None` while it does not.
+    /// Wall-clock time of the last start; `None` while it is not running.
     #[serde(serialize_with = "serialize_millis_or_null")]
     pub since: Option<SystemTime>,
-    /// What is measured of it, over all its restarts.
+    /// Measurements over all its restarts.
     #[serde(flatten)]
     pub figures: Figures,
     /// Restarts so far.
     pub restarts: u64,
-    /// Its last failure.
+    /// Last failure.
     pub last_failure: Option<Failure>,
-    /// Actors under it that are there; of a shard, and of the desk of payouts and withdrawals: those that are not listed.
+    /// Live children; of a shard and of the supervisor of payouts and withdrawals: those that are not in `children`.
     pub children_live: usize,
-    /// Actors under it.
+    /// Children.
     pub children: Vec<Self>,
 }
 
-/// All actors of a kind, those that have ended included.
+/// All actors of a kind, including those that have ended.
 #[derive(Debug, Clone, Serialize)]
 pub struct KindView {
-    /// Which kind.
+    /// The kind.
     pub kind: ActorKind,
-    /// Actors that are there.
+    /// Live actors.
     pub live: usize,
-    /// What is measured of all of them.
+    /// Measurements of all of them.
     #[serde(flatten)]
     pub figures: Figures,
     /// Restarts so far, by class of failure.
     pub restarts: BTreeMap<Cause, u64>,
-    /// Given up so far.
+    /// Quarantined so far.
     pub quarantined: u64,
-    /// The last failure of any of them.
+    /// Last failure of any of them.
     pub last_failure: Option<Failure>,
 }
 

@@ -90,11 +90,11 @@ pub(super) struct Compared {
     pub(super) unassigned: Vec<String>,
     /// Increases of the balances.
     pub(super) balances: HashMap<(Chain, Token), Increase>,
-    /// What was not compared, and why.
+    /// Omitted comparisons, with the reasons.
     pub(super) notes: Vec<String>,
 }
 
-/// What the comparison may expect of the service.
+/// Properties of the service that the comparison relies on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LedgerTraits {
     /// It has a ledger.
