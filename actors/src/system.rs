@@ -91,7 +91,7 @@ struct Parts {
     services: Arc<Services>,
     payments: Arc<PaymentServices>,
     sendings: Arc<OutboundServices>,
-    /// Set once it runs, and again when it was restarted.
+    /// Set at the start of the actor and at each restart.
     compliance: RwLock<Option<ComplianceService>>,
     /// Findings of the ledger auditor.
     ledger: Findings,

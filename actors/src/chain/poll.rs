@@ -55,7 +55,7 @@ impl From<ReadError> for PollError {
 }
 
 impl PollError {
-    /// Its kind.
+    /// Kind of the error.
     pub(super) fn trouble(&self) -> Degradation {
         match self {
             Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Degradation::of_call(source),

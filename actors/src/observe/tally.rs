@@ -87,7 +87,7 @@ impl Tally {
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         *begun.lock() = Some(Instant::now());
         let snapshot = async {
-            // Not without what may be committed still: nothing would count it afterwards.
+            // Waits for commits in progress: nothing would count them afterwards.
             quiet.settled().await?;
             quiet.database().snapshot().await
         };

@@ -248,7 +248,7 @@ impl PaymentActor {
     ) -> Result<bool, Failure> {
         let now = self.services.clock.now();
         let Some(transition) = payment::transition(&state.payment, command, now).map_err(rejected)? else {
-            // Already known. The row of the fact must be marked, or it would be notified again for ever.
+            // Already known. The row of the fact must be marked, or its notification would repeat forever.
             if let Some(write) = payments::applied_write(&state.payment, command, self.services.clock.real_now()) {
                 self.submit(state, write).await?;
             }

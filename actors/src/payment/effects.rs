@@ -43,7 +43,7 @@ impl Deref for PaymentServices {
 }
 
 impl PaymentServices {
-    /// Of a tree with so many shards, none of which runs yet.
+    /// Services of a tree with this number of shards, none of which runs yet.
     pub(crate) fn new(services: Arc<Services>, shards: usize) -> Self {
         Self {
             router: Arc::new(Router::new(shards)),

@@ -1,4 +1,4 @@
-//! The way from watchers, settlers and screening to payments, payouts and withdrawals.
+//! Route of messages from watchers, settlers and screening to payments, payouts and withdrawals.
 
 use std::sync::Arc;
 

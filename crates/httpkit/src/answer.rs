@@ -1,4 +1,4 @@
-//! A successful answer as bytes, so that the idempotency store can keep it before it is sent.
+//! A successful answer as bytes, so that it can be stored for idempotency before it is sent.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};

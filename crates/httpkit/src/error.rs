@@ -63,7 +63,7 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
 }
 
-/// Every way in which a request can fail.
+/// Errors of requests.
 #[derive(Debug, Clone)]
 pub enum ApiError {
     /// The body is not JSON, or not a JSON object.

@@ -26,7 +26,7 @@ use crate::error::ApiError;
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The header of an answer that repeats the first one.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// How long an answer is stored, seconds.
+/// Time that an answer is stored, seconds.
 pub const KEPT_SECS: i64 = 24 * 3_600;
 /// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 255;

@@ -17,7 +17,7 @@ pub const STREAMS_AT_ONCE: usize = 8_192;
 pub const STREAMS_PER_ADDRESS: usize = 64;
 /// Streams open at once for one PSP.
 pub const STREAMS_PER_PSP: usize = 1_024;
-/// Between two comments on a quiet stream.
+/// Interval of comments on a quiet stream.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Seconds after which a caller with too many open streams may try again.
 const FULL_RETRY_SECS: u64 = 30;
@@ -35,19 +35,19 @@ pub enum StreamOwner {
     Psp(PspId),
 }
 
-/// Limit of requests that stay open: in all, and for each holder.
+/// Limits of requests that stay open: in total, and for each holder.
 pub struct StreamLimits {
     all: Arc<Semaphore>,
     held: DashMap<StreamOwner, usize>,
 }
 
 impl StreamLimits {
-    /// A limit of `in_one_statement` in all.
-    pub fn new(in_one_statement: usize) -> Arc<Self> {
-        Arc::new(Self { all: Arc::new(Semaphore::new(in_one_statement)), held: DashMap::new() })
+    /// Creates limits with `total_max` open requests in total.
+    pub fn new(total_max: usize) -> Arc<Self> {
+        Arc::new(Self { all: Arc::new(Semaphore::new(total_max)), held: DashMap::new() })
     }
 
-    /// Takes a place, unless this holder has `each_max` already or none is left.
+    /// Takes a permit, unless this holder already has `each_max` or none is left.
     pub fn take(self: &Arc<Self>, holder: StreamOwner, each_max: usize) -> Result<StreamPermit, ApiError> {
         let all = Arc::clone(&self.all).try_acquire_owned();
         let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
@@ -60,7 +60,7 @@ impl StreamLimits {
     }
 }
 
-/// A place among the open requests. It becomes free when dropped.
+/// Permit for one open request, returned on drop.
 pub struct StreamPermit {
     stream_limits: Arc<StreamLimits>,
     holder: StreamOwner,

@@ -39,7 +39,7 @@ enum Storage {
     Server {
         server: Url,
         name: String,
-        /// Whether the database is in the small tablespace.
+        /// True if the database is in the small tablespace.
         is_small: bool,
     },
 }
@@ -59,12 +59,12 @@ impl TestDatabase {
         Self { url: sqlite_url(folder.path()), place: Storage::Folder(folder) }
     }
 
-    /// On the PostgreSQL server, whatever is chosen, and without tables.
+    /// On the PostgreSQL server, whatever kind is selected, and without tables.
     pub async fn empty_postgres() -> Self {
         Self::on_server(false, false).await
     }
 
-    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
+    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever kind is selected.
     pub async fn postgres() -> Self {
         Self::on_server(false, true).await
     }
@@ -105,7 +105,7 @@ impl TestDatabase {
         &self.url
     }
 
-    /// Whether the database is on a PostgreSQL server.
+    /// Returns true if the database is on a PostgreSQL server.
     pub fn is_postgres(&self) -> bool {
         matches!(self.place, Storage::Server { .. })
     }
@@ -143,7 +143,7 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Whether tests run on PostgreSQL.
+/// Returns true if tests run on PostgreSQL.
 pub fn chosen_postgres() -> bool {
     match std::env::var(DATABASE).as_deref() {
         Ok("postgres") => true,

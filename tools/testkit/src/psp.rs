@@ -110,7 +110,7 @@ impl InitiateError {
         }
     }
 
-    /// Whether the service may have made the payment.
+    /// Returns true if the service may have made the payment.
     pub const fn may_be_made(&self) -> bool {
         match self {
             Self::Refused(..) => false,
@@ -311,7 +311,7 @@ impl Psp {
         serde_json::from_value(deliveries).context("the delivery log has no `deliveries`")
     }
 
-    /// Whether the service shows a transfer of the payment. Uses the connections for sampled payments.
+    /// Returns true if the service shows a transfer of the payment. Uses the connections for sampled payments.
     pub async fn shows_transfer(&self, id: PaymentId) -> anyhow::Result<bool> {
         #[derive(Deserialize)]
         struct PaymentView {

@@ -39,7 +39,7 @@ impl Env {
         Self::over(test_database, database).await
     }
 
-    /// With a PSP and its merchant in a database that has its tables.
+    /// Creates a PSP and its merchant in a migrated database.
     async fn over(test_database: TestDatabase, database: Database) -> Self {
         let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
         let psp = psps::Model {
@@ -94,7 +94,7 @@ impl Env {
         }
     }
 
-    /// Carries `command` out and commits it; the payment afterwards.
+    /// Runs `command` and commits it; returns the payment afterwards.
     async fn notified(&self, payment: &Payment, command: &Command) -> Payment {
         let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
         let wants = |name: EventName| name.as_str().starts_with("payment.");
@@ -142,7 +142,7 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
                     let owners = owners(&database, &watchlist, vec![wallet]).await.unwrap();
                     assert_eq!(owners.get(&wallet), Some(&id), "after {looks} looks");
                     looks += 1;
-                    // One that is watched is found without waiting for anything.
+                    // A watched wallet is found without waiting.
                     tokio::task::yield_now().await;
                 }
                 looks

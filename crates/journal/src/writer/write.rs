@@ -84,7 +84,7 @@ pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<
     Ok(())
 }
 
-/// Rolls back. A failure means that the connection is broken, and the database rolls back by itself.
+/// Rolls back. A failure means that the connection is broken, and the database rolls back on its own.
 async fn roll_back(transaction: Transaction) {
     if let Err(error) = transaction.rollback().await {
         tracing::warn!(%error, "the journal could not roll back");

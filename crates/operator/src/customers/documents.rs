@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::Operator;
 
-/// Any PSP's. Written to the audit log.
+/// Document of a customer of any PSP. The read is written to the audit log.
 pub(crate) async fn read(
     State(operator): State<Operator>,
     Path((customer_id, kind)): Path<(String, String)>,
@@ -48,7 +48,7 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The document, once it is written down that it was read.
+    /// Reads the document, after the read is recorded in the audit log.
     pub async fn read(self, customer_id: &str, kind: &str) -> Result<Response, ApiError> {
         let no_customer = || ApiError::NotFound("customer");
         let no_document = || ApiError::NotFound("document");
@@ -86,7 +86,7 @@ impl Reading<'_> {
     }
 }
 
-/// Never shown in the browser, whatever it is: a file to be saved, under a name of ours.
+/// Response that the browser saves as a file, under a name that the service chooses, and never displays.
 fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
     let name = HeaderValue::from_str(&name).expect("our names are fit for a header");

@@ -27,7 +27,7 @@ pub use view::{Figures, KindView, NodeState, NodeView, ROOT_NAME};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
-    /// Supervises all that is permanent.
+    /// Supervises the permanent actors.
     Root,
     /// The group-commit writer.
     Journal,
@@ -39,11 +39,11 @@ pub enum ActorKind {
     Watcher,
     /// Writes to a chain.
     Settler,
-    /// Asks the KYT provider.
+    /// Requests verdicts from the KYT provider.
     Screening,
-    /// Has customers verified.
+    /// Requests verifications of customers.
     ComplianceDesk,
-    /// Looks after payouts and withdrawals.
+    /// Supervises payouts and withdrawals.
     SendingDesk,
     /// One payout or withdrawal.
     Sending,
@@ -51,7 +51,7 @@ pub enum ActorKind {
     WebhookSender,
     /// Delivers one PSP's webhooks.
     Endpoint,
-    /// Holds the ledger against itself, or vaults against the ledger.
+    /// Checks the ledger, or compares vaults with the ledger.
     Auditor,
 }
 
@@ -73,12 +73,12 @@ impl ActorKind {
         Self::Auditor,
     ];
 
-    /// Whether there are so many that they are counted, not listed by name.
+    /// Returns true for kinds with so many actors that these are counted, not listed by name.
     pub const fn is_one_of_many(self) -> bool {
         matches!(self, Self::Payment | Self::Sending)
     }
 
-    /// The name as it stands in metrics and logs.
+    /// Name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Root => "root",

@@ -1,4 +1,4 @@
-//! The figures of actors as they are shown: a node for each listed actor, and a summary of each kind.
+//! Views of actors: a node for each listed actor, and a summary of each kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,20 +12,20 @@ use super::log::{Cause, Failure};
 use super::registry::{ActorRegistry, Node};
 use crate::clock::serialize_millis_or_null;
 
-/// The root's name.
+/// Name of the root.
 pub const ROOT_NAME: &str = "root";
 
-/// How an actor is.
+/// State of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It is there.
+    /// It is running.
     Running,
-    /// It failed and is about to be started again.
+    /// It failed and will be restarted soon.
     Restarting,
-    /// It failed too often and waits for an operator.
+    /// It failed too often and waits for the operator.
     Quarantined,
-    /// It is not there, as it should be.
+    /// It has ended as intended.
     Stopped,
 }
 
@@ -90,12 +90,12 @@ pub struct KindView {
 }
 
 impl ActorRegistry {
-    /// All listed actors of a kind, by name.
+    /// Views of the listed actors of a kind, by name.
     pub fn views(&self, kind: ActorKind) -> Vec<NodeView> {
         self.nodes(kind).iter().map(|node| self.show(node)).collect()
     }
 
-    /// A listed actor.
+    /// View of a listed actor.
     pub fn view(&self, kind: ActorKind, name: &str) -> NodeView {
         self.show(&self.node(kind, name))
     }
@@ -116,7 +116,7 @@ impl ActorRegistry {
         }
     }
 
-    /// The figures of every kind.
+    /// Measurements of every kind.
     pub fn kinds(&self) -> Vec<KindView> {
         let view = |kind: ActorKind| {
             let registry = self.kind(kind);

@@ -26,7 +26,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// The seconds in which start paymentsd, without the first ones: rates and means are of these.
+/// The seconds in which payments started, without the first ones. Rates and means are computed from these.
 struct Steady<'a>(Vec<&'a Second>);
 
 impl<'a> Steady<'a> {
