@@ -230,7 +230,7 @@ async fn accounts_are_equal() {
     unknown_blocks(&env, "eth_estimateGas", &[json!({"to": payee(9)})]).await;
 }
 
-/// Asserts geth's message and anvil's message. The service treats them the same way (`actors/src/chain/wire.rs`).
+/// Asserts geth's message and anvil's message. The service treats them the same way (`crates/evm/src/wire.rs`).
 async fn unknown_blocks(env: &Env, method: &str, params: &[Value]) {
     let at = |block: Value| Value::Array(params.iter().cloned().chain([block]).collect());
     let geth = (-32_000, "header not found");

@@ -1,7 +1,7 @@
 //! One attempt at a group: one transaction with the preconditions of all writes first, then the dependent statements.
 //!
 //! Groups of only new payments need no intermediate answers (`new_payments`); they come here only if that attempt
-//! failed. Not here: the preconditions (`gates`), the handling of failed groups (`task`), the selection of a group
+//! failed. Not here: the preconditions (`preconditions`), the handling of failed groups (`task`), the selection of a group
 //! (`queue`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -40,7 +40,7 @@ pub(super) struct FailedPreconditions {
     pub(super) outdone: HashSet<usize>,
 }
 
-/// Commits `units` in one transaction.
+/// Commits `writes` in one transaction.
 pub(super) async fn attempt(database: &Database, statements: &Statements, writes: &[&JournalWrite]) -> Attempt {
     if let Some(attempt) = statements.new_payments.attempt(database, writes).await {
         return attempt;
