@@ -25,7 +25,7 @@ use super::{Inner, Parts, System, wallets};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
-use crate::compliance::identity::{ComplianceConfig, ComplianceService, IdentityProvider};
+use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
@@ -235,7 +235,7 @@ impl System {
         provider: Option<Arc<dyn IdentityProvider>>,
     ) -> Result<(), StartError> {
         let (parts, sealer) = (self.inner.parts.clone(), self.inner.sealer.clone());
-        self.adopt(ActorKind::ComplianceDesk, "compliance service", move |root| {
+        self.adopt(ActorKind::ComplianceDesk, identity::NAME, move |root| {
             let (parts, sealer) = (parts.clone(), sealer.clone());
             let (config, provider) = (config.clone(), provider.clone());
             async move {

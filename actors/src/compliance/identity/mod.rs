@@ -21,6 +21,7 @@ pub use provider::{
 };
 pub use queue::{Backlog, COUNTED_MAX, count, link_of, link_place, overdue};
 pub use sandbox::{RESCREEN_TAKES, SANDBOX_PROVIDER, SandboxIdentity, VerificationLinks};
+pub(crate) use service::NAME;
 pub use service::{CallbackFailure, ComplianceConfig, ComplianceService};
 pub use sumsub::{SUMSUB_PROVIDER, Sumsub, SumsubError, SumsubSettings};
 pub use work::ProviderOutage;

@@ -29,7 +29,7 @@ use super::queue::{self, Backlog, Task};
 use super::work::{CheckContext, ProviderOutage, verdict_name};
 
 /// Name of the actor.
-const NAME: &str = "compliance_desk";
+pub(crate) const NAME: &str = "compliance_desk";
 
 /// Limits of the compliance service.
 #[derive(Debug, Clone)]
