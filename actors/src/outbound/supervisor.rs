@@ -18,7 +18,6 @@ use tokio::task::JoinHandle;
 
 use super::OutboundServices;
 use super::actor::{Message, OutboundActor};
-use super::live::LiveOutbound;
 
 /// Rows per page when the supervisor starts.
 const REHYDRATION_PAGE: u64 = 500;
