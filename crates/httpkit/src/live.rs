@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_bounded_in_all_and_for_each_and_come_free() {
+    fn permits_are_limited_in_total_and_per_holder_and_are_returned() {
         let stream_limits = StreamLimits::new(3);
         let (one, two) = (StreamOwner::Address([127, 0, 0, 1].into()), StreamOwner::Psp(PspId::generate()));
         let first = stream_limits.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));

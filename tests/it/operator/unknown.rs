@@ -70,7 +70,7 @@ async fn key_of_form(service: &ServiceFixture, id: PaymentId) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
-fn assert_told_to_look(page: &Reply, path: &str) {
+fn assert_asks_to_check(page: &Reply, path: &str) {
     assert_eq!(page.status, 503);
     let text = page.text();
     assert!(text.contains("may have been carried out") && text.contains("before you repeat it"), "{text}");
@@ -115,7 +115,7 @@ async fn form_with_an_unknown_result_sends_once() {
     let key = key_of_form(&service, id).await;
     let filled = [("idempotency_key", &*key), ("address", ADA), ("amount", "4"), ("reason", "x"), ("confirm", "true")];
     let asked = losing_the_answer(&service, id, form(&service, id, &filled)).await;
-    assert_told_to_look(&asked, &format!("/ops/view/payments/{id}"));
+    assert_asks_to_check(&asked, &format!("/ops/view/payments/{id}"));
     // A resubmitted form was rendered before the refund existed.
     let decide = format!("/ops/view/payments/{id}/decide?done=decided");
     let taken =

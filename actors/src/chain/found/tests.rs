@@ -122,7 +122,7 @@ fn observed(revision: u32) -> ObservedTransfer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
+async fn finds_a_wallet_while_its_payment_ends_and_becomes_live() {
     let env = Env::new().await;
     if env.database.backend() != DbBackend::Sqlite {
         return;

@@ -89,7 +89,7 @@ impl Reading<'_> {
 /// Response that the browser saves as a file, under a name that the service chooses, and never displays.
 fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
-    let name = HeaderValue::from_str(&name).expect("our names are fit for a header");
+    let name = HeaderValue::from_str(&name).expect("the name is a valid header value");
     let headers: [(HeaderName, HeaderValue); 4] = [
         (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
         (CONTENT_DISPOSITION, name),

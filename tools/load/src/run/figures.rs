@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_of_the_payments_that_were_made() {
+    fn memory_counts_only_created_payments() {
         let of = |resident_bytes| Some(Usage { resident_bytes, ..Usage::default() });
         let holding = Holding { before: of(1_000), after: of(11_000), payments: 5 };
         assert_eq!(machine(&[], holding, Duration::ZERO).service_bytes_a_held, Some(2_000));
