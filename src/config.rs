@@ -372,7 +372,7 @@ fn expected(key: &str) -> &'static str {
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
-        "retention.events_days" => "at least 30 days, or 0 for ever",
+        "retention.events_days" => "at least 30 days, or 0 forever",
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {

@@ -102,7 +102,7 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         // At the limit the request is rejected immediately: a queue would only grow.
         let response = match edge.door.try_acquire() {
             Ok(_room) => next.run(request).await,
-            Err(_) => ApiError::Unavailable(Away::Capacity, "no room".into()).into_response(),
+            Err(_) => ApiError::Unavailable(Away::Capacity, "too many concurrent requests".into()).into_response(),
         };
         let (response, failure) = finish(response, &id, edge.listener);
         note(&response, failure.as_ref(), &method, &route, started.elapsed());

@@ -50,7 +50,7 @@ impl StreamLimits {
     /// Takes a permit, unless this holder already has `each_max` or none is left.
     pub fn take(self: &Arc<Self>, holder: StreamOwner, each_max: usize) -> Result<StreamPermit, ApiError> {
         let all = Arc::clone(&self.all).try_acquire_owned();
-        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
+        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many open streams".into()))?;
         let mut held = self.held.entry(holder).or_insert(0);
         if *held >= each_max {
             return Err(ApiError::RateLimited(FULL_RETRY_SECS));
