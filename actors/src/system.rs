@@ -52,8 +52,8 @@ pub use start::{ChainSetup, StartError, SystemConfig};
 
 /// Default number of shard supervisors per tree.
 pub const SHARDS_DEFAULT: usize = 16;
-/// Maximum wait for a command before the caller gets the error that its outcome is unknown. The payment keeps the command
-/// and may still run it.
+/// Maximum wait for a command before the caller gets the error that its outcome is unknown. The payment keeps the
+/// command and may still run it.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for the journal to flush when the tree stops.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);

@@ -42,7 +42,8 @@ impl PaymentInbox for Inbox {
 
     fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
         let outage = Outage { id: OutageId(outage), from, to };
-        // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the other.
+        // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the
+        // other.
         self.outages.keep(chain, outage);
         self.router.chain_stalled(chain, outage);
     }

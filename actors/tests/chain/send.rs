@@ -1,5 +1,5 @@
-//! Outbound transfers from the PSP's vault that the token rejects, that are not mined in time, are replaced, or lack gas. Each
-//! is sent once or reported as failed, and does not affect the others of its batch.
+//! Outbound transfers from the PSP's vault that the token rejects, that are not mined in time, are replaced, or lack
+//! gas. Each is sent once or reported as failed, and does not affect the others of its batch.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ impl Answer {
         Self::new(StatusCode::CREATED, body)
     }
 
-    /// Answers 202: the request was accepted and will be carried out later.
+    /// Answers 202: the request was accepted and will be executed later.
     pub fn accepted(body: &impl Serialize) -> Result<Self, ApiError> {
         Self::new(StatusCode::ACCEPTED, body)
     }

@@ -32,7 +32,7 @@ pub const KEPT_SECS: i64 = 24 * 3_600;
 pub const KEY_CHARS_MAX: usize = 255;
 /// Time between two deletions of expired answers, milliseconds.
 const PRUNE_EVERY_MS: i64 = 60_000;
-/// Answers that one statement deletes.
+/// Maximum number of answers that one statement deletes.
 const PRUNE_STEP: u64 = 500;
 
 type RequestKey = (PspId, String, String);

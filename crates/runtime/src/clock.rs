@@ -23,7 +23,8 @@ impl Clock {
         from_millis(wall_millis().saturating_add(self.offset_ms())).into()
     }
 
-    /// Current wall-clock time, for values that other machines compare with their clocks: webhook signatures, retry times.
+    /// Current wall-clock time, for values that other machines compare with their clocks: webhook signatures, retry
+    /// times.
     pub fn real_now<T: From<SystemTime>>(&self) -> T {
         from_millis(wall_millis()).into()
     }

@@ -1,7 +1,7 @@
 //! Databases for tests: each test gets its own, a SQLite file in a folder or a database on a PostgreSQL server, removed
 //! after the test.
 //!
-//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. A database
+//! The environment selects the kind, so that the same tests run on both; see [`TestDatabase::create`]. A database
 //! has today's tables from the start: it is a copy of a template ([`template`]). The service's own migration then finds nothing to do.
 
 mod template;

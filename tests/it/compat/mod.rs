@@ -56,7 +56,7 @@ impl Service {
         assert_eq!(lifted["was_paused"], true, "{scope}: {lifted:#}");
     }
 
-    /// Everything reads back as it was recorded.
+    /// All data reads back as it was recorded.
     async fn assert_as_recorded(&self) {
         for (name, read) in self.recorded["read"].as_object().unwrap() {
             let answer = self.read(text(read, "path")).await;

@@ -1,5 +1,5 @@
-//! Actor of the compliance service: works through the table `checks` with bounded concurrency, and retries while a provider is
-//! down.
+//! Actor of the compliance service: works through the table `checks` with bounded concurrency, and retries while a
+//! provider is down.
 //!
 //! It holds no state: the database says what is due. A sweep finds due checks, a nudge starts a sweep immediately, and
 //! a check that was started but not recorded is started again under the same key.

@@ -1,9 +1,9 @@
 //! The group-commit writer. Every write of the payment side, and every new customer, goes through it as a typed write
 //! (`JournalWrite`).
 //!
-//! Owned here: the queues and their limits, the grouping of writes into commits, the order of statements in a commit, and
-//! the outcome of a write that fails a precondition or that the database rejects. Deliberately absent: the contents of
-//! writes (`payments` builds those of payments), and every read.
+//! Owned here: the queues and their limits, the grouping of writes into commits, the order of statements in a commit,
+//! and the outcome of a write that fails a precondition or that the database rejects. Deliberately absent: the contents
+//! of writes (`payments` builds those of payments), and every read.
 
 mod insert;
 mod journal_write;
@@ -140,8 +140,8 @@ impl Journal {
         (Self { transitions, initiations, shared }, task)
     }
 
-    /// Commits `write` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while the
-    /// queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
+    /// Commits `write` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while
+    /// the queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
     /// stops waiting.
     pub async fn submit(&self, write: JournalWrite) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();

@@ -69,7 +69,8 @@ pub trait CommitObserver: Send + Sync + 'static {
     /// Returns true if [`CommitObserver::between_commits`] must be called before the next group.
     fn wants_pause(&self) -> bool;
 
-    /// Returns once [`CommitObserver::wants_pause`] returns true. The journal waits for this while it has nothing to commit.
+    /// Returns once [`CommitObserver::wants_pause`] returns true. The journal waits for this while it has nothing to
+    /// commit.
     async fn pause_wanted(&self);
 
     /// Called while no commit is in progress; the next group waits until it returns.

@@ -1,8 +1,8 @@
 //! One attempt at a group: one transaction with the preconditions of all writes first, then the dependent statements.
 //!
 //! Groups of only new payments need no intermediate answers (`new_payments`); they come here only if that attempt
-//! failed. Not here: the preconditions (`preconditions`), the handling of failed groups (`task`), the selection of a group
-//! (`queue`).
+//! failed. Not here: the preconditions (`preconditions`), the handling of failed groups (`task`), the selection of a
+//! group (`queue`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -36,7 +36,7 @@ pub(super) enum Attempt {
 /// Writes that failed a precondition, by their position.
 pub(super) struct FailedPreconditions {
     pub(super) lost: BTreeMap<usize, JournalError>,
-    /// Those of them that fail only if the other writes are committed.
+    /// Failed writes that fail only if the other writes are committed.
     pub(super) outdone: HashSet<usize>,
 }
 
