@@ -24,7 +24,7 @@ contracts:
 load *arguments:
     cargo run --release -- load {{ arguments }}
 
-# This project's figures, each beside its goal: see docs/src/develop/bench.md. Let nothing else run meanwhile.
+# This project's figures, each beside its goal: see docs/src/develop/bench.md. Run nothing else at the same time.
 bench *arguments:
     cargo run --release -- bench {{ arguments }}
 

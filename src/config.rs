@@ -87,25 +87,25 @@ pub struct Server {
     pub public_url: Option<url::Url>,
     /// Environment: determines which API keys are accepted and which webhook URLs are allowed.
     pub environment: Environment,
-    /// Whether a proxy in front of the service appends the payer's address to `X-Forwarded-For`.
+    /// True if a proxy in front of the service appends the payer's address to `X-Forwarded-For`.
     pub behind_proxy: bool,
     /// File with the terms of service that customers accept; `None` uses the built-in terms.
     #[serde(deserialize_with = "values::optional_path")]
     pub terms_file: Option<PathBuf>,
 }
 
-/// Which world this is.
+/// Environment of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Environment {
-    /// Simulated chains and play money.
+    /// Simulated chains and tokens without value.
     Sandbox,
     /// Real money.
     Production,
 }
 
 impl Environment {
-    /// The keys that are taken here.
+    /// Mode of the API keys that are accepted.
     pub const fn key_mode(self) -> KeyMode {
         match self {
             Self::Sandbox => KeyMode::Test,
@@ -113,7 +113,7 @@ impl Environment {
         }
     }
 
-    /// Where webhooks may go here.
+    /// Policy for webhook URLs.
     pub const fn url_policy(self) -> UrlPolicy {
         match self {
             Self::Sandbox => UrlPolicy::Sandbox,
@@ -180,7 +180,7 @@ pub struct Kyt {
     /// Sanctioned addresses, one per line.
     #[serde(deserialize_with = "values::optional_path")]
     pub sanctions_file: Option<PathBuf>,
-    /// Whether to query Chainalysis' on-chain sanctions list on each chain.
+    /// True if Chainalysis' on-chain sanctions list is queried on each chain.
     pub oracle: bool,
     /// Base URL of Chainalysis' address screening API.
     #[serde(deserialize_with = "values::optional_url")]
@@ -321,7 +321,7 @@ pub struct Documents {
     pub endpoint: Option<url::Url>,
     /// Region of the bucket.
     pub region: String,
-    /// Whether the endpoint may use plain HTTP. For tests.
+    /// True if the endpoint may use plain HTTP. For tests.
     pub allow_http: bool,
     /// A file with the id of the access key; `None`: the default credential chain of AWS.
     #[serde(deserialize_with = "values::optional_path")]
@@ -334,7 +334,7 @@ pub struct Documents {
 /// Retention periods.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RetentionConfig {
-    /// Days to keep events with their deliveries; `None`: for ever.
+    /// Days to keep events with their deliveries; `None`: forever.
     #[serde(deserialize_with = "values::kept_days")]
     pub events_days: Option<i64>,
 }
@@ -372,7 +372,7 @@ fn expected(key: &str) -> &'static str {
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
-        "retention.events_days" => "at least 30 days, or 0 for ever",
+        "retention.events_days" => "at least 30 days, or 0 forever",
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {

@@ -120,7 +120,7 @@ cache_prune() {
     rm -rf "${cache:?}/deps/$name"
   done
   find "$cache/tools" -mindepth 1 -maxdepth 1 -mtime "+$CACHE_UNUSED_DAYS_MAX" -exec rm -rf {} +
-  # What a run that was killed left.
+  # Removes files that a killed run left.
   find "$cache/tools" "$cache/deps" -mindepth 1 -maxdepth 1 -name '.new.*' -mtime +0 -exec rm -rf {} +
 }
 

@@ -61,6 +61,9 @@ const PLACES = [
   // Names of tables.
   ["entities/src/", "sendings"],
   ["entities/src/", "sending_transitions"],
+  // The name of a schema of the OpenAPI document, and a module that names snapshots.
+  ["src/http/money/", "SendingRecord"],
+  ["tests/it/operator/mod.rs", "sendings"],
 ];
 
 const SKIPPED = /(^|\/)(\.git|target|node_modules|\.tools|artifacts|snapshots|screenshots|payferry-data)(\/|$)|^tests\/prose\.mjs$/;

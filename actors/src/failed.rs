@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_certainly_not_written_may_be_asked_for_again() {
+    fn unknown_outcome_differs_from_errors_without_a_write() {
         let unknown = Failed::<Rejection>::from(JournalError::Unknown("cut off".to_owned())).error;
         assert!(matches!(&unknown, CommandError::Unknown(reason) if reason.contains("cut off")), "{unknown:?}");
         let away = JournalError::Unavailable("away".to_owned());

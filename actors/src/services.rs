@@ -1,4 +1,4 @@
-//! What payments and outbound transfers use in common: storage, clock, policies, chains, screening and webhooks.
+//! Services that payments and outbound transfers share: storage, clock, policies, chains, screening and webhooks.
 //!
 //! Deliberately absent: payments and outbound transfers themselves. Their modules import this one.
 
@@ -17,7 +17,7 @@ use crate::compliance::{ScreenRequest, Screening};
 use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
 
-/// Shared by every part of one tree.
+/// Services that all parts of one tree share.
 pub(crate) struct Services {
     pub(crate) database: Database,
     pub(crate) journal: Journal,
@@ -26,14 +26,15 @@ pub(crate) struct Services {
     pub(crate) pauses: Pauses,
     pub(crate) registry: TreeBooks,
     pub(crate) chains: Arc<Chains>,
-    /// Set once it runs, and again when it was restarted.
+    /// Set at the start of the actor and at each restart.
     pub(crate) screening: RwLock<Option<Screening>>,
-    /// As `screening`.
+    /// Like `screening`.
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
 }
 
 impl Services {
-    /// Has an address screened; after a pause, and with an alarm from then on, if it is in review until `alarm_at`.
+    /// Requests the screening of an address. An address in review is screened again after a pause, and raises an alarm
+    /// after `alarm_at`.
     pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
         let Some(screening) = &*self.screening.read() else { return };
         match alarm_at {
@@ -42,7 +43,7 @@ impl Services {
         }
     }
 
-    /// Tells the webhook sender that deliveries of this PSP are due.
+    /// Notifies the webhook sender that deliveries of this PSP are due.
     pub(crate) fn nudge_webhooks(&self, psp_id: PspId) {
         if let Some(webhooks) = &*self.webhooks.read() {
             webhooks.nudge(psp_id);

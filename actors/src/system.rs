@@ -5,8 +5,8 @@
 mod inbox;
 mod initiate;
 mod order;
+mod outbound_view;
 mod refresh;
-mod sendings;
 mod show;
 mod start;
 mod wallets;
@@ -34,7 +34,7 @@ use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
 use crate::observe::{ActorSubject, Quarantine, TreeBooks};
 use crate::outbound;
-use crate::outbound::{OutboundMessage, SendingServices};
+use crate::outbound::{OutboundMessage, OutboundServices};
 use crate::pauses::Pauses;
 use crate::payment::{Ask, Message, PaymentServices, ResultRows};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
@@ -45,15 +45,15 @@ use payferry_webhook::WebhookSender;
 
 pub use initiate::{ChainChoiceRequest, InitiatePayment};
 pub use order::{OrderAnswer, OutboundOrder};
+pub use outbound_view::OutboundView;
 pub use payferry_domain::{InitiateError, OrderError};
-pub use sendings::OutboundView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
 /// Default number of shard supervisors per tree.
 pub const SHARDS_DEFAULT: usize = 16;
-/// Maximum wait for a command before the caller is told that its outcome is unknown. The payment keeps the command and
-/// may still run it.
+/// Maximum wait for a command before the caller gets the error that its outcome is unknown. The payment keeps the
+/// command and may still run it.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for the journal to flush when the tree stops.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -90,12 +90,12 @@ struct Inner {
 struct Parts {
     services: Arc<Services>,
     payments: Arc<PaymentServices>,
-    sendings: Arc<SendingServices>,
-    /// Set once it runs, and again when it was restarted.
+    sendings: Arc<OutboundServices>,
+    /// Set at the start of the actor and at each restart.
     compliance: RwLock<Option<ComplianceService>>,
-    /// What the auditor of the ledger found.
+    /// Findings of the ledger auditor.
     ledger: Findings,
-    /// What the auditor of the vaults found.
+    /// Findings of the vault auditor.
     vaults: VaultFindings,
 }
 
@@ -108,7 +108,7 @@ impl System {
         &self.inner.parts.payments
     }
 
-    fn sendings(&self) -> &Arc<SendingServices> {
+    fn outbound(&self) -> &Arc<OutboundServices> {
         &self.inner.parts.sendings
     }
 
@@ -151,7 +151,7 @@ impl System {
         match of.into() {
             ActorSubject::Payment(id) => self.payments().router.send(id, Message::Panic),
             ActorSubject::OutboundTransfer(id) => {
-                self.sendings().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Panic))
+                self.outbound().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Panic))
             }
         }
     }
@@ -181,7 +181,7 @@ impl System {
             ActorSubject::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
             // The settler and the screening send again what it missed.
             ActorSubject::OutboundTransfer(id) if released => {
-                self.sendings().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Resume));
+                self.outbound().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Resume));
             }
             _ => {}
         }

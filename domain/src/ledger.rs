@@ -8,8 +8,8 @@
 //! - The balance of `Treasury` was sent to the treasury.
 //! - `External` is everything outside the service. Its balance is the negative sum of all other balances.
 //!
-//! Not here: rows and running balances (`actors::ledger`), and the mapping from events to postings (`payment`,
-//! `sending`).
+//! Not here: rows and running balances (`payferry_journal`), and the mapping from events to postings (`payment`,
+//! `outbound`).
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //!
 //! - Basic types: ids, money, chains, time.
 //! - The payment aggregate as four functions: `decide`, `evolve`, `react`, and `resume`, which returns the effects that
-//!   are still due after a restart. Outbound transfers (`sending`) and the compliance of a customer have the same
+//!   are still due after a restart. Outbound transfers (`outbound`) and the compliance of a customer have the same
 //!   structure.
 //! - Numbered invariants.
 //!

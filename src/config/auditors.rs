@@ -13,7 +13,7 @@ pub struct Auditors {
     pub ledger_interval_ms: NonZeroU64,
     /// Interval between audits of the vaults; 0: never.
     pub vaults_interval_ms: u64,
-    /// Whether the treasury's balance is compared with the ledger too. Requires that no money is withdrawn from it.
+    /// True if the treasury's balance is compared with the ledger too. Requires that no money is withdrawn from it.
     pub treasury_kept: bool,
 }
 

@@ -47,9 +47,9 @@ pub struct ChainConfig {
     pub finality_least: Option<FinalityPolicy>,
     /// Interval at which the head is polled.
     pub poll_interval_ms: NonZeroU64,
-    /// Whether the endpoints support the `safe` block tag.
+    /// True if the endpoints support the `safe` block tag.
     pub has_safe: bool,
-    /// Whether the endpoints support the `finalized` block tag.
+    /// True if the endpoints support the `finalized` block tag.
     pub has_finalized: bool,
     /// Depth that replaces an unsupported tag.
     pub fallback_depth_blocks: NonZeroU64,
@@ -59,7 +59,7 @@ pub struct ChainConfig {
     pub second_look_blocks: NonZeroU64,
     /// Timeout of a request to an endpoint.
     pub request_timeout_ms: NonZeroU64,
-    /// Whether the endpoints accept JSON-RPC batches.
+    /// True if the endpoints accept JSON-RPC batches.
     pub json_rpc_batches: bool,
     /// Gas that the chain charges in addition to execution.
     #[serde(deserialize_with = "l1_gas")]
@@ -80,7 +80,7 @@ pub struct ChainConfig {
 }
 
 impl ChainConfig {
-    /// Whether the chain is enabled.
+    /// Returns true if the chain is enabled.
     pub fn is_on(&self) -> bool {
         !self.endpoints.is_empty()
     }

@@ -1,7 +1,7 @@
 //! `[limits]`: ceilings of outbound transfers, for PSPs without their own ceilings.
 //!
 //! Deliberately absent: a ceiling for settlements. A settlement moves money only between Payferry's vaults and the
-//! treasury, so blocking it would protect no one.
+//! treasury, so a ceiling would protect nothing.
 
 use payferry_domain::Amount;
 use payferry_journal::psps::Ceilings;

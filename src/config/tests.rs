@@ -47,7 +47,7 @@ fn errors_name_location_key_and_expected_values() {
     );
     assert_eq!(
         refused("[retention]\nevents_days = 29", &[]),
-        "payferry.toml:2: `retention.events_days` is 29, expected at least 30 days, or 0 for ever"
+        "payferry.toml:2: `retention.events_days` is 29, expected at least 30 days, or 0 forever"
     );
     assert!(refused("[server\n", &[]).starts_with("payferry.toml:1: not valid TOML: "));
     assert!(refused("", &[("PAYFERRY_NOWHERE__X", "7")]).contains("there is no key `nowhere.x`"));

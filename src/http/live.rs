@@ -18,9 +18,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::payments::progress;
 use super::state::{AppState, Shared};
 
-/// How long a stream lasts. Browsers reconnect by themselves.
+/// Duration of a stream. Browsers reconnect automatically.
 pub const STREAM_LIFE_MAX: Duration = Duration::from_mins(30);
-/// How often the values in memory (confirmations, the deadline) are checked.
+/// Interval of checks of the values in memory (confirmations, the deadline).
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Delay before a client reconnects, milliseconds. Random, so that not all reconnect at once after a restart.
 const RETRY_AFTER_MS: std::ops::Range<u64> = 2_000..6_000;

@@ -1,6 +1,6 @@
 //! The sandbox: the whole service in one process, inside a simulated environment (`payferry_sandbox`).
 //!
-//! Everything that is kept is in one folder. A production build contains none of it.
+//! All stored data is in one folder. A production build contains none of it.
 
 mod keys;
 

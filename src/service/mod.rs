@@ -116,13 +116,13 @@ impl Service {
     }
 }
 
-/// Where a test makes the settlers of this process stand still.
+/// Checkpoint at which a test blocks the settlers of this process.
 #[cfg(feature = "faults")]
 fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
     Ok(payferry_actors::chain::HoldAfter::from_env()?)
 }
 
-/// The settlers of a production build never stand still.
+/// Checkpoint of a production build: it never blocks.
 #[cfg(not(feature = "faults"))]
 #[allow(clippy::unnecessary_wraps, reason = "the other build reads a variable that may be wrong")]
 fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {

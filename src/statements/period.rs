@@ -14,7 +14,7 @@ pub struct Period {
     to: Timestamp,
 }
 
-/// Why two times do not form a period.
+/// Reason why two times do not form a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PeriodFault {
     /// The end is not after the beginning.

@@ -42,7 +42,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// Why a statement is interrupted.
+/// Reason why a statement is interrupted.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
     /// The database did not answer.

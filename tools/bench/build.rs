@@ -1,4 +1,4 @@
-//! Tells the crate which Cargo profile it is built with. `PROFILE` says `release` for every profile that inherits from
+//! Passes the name of the Cargo profile to the crate. `PROFILE` says `release` for every profile that inherits from
 //! it, so the name is taken from the output folder: `target/<profile>/build/<crate>/out`.
 
 use std::path::Path;

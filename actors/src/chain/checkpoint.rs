@@ -77,7 +77,7 @@ pub struct NoCheckpoint;
 
 impl Checkpoint for NoCheckpoint {}
 
-/// Checkpoint that blocks for ever after a step, so that the process can be killed exactly there.
+/// Checkpoint that blocks forever after a step, so that the process can be killed exactly there.
 #[cfg(feature = "faults")]
 #[derive(Debug)]
 pub struct HoldAfter {

@@ -1,5 +1,5 @@
-//! What chains count: every name with its unit and meaning in one place; those of endpoints are in `payferry_evm`. Labels are
-//! chains and kinds that are listed here; never an address, an id or a number of a block.
+//! Metrics of chains: every name with its unit and help text; those of endpoints are in `payferry_evm`. Labels are
+//! chains and kinds that are listed here; never an address, an id or a block number.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::{Chain, Timestamp};
@@ -200,7 +200,10 @@ pub(super) fn gas(chain: Chain, used: u64, price_wei: u128) {
     counter!(GAS_SPENT, "chain" => chain.as_str()).increment(u64::try_from(spent_gwei).unwrap_or(u64::MAX));
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a gauge tells an account that runs dry, not its last gwei")]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "the gauge shows that an account runs out of gas; a gwei does not matter"
+)]
 pub(super) fn gas_balance(chain: Chain, wei: u128) {
     gauge!(GAS_BALANCE, "chain" => chain.as_str()).set((wei / WEI_PER_GWEI) as f64);
 }

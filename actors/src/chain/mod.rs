@@ -1,8 +1,8 @@
 //! Chain watchers, settlers and the RPC client.
 //!
-//! One watcher and one settler per chain. The watcher turns blocks into rows and tells payments about them; the
-//! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
-//! alloy's types end here and in `payferry_evm`: what leaves these modules are the domain's words.
+//! One watcher and one settler per chain. The watcher turns blocks into rows and notifies payments; the
+//! settler turns rows of `operations` into transactions. Both rebuild their state from the database and the chain.
+//! alloy's types are used only here and in `payferry_evm`: these modules return the domain's types.
 
 pub mod checkpoint;
 mod done;

@@ -105,7 +105,7 @@ impl SettlerState {
         notify(&*self.args.inbox, row, &Outcome::Failed { reason });
     }
 
-    /// Notifies payments that may have been told of a success that is now orphaned. `before` are the previous rows,
+    /// Notifies payments that may have been notified of a success that is now orphaned. `before` are the previous rows,
     /// `changed` the current ones.
     pub(super) fn notify_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
         let had = |row: &&operations::Model| {

@@ -55,7 +55,7 @@ impl From<ReadError> for PollError {
 }
 
 impl PollError {
-    /// Its kind.
+    /// Kind of the error.
     pub(super) fn trouble(&self) -> Degradation {
         match self {
             Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Degradation::of_call(source),
@@ -113,7 +113,7 @@ impl<'a> Poll<'a> {
                 if let Some(view) = self.view(&heads) {
                     self.publish(view);
                 }
-                self.finalise_what_waits();
+                self.finalise_waiting();
                 Ok(false)
             }
             Next::Read { to } => {
@@ -168,7 +168,7 @@ impl<'a> Poll<'a> {
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
         self.tell_progress(&links);
-        self.finalise_what_waits();
+        self.finalise_waiting();
         Ok(())
     }
 
@@ -341,7 +341,7 @@ impl<'a> Poll<'a> {
     }
 
     /// Notifies payments with transfers that have become final, as far as the chain's progress is known.
-    fn finalise_what_waits(&self) {
+    fn finalise_waiting(&self) {
         let WatcherArgs { spec, watchlist, .. } = &self.state.args;
         if let Some(reach) = watchlist.reach(spec.chain) {
             self.finalise(reach);

@@ -147,7 +147,7 @@ pub struct SettlerArgs {
 }
 
 impl SettlerArgs {
-    /// The default checkpoint: none.
+    /// Checkpoint without effect.
     pub fn no_checkpoint() -> Arc<dyn Checkpoint> {
         Arc::new(NoCheckpoint)
     }

@@ -3,7 +3,7 @@
 //! It outlives the actors. Transfers are in the database, and a payment that starts registers its wait for finality
 //! again. Wallets are in the database too, but not all of them are indexed there. Once the list is complete, it
 //! contains the wallet of every live payment: from before the payment can be committed as live until long after it is
-//! committed as ended. A wallet belongs to one payment for ever, so an entry that stays too long is never wrong.
+//! committed as ended. A wallet belongs to one payment forever, so an entry that stays too long is never wrong.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -49,7 +49,7 @@ pub struct ScreenRequest {
     pub chain: Chain,
     /// Sender or recipient.
     pub address: Address,
-    /// How much.
+    /// Amount.
     pub amount: Amount,
     /// `true` if the payment may have to return money to the sender automatically. The sender's kind must then be
     /// known.

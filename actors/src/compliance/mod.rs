@@ -2,7 +2,7 @@
 //! is in [`identity`].
 //!
 //! One provider is asked; if several are configured, it is [`Strictest`] over them. A provider error is never an
-//! `allow`: [`Screening`] holds the money and asks again.
+//! `allow`: [`Screening`] holds the funds and requests a verdict again.
 
 mod allow_all;
 mod chainalysis;

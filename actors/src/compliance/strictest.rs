@@ -9,7 +9,7 @@ use payferry_domain::payment::{Decision, Verdict};
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 
 /// KYT provider with the strictest decision of several. An error of one provider is an error of all, unless another one
-/// blocks: a block stands whatever the others answer, and does not wait for them.
+/// blocks: a block is final whatever the others answer, and does not wait for them.
 pub struct Strictest {
     name: String,
     first: Arc<dyn KytScreener>,

@@ -1,3 +1,3 @@
-//! The check of the ledger: its sums against its postings, and its postings against what they stand for.
+//! Checks the ledger: balances against postings, and postings against the state of payments and outbound transfers.
 
 pub mod check;

@@ -15,7 +15,7 @@ const TRANSITION: &[f64] = &[
 ];
 /// From a single write to a full group.
 const GROUP_UNITS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
-/// From the usual one or two blocks to far too many.
+/// From the usual one or two blocks to far more than usual.
 const REORG_BLOCKS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0, 128.0, 256.0];
 
 /// Upper bounds of the buckets by histogram, where the default buckets (network requests in seconds) do not fit.

@@ -15,7 +15,8 @@ const PAYMENTS: &str = "payferry_payments";
 const PAYMENTS_LIVE: &str = "payferry_payments_live";
 pub(super) const TRANSITION: &str = "payferry_payment_transition_seconds";
 
-/// Says what the metrics mean, and shows the counters at 0: an alarm on a rise sees none in a counter that appears as 1.
+/// Registers the help texts of the metrics, and exports the counters as 0: an alert on an increase does not fire if a
+/// counter first appears at 1.
 pub(super) fn describe() {
     describe_counter!(QUARANTINED, "Payments quarantined after too many failures, by class of the last failure.");
     describe_gauge!(QUARANTINED_NOW, "Quarantined payments that no operator has released yet.");

@@ -1,6 +1,6 @@
-//! What the tree shows of itself: the books of its actors, what is quarantined, and payments by status.
+//! Observation of the tree: metrics of its actors, quarantined subjects, and payments by status.
 //!
-//! The bookkeeping of actors is `payferry_runtime::observe`, whose public items this module has as well.
+//! Metrics of actors are defined in `payferry_runtime::observe`. This module re-exports its public items.
 
 mod actor_subject;
 mod buckets;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_domain::payment::{HistoryEntry, Status};
 use payferry_entities::Transaction;
-use payferry_journal::{CommitObserver, PaymentMove, PaymentStanding, Quiet};
+use payferry_journal::{CommitObserver, PaymentMove, PaymentState, Quiet};
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;
 
@@ -87,7 +87,7 @@ impl Tally {
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         *begun.lock() = Some(Instant::now());
         let snapshot = async {
-            // Not without what may be committed still: nothing would count it afterwards.
+            // Waits for commits in progress: nothing would count them afterwards.
             quiet.settled().await?;
             quiet.database().snapshot().await
         };
@@ -135,7 +135,7 @@ impl Tally {
         cells
     }
 
-    fn add(&self, chain: Chain, standing: PaymentStanding, count: i64) {
+    fn add(&self, chain: Chain, standing: PaymentState, count: i64) {
         let (chain, status) = (chain as usize, standing.status as usize);
         self.counts[chain][status].fetch_add(count, Ordering::Relaxed);
         if standing.live {
@@ -179,7 +179,7 @@ impl CommitObserver for Tally {
         self.is_count_due()
     }
 
-    /// Looks now and then: what calls for a count is one that failed, which nobody waits for.
+    /// Checks periodically: a count is due after one that failed, and a failed count does not notify this task.
     async fn pause_wanted(&self) {
         while !self.is_count_due() {
             tokio::time::sleep(COUNT_LOOK).await;

@@ -1,4 +1,4 @@
-//! The books of a whole tree: those of its actors, what is quarantined, and the tally of payments.
+//! Metrics of a whole tree: those of its actors, the quarantined subjects, and the payments by status.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,7 +14,7 @@ use super::tally::Tally;
 use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
 
-/// The books of one tree. Clones are the same books.
+/// Metrics of one tree. Clones share them.
 #[derive(Clone)]
 pub struct TreeBooks {
     actors: ActorRegistry,
@@ -28,7 +28,7 @@ impl Default for TreeBooks {
     }
 }
 
-/// The books of the actors.
+/// Metrics of the actors.
 impl Deref for TreeBooks {
     type Target = ActorRegistry;
 
@@ -55,7 +55,7 @@ impl TreeBooks {
         &self.tally
     }
 
-    /// Records a failure and that the payment, payout or withdrawal is given up.
+    /// Records a failure and quarantines the payment, payout or withdrawal.
     pub(crate) fn give_up(&self, of: impl Into<ActorSubject>, cause: Cause, reason: &str) {
         let of = of.into();
         let failure = self.actors.quarantined(of.kind(), &of.to_string(), cause, reason);
@@ -64,22 +64,22 @@ impl TreeBooks {
         self.quarantined.lock().insert(of, quarantine);
     }
 
-    /// Whether it is given up.
+    /// Returns true if it is quarantined.
     pub fn is_quarantined(&self, of: impl Into<ActorSubject>) -> bool {
         self.quarantined.lock().contains(of.into())
     }
 
-    /// Lets it run again. Answers whether it was quarantined.
+    /// Ends the quarantine. Returns true if it was quarantined.
     pub(crate) fn release(&self, of: ActorSubject) -> bool {
         self.quarantined.lock().remove(of)
     }
 
-    /// Those that are given up, the longest first: at most so many, behind `after` if that is given.
+    /// Page of the quarantined subjects after `after`, the longest quarantined first: at most `limit`.
     pub fn given_up(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
         self.quarantined.lock().page(after, limit)
     }
 
-    /// How many are given up: payments, and payouts and withdrawals.
+    /// Numbers of quarantined payments, and of quarantined payouts and withdrawals.
     pub fn quarantined_lens(&self) -> (usize, usize) {
         let quarantined = self.quarantined.lock();
         (quarantined.payments_len(), quarantined.outbound_len())
@@ -89,13 +89,13 @@ impl TreeBooks {
         self.quarantined.lock().get(of.into()).cloned()
     }
 
-    /// Its restarts and its last failure, as far as they are remembered.
+    /// Restarts and last failure, as far as they are recorded.
     pub(crate) fn failures_of(&self, of: impl Into<ActorSubject>) -> (u64, Option<Failure>) {
         let of = of.into();
         self.actors.failures_of(of.kind(), &of.to_string())
     }
 
-    /// Shows what is not counted as it happens.
+    /// Updates the gauges that are not updated by events.
     pub(crate) fn refresh_metrics(&self) {
         self.actors.refresh_metrics();
         let (payments, sendings) = self.quarantined_lens();
@@ -105,8 +105,8 @@ impl TreeBooks {
         }
     }
 
-    /// The tree, with the payments that `payments_live` counts in each shard, and so many payouts and withdrawals.
-    pub(crate) fn tree(&self, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
-        view::tree(&self.actors, payments_live, sendings_live)
+    /// View of the tree. `payments_live` returns the live payments of a shard.
+    pub(crate) fn tree(&self, payments_live: impl Fn(usize) -> usize, outbound_live: usize) -> TreeView {
+        view::tree(&self.actors, payments_live, outbound_live)
     }
 }

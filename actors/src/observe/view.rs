@@ -35,11 +35,11 @@ pub struct PaymentLine {
 pub struct OutboundLine {
     /// Id of the payout or withdrawal.
     pub id: OutboundId,
-    /// Its status.
+    /// Status.
     pub status: OutboundStatus,
     /// True if its address waits for a decision.
     pub in_review: bool,
-    /// Its chain.
+    /// Chain.
     pub chain: Chain,
     /// Number of transitions.
     pub version: u32,
@@ -86,15 +86,15 @@ fn read_note(note: u64) -> (usize, Chain, u32) {
     (place(0), chain, u32::try_from(note >> 32).unwrap_or_default())
 }
 
-/// The tree, with the payments that `payments_live` counts in each shard, and so many payouts and withdrawals.
-pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
+/// View of the tree. `payments_live` returns the live payments of a shard.
+pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> usize, outbound_live: usize) -> TreeView {
     let mut children = Vec::new();
     for kind in ActorKind::ALL {
         if kind.is_one_of_many() || matches!(kind, ActorKind::Root | ActorKind::Endpoint) {
             continue;
         }
         let mut nodes = registry.views(kind);
-        // Shards by their number, not by the letters of its name.
+        // Shards are sorted by number, not by name.
         nodes.sort_by_cached_key(|node| (node.name.parse::<usize>().ok(), node.name.clone()));
         children.extend(nodes.into_iter().map(|node| match kind {
             ActorKind::WebhookSender => with_children(node, registry.views(ActorKind::Endpoint)),
@@ -102,7 +102,7 @@ pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> us
                 let children_live = node.name.parse().map(&payments_live).unwrap_or_default();
                 NodeView { children_live, ..node }
             }
-            ActorKind::SendingDesk => NodeView { children_live: sendings_live, ..node },
+            ActorKind::SendingDesk => NodeView { children_live: outbound_live, ..node },
             _ => node,
         }));
     }

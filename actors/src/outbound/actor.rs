@@ -15,7 +15,7 @@ use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
-use super::SendingServices;
+use super::OutboundServices;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::failed::{Failed, Recovery};
 use crate::observe::outbound_note;
@@ -70,7 +70,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Tells a waiting caller that the command had no effect.
+    /// Replies to a waiting caller that the command had no effect.
     pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Take(queued_command) = self
             && let Some(reply) = queued_command.reply
@@ -82,7 +82,7 @@ impl Message {
 
 /// Actor of one outbound transfer. Its state is the outbound transfer.
 pub(crate) struct OutboundActor {
-    services: Arc<SendingServices>,
+    services: Arc<OutboundServices>,
 }
 
 pub(crate) struct State {
@@ -94,7 +94,7 @@ pub(crate) struct State {
 type Failure = Failed<Rejection>;
 
 impl OutboundActor {
-    pub(crate) fn new(services: Arc<SendingServices>) -> Self {
+    pub(crate) fn new(services: Arc<OutboundServices>) -> Self {
         Self { services }
     }
 }
@@ -211,8 +211,8 @@ impl OutboundActor {
         Err(Failed::contended())
     }
 
-    /// Submits a write. It is written even if this actor ends meanwhile: its successor is then told to read the row
-    /// again.
+    /// Submits a write. It is written even if this actor ends meanwhile: its successor is then notified to read the
+    /// row again.
     async fn submit(&self, myself: &Mailbox<Message>, write: JournalWrite) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (services, myself) = (self.services.clone(), myself.clone());

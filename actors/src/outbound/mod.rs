@@ -14,5 +14,5 @@ pub use payferry_journal::outbound as store;
 pub use actor::OutboundActorView;
 pub(crate) use actor::{Message, QueuedCommand};
 pub(crate) use live::LiveOutbound;
-pub(crate) use services::SendingServices;
+pub(crate) use services::OutboundServices;
 pub(crate) use supervisor::{OutboundMessage, OutboundSupervisor};

@@ -1,4 +1,4 @@
-//! What payouts and withdrawals need from the rest of the tree.
+//! Services that the actors of payouts and withdrawals use.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::LiveOutbound;
 use crate::services::Services;
 
-/// Everything a payout or withdrawal speaks to.
-pub(crate) struct SendingServices {
+/// Services that a payout or withdrawal uses.
+pub(crate) struct OutboundServices {
     services: Arc<Services>,
-    /// The live ones, and the way to them.
+    /// Live payouts and withdrawals, and their mailboxes.
     pub(crate) live: Arc<LiveOutbound>,
 }
 
 /// The services that payouts and withdrawals share with the rest of the tree.
-impl Deref for SendingServices {
+impl Deref for OutboundServices {
     type Target = Services;
 
     fn deref(&self) -> &Services {
@@ -22,8 +22,8 @@ impl Deref for SendingServices {
     }
 }
 
-impl SendingServices {
-    /// Of a tree in which none is live yet.
+impl OutboundServices {
+    /// Services of a tree without live payouts and withdrawals.
     pub(crate) fn new(services: Arc<Services>) -> Self {
         Self { services, live: Arc::default() }
     }

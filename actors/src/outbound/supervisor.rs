@@ -16,9 +16,8 @@ use payferry_runtime::supervise::Budget;
 use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
-use super::SendingServices;
+use super::OutboundServices;
 use super::actor::{Message, OutboundActor};
-use super::live::LiveOutbound;
 
 /// Rows per page when the supervisor starts.
 const REHYDRATION_PAGE: u64 = 500;
@@ -42,7 +41,7 @@ pub(crate) enum OutboundMessage {
 
 /// Supervisor of all payouts and withdrawals.
 pub(crate) struct OutboundSupervisor {
-    services: Arc<SendingServices>,
+    services: Arc<OutboundServices>,
 }
 
 #[derive(Default)]
@@ -74,12 +73,8 @@ impl PendingRetries {
 }
 
 impl OutboundSupervisor {
-    pub(crate) fn new(services: Arc<SendingServices>) -> Self {
+    pub(crate) fn new(services: Arc<OutboundServices>) -> Self {
         Self { services }
-    }
-
-    fn sendings(&self) -> &LiveOutbound {
-        &self.services.live
     }
 }
 
@@ -90,7 +85,7 @@ impl Behaviour for OutboundSupervisor {
     type Arguments = ();
 
     async fn pre_start(&self, myself: &Mailbox<OutboundMessage>, (): ()) -> Result<State, ActorProcessingErr> {
-        self.sendings().take_over(myself.clone());
+        self.services.live.take_over(myself.clone());
         myself.cast(OutboundMessage::Rehydrate)?;
         Ok(State::default())
     }
@@ -105,7 +100,7 @@ impl Behaviour for OutboundSupervisor {
             OutboundMessage::Rehydrate => self.rehydrate(myself, state).await?,
             OutboundMessage::Begin(outbound) => {
                 // The supervisor may already have read it, if it has just started.
-                if self.sendings().live(outbound.id()).is_none() {
+                if self.services.live.live(outbound.id()).is_none() {
                     self.start(myself, *outbound, Message::Resume, state).await;
                 }
             }
@@ -115,7 +110,7 @@ impl Behaviour for OutboundSupervisor {
                 self.wake(myself, id, Message::Resume, state).await;
             }
             OutboundMessage::ResumeAll => {
-                for actor in self.sendings().all() {
+                for actor in self.services.live.all() {
                     let _ = actor.cast(Message::Reload);
                 }
             }
@@ -131,7 +126,7 @@ impl Behaviour for OutboundSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         let Some(id) = state.owners.remove(&cell.get_id()) else { return Ok(()) };
-        self.sendings().leave(id, cell.get_id());
+        self.services.live.leave(id, cell.get_id());
         // An actor that ended by itself was finished; a killed one ended with its supervisor.
         if matches!(cause, Cause::Panic | Cause::Error) {
             self.failed(myself, id, cause, &reason, state);
@@ -166,7 +161,7 @@ impl OutboundSupervisor {
 
     /// True if it needs no new actor: it is quarantined, or has one.
     fn is_taken_care_of(&self, id: OutboundId) -> bool {
-        self.services.registry.is_quarantined(id) || self.sendings().live(id).is_some()
+        self.services.registry.is_quarantined(id) || self.services.live.live(id).is_some()
     }
 
     async fn rehydrate(&self, myself: &Mailbox<OutboundMessage>, state: &mut State) -> Result<(), ActorProcessingErr> {
@@ -190,7 +185,7 @@ impl OutboundSupervisor {
         if self.services.registry.is_quarantined(id) {
             return message.refuse(CommandError::Quarantined);
         }
-        let message = match self.sendings().live(id) {
+        let message = match self.services.live.live(id) {
             None => message,
             Some(actor) => match actor.cast(message) {
                 // The actor has just left: start another one.
@@ -225,7 +220,7 @@ impl OutboundSupervisor {
                 let _ = actor.cast(message);
                 // Sent last, so that a finished one applies the message before it leaves again.
                 let _ = actor.cast(Message::Resume);
-                self.sendings().enter(id, actor);
+                self.services.live.enter(id, actor);
                 state.put_off.end(id);
             }
             Err(error) => {

@@ -90,7 +90,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Tells a waiting caller that the command had no effect.
+    /// Replies to a waiting caller that the command had no effect.
     pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Ask(ask) = self {
             let _ = ask.reply.send(Err(error));
@@ -248,7 +248,7 @@ impl PaymentActor {
     ) -> Result<bool, Failure> {
         let now = self.services.clock.now();
         let Some(transition) = payment::transition(&state.payment, command, now).map_err(rejected)? else {
-            // Already known. The row of the fact must be marked, or it would be notified again for ever.
+            // Already known. The row of the fact must be marked, or its notification would repeat forever.
             if let Some(write) = payments::applied_write(&state.payment, command, self.services.clock.real_now()) {
                 self.submit(state, write).await?;
             }
@@ -288,7 +288,7 @@ impl PaymentActor {
     }
 
     /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
-    /// early, and is told to read it again.
+    /// early, and gets a message to read it again.
     async fn submit(&self, state: &State, write: JournalWrite) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (services, id) = (self.services.clone(), state.payment.id());

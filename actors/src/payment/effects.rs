@@ -43,7 +43,7 @@ impl Deref for PaymentServices {
 }
 
 impl PaymentServices {
-    /// Of a tree with so many shards, none of which runs yet.
+    /// Services of a tree with this number of shards, none of which runs yet.
     pub(crate) fn new(services: Arc<Services>, shards: usize) -> Self {
         Self {
             router: Arc::new(Router::new(shards)),
@@ -123,7 +123,7 @@ impl PaymentServices {
         self.screen_address(of_transfer(payment, key, revision, transfer.from, transfer.amount), Some(alarm_at));
     }
 
-    /// Tells a payment the outages that may have moved its deadline and that it does not know.
+    /// Notifies a payment about outages that may have moved its deadline and that it does not know.
     fn notify_outages(&self, payment: &Payment) {
         for Outage { id, from, to } in self.outages.unknown_to(payment) {
             let command = Command::MoveDeadline { outage: id, from, to };

@@ -89,12 +89,12 @@ impl Router {
         }
     }
 
-    /// Tells every shard how far a chain was read.
+    /// Notifies every shard of the progress of a chain's watcher.
     pub(crate) fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
         self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
     }
 
-    /// Tells every shard of an outage.
+    /// Notifies every shard of an outage.
     pub(crate) fn chain_stalled(&self, chain: Chain, outage: Outage) {
         self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage });
     }

@@ -1,4 +1,4 @@
-//! The way from watchers, settlers and screening to payments, payouts and withdrawals.
+//! Route of messages from watchers, settlers and screening to payments, payouts and withdrawals.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl PaymentInbox for Inbox {
 
     fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
         let outage = Outage { id: OutageId(outage), from, to };
-        // Kept before it is told, so that whoever registers meanwhile meets it here or there.
+        // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the
+        // other.
         self.outages.keep(chain, outage);
         self.router.chain_stalled(chain, outage);
     }

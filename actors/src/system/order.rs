@@ -70,7 +70,7 @@ impl System {
         let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
-        let (services, live) = (services.clone(), self.sendings().live.clone());
+        let (services, live) = (services.clone(), self.outbound().live.clone());
         let made = tokio::spawn(async move {
             let written = services.journal.submit(unit).await;
             let id = accepted.outbound.id();
@@ -102,7 +102,7 @@ impl System {
     ) -> Result<OutboundTransfer, OutboundCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let queued_command = QueuedCommand { command, audit, reply: Some(reply.into()) };
-        self.sendings().live.to_supervisor(OutboundMessage::Wake(id, Message::Take(Box::new(queued_command))));
+        self.outbound().live.to_supervisor(OutboundMessage::Wake(id, Message::Take(Box::new(queued_command))));
         // The command may have been received, and may still be written.
         let unknown = |what: &str| OutboundCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {

@@ -70,7 +70,7 @@ impl System {
             ready: self.is_ready(),
             payments_live: router.live_len(),
             payments_spawned: router.spawned(),
-            sendings_live: self.sendings().live.live_len(),
+            sendings_live: self.outbound().live.live_len(),
             restarts: registry.restarts(),
             payments_quarantined,
             sendings_quarantined,
@@ -101,7 +101,7 @@ impl System {
     /// The tree: every permanent actor by name; payments, payouts and withdrawals only as counts.
     pub fn tree(&self) -> TreeView {
         let (router, registry) = (&self.payments().router, self.registry());
-        registry.tree(|shard| router.live_len_in(shard), self.sendings().live.live_len())
+        registry.tree(|shard| router.live_len_in(shard), self.outbound().live.live_len())
     }
 
     /// Measurements of every kind of actor.
@@ -115,7 +115,7 @@ impl System {
     }
 
     /// Payments by status and chain, including zeros: counted at the start and updated by each commit.
-    /// [`System::tally_is_counted`] tells if the count has finished.
+    /// [`System::tally_is_counted`] returns true once the count has finished.
     pub fn tally(&self) -> Vec<Tallied> {
         self.registry().tally().read()
     }

@@ -25,11 +25,11 @@ use super::{Inner, Parts, System, wallets};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
-use crate::compliance::identity::{ComplianceConfig, ComplianceService, IdentityProvider};
+use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
-use crate::outbound::{OutboundSupervisor, SendingServices};
+use crate::outbound::{OutboundServices, OutboundSupervisor};
 use crate::pauses::Pauses;
 use crate::payment::{PaymentServices, Shard};
 use crate::reconcile;
@@ -135,7 +135,7 @@ impl System {
             registry,
         });
         let payments = Arc::new(PaymentServices::new(services.clone(), shards));
-        let sendings = Arc::new(SendingServices::new(services.clone()));
+        let sendings = Arc::new(OutboundServices::new(services.clone()));
         let inbox = Arc::new(Inbox {
             router: payments.router.clone(),
             outages: payments.outages.clone(),
@@ -235,7 +235,7 @@ impl System {
         provider: Option<Arc<dyn IdentityProvider>>,
     ) -> Result<(), StartError> {
         let (parts, sealer) = (self.inner.parts.clone(), self.inner.sealer.clone());
-        self.adopt(ActorKind::ComplianceDesk, "compliance desk", move |root| {
+        self.adopt(ActorKind::ComplianceDesk, identity::NAME, move |root| {
             let (parts, sealer) = (parts.clone(), sealer.clone());
             let (config, provider) = (config.clone(), provider.clone());
             async move {
@@ -254,7 +254,7 @@ impl System {
     }
 
     async fn start_outbound_supervisor(&self) -> Result<(), StartError> {
-        let services = self.sendings().clone();
+        let services = self.outbound().clone();
         let died = services.clone();
         let forget = move || died.live.forget_supervisor();
         let start = move |root| {
@@ -262,12 +262,12 @@ impl System {
             async move {
                 let registry = services.registry.clone();
                 let supervisor =
-                    registry.spawn("sending desk", OutboundSupervisor::new(services), (), Some(root)).await?;
+                    registry.spawn("outbound supervisor", OutboundSupervisor::new(services), (), Some(root)).await?;
                 Ok(supervisor.get_cell())
             }
             .boxed()
         };
-        self.adopt_with(ActorKind::SendingDesk, "sending desk", start, forget).await
+        self.adopt_with(ActorKind::SendingDesk, "outbound supervisor", start, forget).await
     }
 
     async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {

@@ -252,7 +252,7 @@ async fn unsignable_transaction_blocks_no_other_and_stays_reported() {
     env.queue_settlements(&payments[2..], 10_000_000).await;
     env.until("they all are", async || settler_report(&settler).await.operations == 4).await;
     assert!(is_told().await, "later transactions do not hide the error");
-    // Stuck, and raised.
+    // Not mined, and replaced with higher fees.
     env.until("ours are mined", async || {
         env.mine_at(60_000_000).await;
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -204,7 +204,7 @@ async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
     let (watcher, settler) = (env.watch().await, env.settle().await);
     let payments = env.payments(1).await;
     env.pay_all(&payments, 10_000_000).await;
-    // State of the answers to calls: the money is there, and not settled.
+    // State that calls return: the funds are present and not settled.
     let shown = env.chain.head().number;
     env.chain.mine(4).await.unwrap();
     env.queue_settlements(&payments, 10_000_000).await;

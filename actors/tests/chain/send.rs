@@ -1,5 +1,5 @@
-//! Outbound transfers from the PSP's vault that the token rejects, that get stuck or replaced, or that lack gas. Each
-//! is sent once or reported as failed, and does not affect the others of its batch.
+//! Outbound transfers from the PSP's vault that the token rejects, that are not mined in time, are replaced, or lack
+//! gas. Each is sent once or reported as failed, and does not affect the others of its batch.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use crate::env::{CHAIN_ID, Env, GWEI, settler_report, stop};
 
 const UNITS: u64 = 1_000_000;
-/// Time without being mined after which a transaction counts as stuck.
+/// Time without being mined after which a transaction is replaced.
 const STUCK_AFTER: Duration = Duration::from_millis(300);
 
 /// An account without a role in the tests.

@@ -1,4 +1,4 @@
-//! Settlements that succeed, fail, get stuck or are reorged.
+//! Settlements that succeed, fail, are not mined in time or are reorged.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
 use payferry_evm::ChainClient;
 use payferry_evm::wallet::{alloy_address, domain_address};
-use payferry_harness::endpoint::{Endpoint, Fault, HeadShown, What};
+use payferry_harness::endpoint::{Endpoint, Fault, ReportedHead, What};
 use payferry_runtime::observe::{ActorRegistry, Mailbox};
 
 use crate::crash::{KillAt, until_dead};
@@ -166,7 +166,7 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     long_after(&env).await;
     // Like an endpoint that was restored from an earlier copy.
     let endpoint = Endpoint::before(&env.chain).await;
-    endpoint.show([Fault::of(What::Head(HeadShown::At(block - 1)))]);
+    endpoint.show([Fault::of(What::Head(ReportedHead::At(block - 1)))]);
     let client = ChainClient::http_all([endpoint.url()], Duration::from_secs(2), true).unwrap();
     let args = SettlerArgs { client, ..env.settler_args() };
     let settler = Settler::start(&ActorRegistry::default(), args, None).await.unwrap();

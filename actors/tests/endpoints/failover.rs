@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use payferry_domain::payment::{Payment, Status};
-use payferry_harness::endpoint::{Fault, HeadShown, What};
+use payferry_harness::endpoint::{Fault, ReportedHead, What};
 
 use crate::env::{Env, Options};
 use crate::senses::{logged, metric};
@@ -117,7 +117,7 @@ async fn endpoint_of_another_chain_is_neither_used_nor_trusted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn skips_an_endpoint_whose_head_goes_backwards() {
-    let fault = Fault::of(What::Head(HeadShown::Behind(8)));
+    let fault = Fault::of(What::Head(ReportedHead::Behind(8)));
     makes_way(several(2), vec![fault], &["endpoint 0 of base is skipped", "behind the blocks already read"]).await;
 }
 
@@ -127,7 +127,7 @@ async fn skips_an_endpoint_that_halts_at_the_read_position() {
     let mut payments = Vec::new();
     settle_another(&env, &mut payments).await;
     let read = env.view().read_number;
-    env.endpoint().show([Fault::of(What::Head(HeadShown::At(read)))]);
+    env.endpoint().show([Fault::of(What::Head(ReportedHead::At(read)))]);
     settle_another(&env, &mut payments).await;
     assert_eq!(env.trouble(), None);
     finish(&env, &payments).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use payferry_domain::payment::{Payment, Status};
-use payferry_harness::endpoint::{Fault, HeadShown, What};
+use payferry_harness::endpoint::{Fault, ReportedHead, What};
 
 use crate::env::{BLOCK_TIME, Env, Options};
 use crate::senses::{logged, logged_times, metric};
@@ -195,7 +195,7 @@ async fn head_that_goes_backwards_and_stays_reads_nothing() {
     let mut payments = before_a_fault(&env).await;
     let during = env.initiate().await;
     let head = env.view().read_number;
-    env.endpoint().show([Fault::of(What::Head(HeadShown::At(head - 6)))]);
+    env.endpoint().show([Fault::of(What::Head(ReportedHead::At(head - 6)))]);
     env.pay(&during).await;
     env.until_noticed("lagging", &["chain base cannot be read", "does not know the block"]).await;
     env.until("it is stale", async || env.view().is_stale(env.system.clock().now())).await;
@@ -217,7 +217,7 @@ async fn no_deadline_passes_while_the_head_is_halted() {
     let env = Env::with(options).await;
     let during = env.try_initiate(env.chain_env().chain, 300).await.unwrap();
     let head = env.view().read_number;
-    env.endpoint().show([Fault::of(What::Head(HeadShown::At(head)))]);
+    env.endpoint().show([Fault::of(What::Head(ReportedHead::At(head)))]);
     env.until("the halt is logged", async || logged(&["chain base has no new blocks", "no deadline passes"])).await;
     // Longer than the payment's lifetime, in few blocks.
     env.chain_env().devchain.advance_time(600, 3).await.unwrap();
@@ -229,7 +229,7 @@ async fn no_deadline_passes_while_the_head_is_halted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_on_through_alternating_heads() {
-    let env = reads_on(Options::default(), vec![Fault::of(What::Head(HeadShown::Alternating(0, 3)))]).await;
+    let env = reads_on(Options::default(), vec![Fault::of(What::Head(ReportedHead::Alternating(0, 3)))]).await;
     assert_eq!(env.view().trouble, None);
     assert!(metric("payferry_chain_looks_failed_total", &["chain=base", "kind=lagging"]) > 0);
 }

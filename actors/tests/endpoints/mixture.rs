@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Payment;
-use payferry_harness::endpoint::{Fault, HeadShown, What};
+use payferry_harness::endpoint::{Fault, ReportedHead, What};
 use payferry_harness::short_or_long;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -37,7 +37,7 @@ fn fault(dice: &mut StdRng, env: &Env, victim: &Payment) -> Fault {
             Fault::of(what).on(logs)
         }
         14 => Fault::of(What::ChainId(1)),
-        15 => Fault::of(What::Head(HeadShown::Alternating(0, dice.random_range(1..9)))),
+        15 => Fault::of(What::Head(ReportedHead::Alternating(0, dice.random_range(1..9)))),
         _ => Fault::of(What::NullBlocks),
     };
     fault.one_in(dice.random_range(1..4))

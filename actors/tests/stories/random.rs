@@ -125,7 +125,7 @@ async fn play(seed: u64) -> Ended {
         wrong.push(format!("it never came to rest after a long time: {busy}"));
     }
     wrong.extend(truths::check(&story.env).await);
-    let counts = story.what_came_of_it().await;
+    let counts = story.outcome_counts().await;
     let notified: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
     println!("        seed {seed}: {}", notified.join(", "));
     story.env.stop(true).await;
@@ -140,7 +140,7 @@ struct Story {
 
 impl Story {
     /// Counts outcomes, to show that the stories exercise the service.
-    async fn what_came_of_it(&self) -> Counts {
+    async fn outcome_counts(&self) -> Counts {
         let reader = self.env.database().reader();
         let mut counts = Counts::new();
         let mut count = |what: String| *counts.entry(what).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Verification of customers while the compliance desk, the provider or the whole tree fails.
+//! Verification of customers while the compliance service, the provider or the whole tree fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -365,7 +365,7 @@ async fn callback_before_the_session_is_recorded_counts() {
     assert_eq!(fixture.send(&approval).await.unwrap(), 1);
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(fixture.customer(id).await.kyc_status, KycStatus::Approved);
-    assert_eq!(fixture.check(check).await.status, "passed", "the desk's later answer changes nothing");
+    assert_eq!(fixture.check(check).await.status, "passed", "the provider's later answer changes nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]

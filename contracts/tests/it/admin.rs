@@ -60,7 +60,7 @@ fn roles_rotate_immediately() {
 }
 
 #[test]
-fn settling_and_sending_pause_separately_and_resume() {
+fn settlements_and_outbound_transfers_pause_separately() {
     let mut env = Env::new();
     let factory = env.factory;
     env.fund(env.usdc, "pay_1", 1_000);

@@ -217,7 +217,7 @@ pub enum SpecError {
 }
 
 impl SpecError {
-    /// True if the error may go away by itself, because no endpoint responded. All other errors need the operator.
+    /// True if the error may be temporary, because no endpoint responded. All other errors need the operator.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }

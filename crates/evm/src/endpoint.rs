@@ -19,7 +19,7 @@ use super::pace;
 use super::trouble::Degradation;
 use super::wire::{ClientError, classify};
 
-/// Most calls in one JSON-RPC batch.
+/// Maximum number of calls in one JSON-RPC batch.
 pub const BATCH_CALLS_MAX: usize = 100;
 /// For this long, the reported chain id of an endpoint without batches is trusted.
 const VERIFIED_FOR: Duration = Duration::from_secs(2);

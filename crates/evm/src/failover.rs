@@ -68,7 +68,7 @@ impl ChainClient {
                     }
                 }
                 Err(error) if best.is_ok() => {
-                    tracing::trace!(%error, "another endpoint failed; the best responses so far stand")
+                    tracing::trace!(%error, "another endpoint failed; the best responses so far stand");
                 }
                 Err(error) if !error.is_about_the_endpoint() => return Err(error),
                 Err(error) => best = Err(error),

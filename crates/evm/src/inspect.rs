@@ -36,7 +36,7 @@ pub struct Finding {
 pub enum Grade {
     /// Correct.
     Good,
-    /// Works, but the operator should know.
+    /// The chain works, but the operator should know this.
     ReviewAllScreener,
     /// The chain cannot run like this.
     Bad,

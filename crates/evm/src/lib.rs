@@ -1,7 +1,8 @@
 //! Access to EVM chains: the JSON-RPC client with failover between endpoints, what is configured of a chain and its checks
 //! against the chain, fees, finality, deployment, and the keys that sign.
 //!
-//! This crate knows neither the database nor payments. alloy's types are used here and by the engine's watcher and settler.
+//! This crate uses neither the database nor payments. alloy's types are used here and by the engine's watcher and
+//! settler.
 
 pub mod client;
 pub mod config;

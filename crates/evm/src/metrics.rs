@@ -14,7 +14,7 @@ const REQUEST_SECONDS: &str = "payferry_chain_request_seconds";
 const ENDPOINT_USABLE: &str = "payferry_chain_endpoint_usable";
 const ENDPOINT_WRONG_CHAIN: &str = "payferry_chain_endpoint_wrong_chain";
 
-/// Says what the metrics mean.
+/// Registers the help texts of the metrics.
 pub fn describe() {
     describe_counter!(REQUESTS, "Exchanges with an endpoint (a batch is one), by chain and endpoint.");
     describe_counter!(REQUEST_ERRORS, "Exchanges that an endpoint failed, by chain, endpoint and kind of error.");
@@ -23,7 +23,8 @@ pub fn describe() {
     describe_gauge!(ENDPOINT_WRONG_CHAIN, "1 while an endpoint answers for another chain than configured.");
 }
 
-/// Shows every counter of a chain with so many endpoints at 0: an alarm on a rise sees none in a counter that appears as 1.
+/// Exports every counter of a chain with this number of endpoints as 0: an alert on an increase does not fire if a
+/// counter first appears at 1.
 pub fn register(chain: Chain, endpoints: usize) {
     for index in 0..endpoints {
         let endpoint = EndpointLabels { chain: Some(chain), index };
@@ -34,7 +35,7 @@ pub fn register(chain: Chain, endpoints: usize) {
     }
 }
 
-/// One endpoint as labels.
+/// Labels of one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndpointLabels {
     pub(super) chain: Option<Chain>,

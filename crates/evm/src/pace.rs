@@ -41,7 +41,7 @@ impl Severity {
 /// An error that blocks progress, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockingError {
-    /// How grave it is.
+    /// Severity of the error.
     pub severity: Severity,
     /// Why.
     pub why: String,

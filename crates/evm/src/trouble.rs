@@ -42,7 +42,7 @@ impl Degradation {
         Self::Database,
     ];
 
-    /// The name as it stands in metrics.
+    /// Name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Away => "away",

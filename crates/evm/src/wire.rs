@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
     }
 
-    /// What anvil and the devchain (geth's words) say about the same; `crates/devchain/tests/against_anvil` asserts that they do.
+    /// Error texts of anvil and of the devchain, which uses geth's; `crates/devchain/tests/against_anvil` asserts them.
     #[test]
     fn classifies_errors_of_anvil_and_geth_alike() {
         use ClientError as Is;

@@ -1,4 +1,4 @@
-//! A successful answer as bytes, so that the idempotency store can keep it before it is sent.
+//! A successful answer as bytes, so that it can be stored for idempotency before it is sent.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -28,7 +28,7 @@ impl Answer {
         Self::new(StatusCode::CREATED, body)
     }
 
-    /// Answers 202: the request was accepted and will be carried out later.
+    /// Answers 202: the request was accepted and will be executed later.
     pub fn accepted(body: &impl Serialize) -> Result<Self, ApiError> {
         Self::new(StatusCode::ACCEPTED, body)
     }

@@ -33,14 +33,14 @@ const TIMED_OUT: StatusCode = StatusCode::REQUEST_TIMEOUT;
 pub struct Edge {
     /// The listener.
     pub listener: Listener,
-    /// Room for requests under way.
+    /// Permits for concurrent requests.
     pub door: Arc<Semaphore>,
-    /// How long a request may take, its body included.
+    /// Time limit of a request, including its body.
     pub request_timeout: Duration,
 }
 
 impl Edge {
-    /// Puts the layers around every route of `router`, the fallback included.
+    /// Adds the layers to every route of `router`, including the fallback.
     pub fn surround<S: Clone + Send + Sync + 'static>(self, router: Router<S>) -> Router<S> {
         let request_timeout = self.request_timeout;
         // The first is the outermost.
@@ -64,7 +64,7 @@ impl MakeRequestId for GeneratedId {
     }
 }
 
-/// Removes the caller's id unless it is fit for a header and a log.
+/// Removes the caller's id unless it is valid in a header and in a log.
 fn drop_unfit_id(mut request: Request) -> Request {
     let is_fit = |id: &HeaderValue| {
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
@@ -82,7 +82,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     ApiError::internal(format!("a handler panicked: {}", panic_text(&*panic))).into_response()
 }
 
-/// Runs one request if there is room for it, then writes its document, its headers and its line in the log.
+/// Runs one request if a permit is free, then writes its problem document, its headers and its log line.
 async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
     let id = id.unwrap_or_default().to_owned();
@@ -99,10 +99,10 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         key.id = tracing::field::Empty,
     );
     let answered = async {
-        // Without room the caller is told at once: a queue would only grow.
+        // At the limit the request is rejected immediately: a queue would only grow.
         let response = match edge.door.try_acquire() {
             Ok(_room) => next.run(request).await,
-            Err(_) => ApiError::Unavailable(Away::Capacity, "no room".into()).into_response(),
+            Err(_) => ApiError::Unavailable(Away::Capacity, "too many concurrent requests".into()).into_response(),
         };
         let (response, failure) = finish(response, &id, edge.listener);
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
@@ -111,7 +111,7 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
     answered.instrument(span).await
 }
 
-/// Writes the document of a failure, and the headers of every answer.
+/// Writes the problem document of a failure, and the headers of every response.
 fn finish(mut response: Response, id: &str, listener: Listener) -> (Response, Option<ApiError>) {
     if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<ApiError>().is_none() {
         let allow = response.headers().get(ALLOW).cloned();
@@ -132,7 +132,7 @@ fn finish(mut response: Response, id: &str, listener: Listener) -> (Response, Op
     (response, failure)
 }
 
-/// One line in the log for each request, whatever became of it.
+/// Logs one line for each request, whatever its outcome.
 fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route: &str, took: Duration) {
     let status = response.status().as_u16();
     let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

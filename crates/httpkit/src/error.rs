@@ -31,10 +31,10 @@ pub struct FieldError {
     /// The field's path, such as `merchants[3].business_id`.
     #[schema(example = "merchants[3].business_id")]
     pub field: String,
-    /// What is wrong, as a code for programs.
+    /// Code of the error, for programs.
     #[schema(example = "required", value_type = String)]
     pub code: Cow<'static, str>,
-    /// What is wrong, as text for people.
+    /// Text of the error, for people.
     #[schema(example = "is required")]
     pub message: String,
 }
@@ -50,7 +50,7 @@ pub struct Problem {
     pub title: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// What happened in this request.
+    /// Details of this request's error.
     pub detail: String,
     /// The type of the problem, for programs.
     #[schema(example = "validation_failed", value_type = String)]
@@ -63,7 +63,7 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
 }
 
-/// Every way in which a request can fail.
+/// Errors of requests.
 #[derive(Debug, Clone)]
 pub enum ApiError {
     /// The body is not JSON, or not a JSON object.
@@ -244,7 +244,7 @@ impl ApiError {
         Kind { status, code: code.into(), title }
     }
 
-    /// What happened in this request, for the caller of this listener.
+    /// Details of the error, for callers of this listener.
     fn detail(&self, listener: Listener) -> String {
         match self {
             Self::MalformedJson(what) => format!("The body cannot be read as JSON: {what}."),
@@ -318,7 +318,7 @@ impl ApiError {
         }
     }
 
-    /// What to log, if anything, and at which level: only faults of the service, never what the caller sent.
+    /// Text and level of the log line, if there is one: only for faults of the service, without data of the request.
     ///
     /// The chain's watcher logs an unavailable chain once. A log line for each affected request would add nothing.
     pub fn for_log(&self) -> Option<(Level, &str)> {

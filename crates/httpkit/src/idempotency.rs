@@ -26,13 +26,13 @@ use crate::error::ApiError;
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The header of an answer that repeats the first one.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// How long an answer is stored, seconds.
+/// Time that an answer is stored, seconds.
 pub const KEPT_SECS: i64 = 24 * 3_600;
 /// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 255;
 /// Time between two deletions of expired answers, milliseconds.
 const PRUNE_EVERY_MS: i64 = 60_000;
-/// Answers that one statement deletes.
+/// Maximum number of answers that one statement deletes.
 const PRUNE_STEP: u64 = 500;
 
 type RequestKey = (PspId, String, String);
@@ -41,6 +41,9 @@ type RequestKey = (PspId, String, String);
 pub fn is_key(text: &str) -> bool {
     (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
+
+/// Builds the stored response from the aggregate that an actor has committed.
+pub type ResponseRow<T> = Box<dyn Fn(&T) -> idempotency_keys::Model + Send + Sync>;
 
 /// Requests with a key that run in this process.
 #[derive(Default)]
@@ -130,7 +133,7 @@ impl Idempotency {
     pub fn row_of<T>(
         &self,
         answer: impl Fn(&T) -> Result<Answer, ApiError> + Send + Sync + 'static,
-    ) -> Option<Box<dyn Fn(&T) -> idempotency_keys::Model + Send + Sync>> {
+    ) -> Option<ResponseRow<T>> {
         self.0.as_ref()?;
         let this = self.clone();
         Some(Box::new(move |committed| {

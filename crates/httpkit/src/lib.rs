@@ -1,7 +1,7 @@
 //! The HTTP toolkit of both listeners: errors, extraction, responses, idempotency, limits, server-sent events, connections.
 //!
 //! It is generic over a state trait, [`HttpState`]. `error` is the only place that chooses status codes. Deliberately absent:
-//! routes, and how an API key is found.
+//! routes, and the lookup of API keys.
 
 pub mod answer;
 pub mod caller;

@@ -33,11 +33,11 @@ pub const REQUESTS_AT_ONCE: usize = 1_024;
 /// Requests with unknown keys from one address, per minute. Above that, keys from this address that were never seen
 /// before are refused without a lookup.
 pub const UNKNOWN_KEYS_PER_MINUTE: u32 = 60;
-/// How long a request may take, including its body.
+/// Time limit of a request, including its body.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two removals of idle keys and addresses.
 const FORGET_EVERY_SECS: i64 = 60;
-/// Addresses whose unknown keys are counted.
+/// Maximum number of addresses with counted unknown keys.
 const STRANGERS_MAX: u64 = 10_000;
 /// Window in which unknown keys of an address are counted.
 const STRANGERS_WINDOW: Duration = Duration::from_mins(1);
@@ -59,7 +59,7 @@ pub struct Limits {
     pub unknown_keys_per_minute: u32,
     /// True if a proxy in front appends the payer's address to `X-Forwarded-For`.
     pub behind_proxy: bool,
-    /// How long a request may take, including its body.
+    /// Time limit of a request, including its body.
     pub request_timeout: Duration,
     /// Streams open at once.
     pub streams_at_once: usize,

@@ -17,12 +17,12 @@ pub const STREAMS_AT_ONCE: usize = 8_192;
 pub const STREAMS_PER_ADDRESS: usize = 64;
 /// Streams open at once for one PSP.
 pub const STREAMS_PER_PSP: usize = 1_024;
-/// Between two comments on a quiet stream.
+/// Interval of comments on a quiet stream.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Seconds after which a caller with too many open streams may try again.
 const FULL_RETRY_SECS: u64 = 30;
 
-/// Tells proxies not to buffer the response.
+/// Header that asks proxies not to buffer the response.
 pub const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
@@ -35,22 +35,22 @@ pub enum StreamOwner {
     Psp(PspId),
 }
 
-/// Limit of requests that stay open: in all, and for each holder.
+/// Limits of requests that stay open: in total, and for each holder.
 pub struct StreamLimits {
     all: Arc<Semaphore>,
     held: DashMap<StreamOwner, usize>,
 }
 
 impl StreamLimits {
-    /// A limit of `in_one_statement` in all.
-    pub fn new(in_one_statement: usize) -> Arc<Self> {
-        Arc::new(Self { all: Arc::new(Semaphore::new(in_one_statement)), held: DashMap::new() })
+    /// Creates limits with `total_max` open requests in total.
+    pub fn new(total_max: usize) -> Arc<Self> {
+        Arc::new(Self { all: Arc::new(Semaphore::new(total_max)), held: DashMap::new() })
     }
 
-    /// Takes a place, unless this holder has `each_max` already or none is left.
+    /// Takes a permit, unless this holder already has `each_max` or none is left.
     pub fn take(self: &Arc<Self>, holder: StreamOwner, each_max: usize) -> Result<StreamPermit, ApiError> {
         let all = Arc::clone(&self.all).try_acquire_owned();
-        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
+        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many open streams".into()))?;
         let mut held = self.held.entry(holder).or_insert(0);
         if *held >= each_max {
             return Err(ApiError::RateLimited(FULL_RETRY_SECS));
@@ -60,7 +60,7 @@ impl StreamLimits {
     }
 }
 
-/// A place among the open requests. It becomes free when dropped.
+/// Permit for one open request, returned on drop.
 pub struct StreamPermit {
     stream_limits: Arc<StreamLimits>,
     holder: StreamOwner,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_bounded_in_all_and_for_each_and_come_free() {
+    fn permits_are_limited_in_total_and_per_holder_and_are_returned() {
         let stream_limits = StreamLimits::new(3);
         let (one, two) = (StreamOwner::Address([127, 0, 0, 1].into()), StreamOwner::Psp(PspId::generate()));
         let first = stream_limits.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));

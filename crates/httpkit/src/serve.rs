@@ -20,7 +20,7 @@ use tower::ServiceExt;
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// Connections open at once on a listener. Further connections wait to be accepted.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// How long running requests may take after shutdown begins.
+/// Time limit of running requests after shutdown begins.
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Pause after an accept that failed for lack of a resource, usually file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

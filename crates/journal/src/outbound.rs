@@ -110,8 +110,8 @@ pub fn change(
     })))
 }
 
-/// Write that marks the outcome in `command` as applied, if it was already known: otherwise it would be notified again
-/// for ever.
+/// Write that marks the outcome in `command` as applied, if it was already known: otherwise the notification would
+/// repeat forever.
 pub fn known(outbound: &OutboundTransfer, command: &Command, real_now: Timestamp) -> Option<JournalWrite> {
     let id = outbound.id().operation().to_string();
     let operation = match (command, outbound.status) {

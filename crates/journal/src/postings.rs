@@ -14,7 +14,7 @@ pub const fn day_of(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
 }
 
-/// What a posting adds to an account: negative if it takes from it.
+/// Amount that a posting adds to an account; negative if it debits the account.
 pub fn change_of(posting: &ledger_postings::Model, account: Account) -> i64 {
     let gives = if posting.credit == account.as_str() { posting.amount } else { 0 };
     let takes = if posting.debit == account.as_str() { posting.amount } else { 0 };

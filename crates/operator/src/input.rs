@@ -8,7 +8,7 @@ use payferry_domain::{PaymentId, PspId};
 use payferry_httpkit::error::{ApiError, FieldError};
 use payferry_httpkit::extract::{Fault, Fields, read};
 
-/// What an error about a PSP or an API key is to a caller.
+/// Converts an error about a PSP or an API key into a response.
 pub fn tenant_failure(error: TenantError) -> ApiError {
     match error {
         TenantError::NoPsp(_) => ApiError::NotFound("psp"),

@@ -1,8 +1,8 @@
 //! The operator's listener: health, metrics, and the state of the whole service.
 //!
-//! `table` lists the routes with their access; routes are added only there. Each screen is one folder with its query, its JSON
-//! routes (`mod.rs`) and its page (`page.rs`). `page` holds the parts that all pages share. Deliberately absent: everything that
-//! PSPs and payers use.
+//! [`table`] lists the routes with their access; routes are added only there. Each screen is one folder with its query,
+//! its JSON routes (`mod.rs`) and its page (`page.rs`). `page` holds the parts that all pages share. Deliberately
+//! absent: everything that PSPs and payers use.
 
 mod actors;
 mod admit;

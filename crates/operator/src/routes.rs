@@ -9,27 +9,27 @@ use crate::{
     pauses, payment, psps, webhooks,
 };
 
-/// Who reaches a route.
+/// Access rule of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody who reaches the listener.
+    /// Every client of the listener.
     Open,
-    /// Whoever shows the operator token, or the session that was given for it.
+    /// Clients with the operator token, or with a session that was opened with it.
     Token,
 }
 
 /// One route.
 pub struct Route {
-    /// Who reaches it.
+    /// Access rule.
     pub access: Access,
-    /// With which method.
+    /// Method.
     pub method: Method,
-    /// At which path.
+    /// Path.
     pub path: &'static str,
     pub(super) serve: MethodRouter<Operator>,
 }
 
-/// Every route. All but health, metrics and the login want the token.
+/// All routes. All except health, metrics and the login require the token.
 pub fn table() -> Vec<Route> {
     vec![
         open(Method::GET, "/healthz", health::healthz),
@@ -114,12 +114,12 @@ fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str,
     Route { access: Access::Open, method, path, serve: on(filter, handler) }
 }
 
-/// A route that shows something.
+/// A route that reads.
 pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
     Route { access: Access::Token, method: Method::GET, path, serve: get(handler) }
 }
 
-/// A route that does something.
+/// A route that changes state.
 pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
     Route { access: Access::Token, method: Method::POST, path, serve: post(handler) }
 }

@@ -1,4 +1,4 @@
-//! The service's clock. The sandbox moves it; everything that asks for the time asks here.
+//! Clock of the service, the only source of time. The sandbox can move it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,24 +16,25 @@ impl Clock {
         Self { offset_ms: Arc::new(AtomicI64::new(offset_ms)) }
     }
 
-    /// Now, offset included, in whole milliseconds. What payments are judged by.
+    /// Current time including the offset, in whole milliseconds. Deadlines of payments use it.
     ///
     /// The caller chooses the type: [`SystemTime`], or one that is made from it, such as the domain's timestamp.
     pub fn now<T: From<SystemTime>>(&self) -> T {
         from_millis(wall_millis().saturating_add(self.offset_ms())).into()
     }
 
-    /// Now by the wall clock. What other machines compare with theirs: webhook signatures, retry times.
+    /// Current wall-clock time, for values that other machines compare with their clocks: webhook signatures, retry
+    /// times.
     pub fn real_now<T: From<SystemTime>>(&self) -> T {
         from_millis(wall_millis()).into()
     }
 
-    /// How far this clock is ahead of the wall clock, in milliseconds.
+    /// Offset of this clock from the wall clock, in milliseconds.
     pub fn offset_ms(&self) -> i64 {
         self.offset_ms.load(Ordering::Acquire)
     }
 
-    /// Moves the clock on and returns the new offset.
+    /// Moves the clock forward and returns the new offset.
     pub fn advance_secs(&self, secs: i64) -> i64 {
         let by_ms = secs.saturating_mul(1000);
         self.offset_ms.fetch_add(by_ms, Ordering::AcqRel).saturating_add(by_ms)
@@ -48,19 +49,19 @@ pub(crate) fn millis(moment: SystemTime) -> i64 {
     }
 }
 
-/// The moment so many milliseconds after the Unix epoch, or before it.
+/// Time this number of milliseconds after the Unix epoch; before it if negative.
 pub(crate) fn from_millis(millis: i64) -> SystemTime {
     let distance = Duration::from_millis(millis.unsigned_abs());
     let moment = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
     moment.unwrap_or(UNIX_EPOCH)
 }
 
-/// Whole milliseconds, so that a time that is stored or shown equals the one that is kept.
+/// Cuts to whole milliseconds, so that a stored or displayed time equals the one in memory.
 fn wall_millis() -> i64 {
     millis(SystemTime::now())
 }
 
-/// Serialises a moment as milliseconds since the Unix epoch.
+/// Serialises a time as milliseconds since the Unix epoch.
 pub(crate) fn serialize_millis<S: serde::Serializer>(moment: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_i64(millis(*moment))
 }

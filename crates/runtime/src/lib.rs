@@ -1,4 +1,4 @@
-//! Building blocks of the service that know nothing of payments: the actor wrapper, supervision, metrics of actors,
+//! Building blocks of the service without payment logic: the actor wrapper, supervision, metrics of actors,
 //! the clock, sealing, and the TLS provider.
 //!
 //! This crate depends on no other crate of the workspace. Times are [`std::time::SystemTime`], and actors are named by

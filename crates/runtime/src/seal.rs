@@ -2,8 +2,8 @@
 //!
 //! A sealed value is bound to its context (table, row, column) and does not open in another one. It contains the
 //! version of its key, so that keys can be rotated: the highest version seals, all versions open. The hash key never
-//! changes, because API keys are stored only as hashes and cannot be hashed again. Re-sealing of values is in the
-//! service's `crate::rotation`; parsing of the key file is in `keys`.
+//! changes, because API keys are stored only as hashes and cannot be hashed again. `keys` parses the key
+//! file. Not here: re-sealing of stored values after a rotation.
 
 mod keys;
 

@@ -30,9 +30,9 @@ pub type Forget = Arc<dyn Fn() + Send + Sync>;
 
 /// Permanent actor.
 pub struct Child {
-    /// Its kind.
+    /// Kind.
     pub kind: ActorKind,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Starts it.
     pub start: Start,
@@ -55,7 +55,7 @@ pub enum RootMessage {
 
 /// Root supervisor.
 pub struct Root {
-    /// Where failures are recorded.
+    /// Registry that records failures.
     pub registry: ActorRegistry,
 }
 

@@ -50,7 +50,7 @@ pub struct Entry {
     pub number: u64,
     /// Time of receipt (wall clock).
     pub received_at: String,
-    /// Whether the signature matches the endpoint's secret and the timestamp is within the tolerance.
+    /// True if the signature matches the endpoint's secret and the timestamp is within the tolerance.
     pub verified: bool,
     /// Reason of a failed verification.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The simulated environment of a sandbox: chains, clock, webhook inboxes and identity provider, and the routes that drive
 //! them.
 //!
-//! Everything that is kept is in one folder. A production build contains none of it. Deliberately absent: the start of the
+//! All stored data is in one folder. A production build contains none of it. Deliberately absent: the start of the
 //! service inside this environment, which is in the `payferry` package.
 
 mod accounts;

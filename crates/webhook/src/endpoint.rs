@@ -188,7 +188,7 @@ impl Behaviour for Endpoint {
                 (state.more, state.rewind) = (true, true);
                 state.retries_at = Some(0);
             }
-            Message::Refresh => state.forget_what_waits(),
+            Message::Refresh => state.forget_waiting(),
             Message::Ended(ended) => {
                 state.ended(*ended);
                 self.note_breaker(state);
@@ -249,7 +249,7 @@ impl Endpoint {
         let (mut admitted, mut just_read) = (Vec::new(), HashMap::new());
         let mut read = Ok(());
         while state.in_flight < allowed {
-            read = self.read_what_waits(state, &mut just_read).await;
+            read = self.read_waiting(state, &mut just_read).await;
             if read.is_err() {
                 break;
             }
@@ -337,7 +337,7 @@ impl Endpoint {
     }
 
     /// Reads more rows if fewer wait than could start, and adds the rows read to `just_read`.
-    async fn read_what_waits(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
+    async fn read_waiting(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
         self.read_retries(state).await?;
         self.read_first_attempts(state, just_read).await
     }
@@ -461,7 +461,7 @@ impl State {
     }
 
     /// Drops everything that is not in progress, so that it is read again.
-    fn forget_what_waits(&mut self) {
+    fn forget_waiting(&mut self) {
         self.window.clear();
         let retries = self.retries.drain(..).map(|retry| retry.id);
         for id in retries.chain(self.left_alone.drain(..)) {

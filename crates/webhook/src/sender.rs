@@ -316,7 +316,7 @@ impl Behaviour for Sender {
                 Err(error) => tracing::warn!(%error, "could not search for open deliveries"),
             },
             Message::Restart(psp_id) => {
-                // `tell` fills an empty slot.
+                // `notify` fills an empty slot.
                 if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
                     self.start(myself, state, psp_id).await;
                 }

@@ -72,7 +72,7 @@ struct Body<'a> {
     metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
 }
 
-/// Returns the body of `announcement`, as it is signed and sent. `sending` is the state after the commit.
+/// Returns the body of `announcement`, as it is signed and sent. `outbound` is the state after the commit.
 pub fn payload(
     outbound: &OutboundTransfer,
     announcement: &Announcement,

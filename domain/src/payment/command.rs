@@ -65,7 +65,7 @@ pub enum Command {
     Cancel,
     /// Accept the funds that were received. (Request of the PSP.)
     Accept {
-        /// Amount that the PSP believes was received; the command is rejected if the amount differs.
+        /// Amount that the PSP expects to have been received; the command is rejected if the amount differs.
         expected_received: Option<Amount>,
     },
     /// Refund the payment. (Request of a person.)

@@ -102,7 +102,7 @@ pub enum Effect {
     Send {
         /// Id of the operation.
         operation: OperationId,
-        /// For which refund.
+        /// The refund.
         refund_id: RefundId,
         /// Chain of the operation.
         chain: Chain,

@@ -34,7 +34,7 @@ pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
         }
         Event::RefundScreened { refund_id, verdict } if verdict.decision == Decision::Allow => {
             let refund = after.refunds.iter().find(|refund| refund.id == *refund_id);
-            refund.map(|refund| sending(after, refund)).into_iter().collect()
+            refund.map(|refund| refund_operation(after, refund)).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -56,7 +56,7 @@ fn settling(payment: &Payment, settlement: &Settlement, action: OperationAction)
     operation_of(payment, operation, action, payment.asset(), body)
 }
 
-fn sending(payment: &Payment, refund: &Refund) -> NewOperation {
+fn refund_operation(payment: &Payment, refund: &Refund) -> NewOperation {
     let Refund { id: refund_id, source, to, amount, .. } = *refund;
     let asset = refund.asset.unwrap_or_else(|| payment.asset());
     let body = OperationBody::Send { refund_id, source, to, amount };

@@ -53,7 +53,7 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
             settlement(after).into_iter().chain([alarm]).collect()
         }
         Event::RefundRequested { .. } => refund_screenings(after).into_iter().chain(settlement(after)).collect(),
-        Event::RefundScreened { .. } => refund_screenings(after).into_iter().chain(sendings(after)).collect(),
+        Event::RefundScreened { .. } => refund_screenings(after).into_iter().chain(queued_refunds(after)).collect(),
         Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
         Event::TransferFinalised { .. }
         | Event::TransferCounted { .. }
@@ -154,7 +154,7 @@ fn chain_of(payment: &Payment, refund: &Refund) -> Chain {
 }
 
 /// Notifies the settler about queued refunds.
-pub(super) fn sendings(payment: &Payment) -> Vec<Effect> {
+pub(super) fn queued_refunds(payment: &Payment) -> Vec<Effect> {
     let cleared = |refund: &&Refund| refund.state == RefundState::Pending && !refund.awaits_screening();
     let send = |refund: &Refund| Effect::Send {
         operation: refund.operation,

@@ -2,7 +2,7 @@
 //! `react`. Alarms are not repeated, because the labels show their cause.
 
 use super::effect::Effect;
-use super::react::{deadline, finalities, refund_screenings, review, screening, sendings, settlement};
+use super::react::{deadline, finalities, queued_refunds, refund_screenings, review, screening, settlement};
 use super::state::Payment;
 
 /// Returns all effects that are still due. They are idempotent, so extra calls only cost time.
@@ -13,7 +13,7 @@ pub fn resume(payment: &Payment) -> Vec<Effect> {
     effects.extend(deadline(payment));
     effects.extend(settlement(payment));
     effects.extend(refund_screenings(payment));
-    effects.extend(sendings(payment));
+    effects.extend(queued_refunds(payment));
     if payment.sequence > 0 {
         effects.push(Effect::DeliverWebhooks);
     }

@@ -37,7 +37,7 @@ pub struct Terms {
     pub token_address: Address,
     /// Chain.
     pub chain: Chain,
-    /// How the chain was selected.
+    /// Selection of the chain.
     #[serde(default)]
     pub chain_choice: ChainChoice,
     /// Intermediary wallet: the payment's own vault, with the same address on every chain.
@@ -104,7 +104,7 @@ impl Terms {
     }
 }
 
-/// How the chain of a payment was selected.
+/// Selection of the chain of a payment.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChainChoice {

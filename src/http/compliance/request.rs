@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 
 use crate::http::state::{AppState, Shared};
 
-/// How long the answer waits for the provider's link. After that the caller has to ask again.
+/// Maximum wait of the answer for the provider's link. After that the caller has to repeat the request.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
 /// The first pause between two checks for the link; doubles up to the maximum.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);

@@ -14,7 +14,7 @@ const NONCE_BYTES: usize = 8;
 /// Domain separation: no other signature with the same key is valid for this purpose.
 const PURPOSE: &[u8] = b"terms of service consent";
 
-/// Why a token is invalid.
+/// Reason why a token is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkError {
     /// The signature is wrong: the token was forged or altered.

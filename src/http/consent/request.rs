@@ -24,9 +24,9 @@ use crate::http::state::{AppState, Shared};
 pub enum ConsentAnswer {
     /// The customer has not accepted yet.
     Pending {
-        /// What to do with the link.
+        /// Instruction for the link.
         message: &'static str,
-        /// Where the customer reads and accepts the terms. Everyone who has the link can accept.
+        /// Where the customer reads and accepts the terms. Anyone who has the link can accept.
         #[schema(example = "https://pay.example/consent?token=cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3.1700086400000.9f...")]
         url: String,
         /// When the link expires: 24 hours after its creation.
@@ -35,7 +35,7 @@ pub enum ConsentAnswer {
     },
     /// The customer has accepted.
     Accepted {
-        /// What the state means.
+        /// Meaning of the state.
         message: &'static str,
         /// When the customer accepted.
         #[schema(format = "date-time")]

@@ -10,7 +10,7 @@ pub const TERMS_BYTES_MAX: usize = 256 * 1024;
 /// Default text, used until the operator configures one.
 const USUAL: &str = include_str!("terms.txt");
 
-/// Why a file cannot be the terms.
+/// Reason why a file cannot be used as the terms.
 #[derive(Debug, thiserror::Error)]
 pub enum TermsError {
     /// It cannot be read, or is not text.

@@ -96,7 +96,7 @@ pub async fn create(
     }
 }
 
-/// What an error of the journal about a new customer is to a caller.
+/// Converts an error of the journal about a new customer into a response.
 fn not_written(error: &JournalError) -> ApiError {
     let reason = error.to_string();
     match error {

@@ -38,7 +38,7 @@ pub struct PaymentDetailsRequest {
 /// Result of setting payment details.
 #[derive(Serialize, ToSchema)]
 pub struct PaymentDetailsAnswer {
-    /// Tells if they were added or updated.
+    /// Text that says if the details were added or updated.
     #[schema(example = "Payment details added")]
     message: &'static str,
     customer_id: String,

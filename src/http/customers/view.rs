@@ -72,7 +72,7 @@ pub struct CustomerRecord {
     updated_at: String,
 }
 
-/// Fields of businesses only. Owners are not returned; `has_beneficiary_owners` tells if there are any.
+/// Fields of businesses only. Owners are not returned; `has_beneficiary_owners` is true if there are any.
 #[derive(Serialize, ToSchema)]
 struct BusinessRecord {
     business_name: String,

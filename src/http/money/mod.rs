@@ -3,9 +3,9 @@
 
 pub mod balances;
 pub mod entries;
+mod outbound;
 mod payee;
 pub mod payouts;
-mod sendings;
 mod span;
 pub mod statement;
 pub mod transfers;

@@ -13,8 +13,8 @@ use payferry_httpkit::extract::{Path, Submission, read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::outbound::{self, OrderRequest, OutboundPage, SendingRecord};
 use super::payee;
-use super::sendings::{self, OrderRequest, OutboundPage, SendingRecord};
 use crate::http::payments::initiate::check_customer;
 use crate::http::state::AppState;
 
@@ -62,13 +62,13 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         let order_request = OrderRequest::read(body);
         Some((customer_id?, order_request?))
     })?;
-    sendings::check_open(&app, request.psp_id)?;
+    outbound::check_open(&app, request.psp_id)?;
     check_customer(&app, request.psp_id, customer_id).await?;
     let to = payee::wallet_of(&app, customer_id).await?;
     let OrderRequest { amount, token, chain, reference, metadata } = order_request;
     let (id, psp_id, customer_id) = (OutboundId::Payout(PayoutId::generate()), request.psp_id, Some(customer_id));
     let order = OutboundOrder { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer: None };
-    sendings::order(&app, &request, order).await
+    outbound::order(&app, &request, order).await
 }
 
 /// A page of payouts.
@@ -92,7 +92,7 @@ pub struct PayoutList {
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let page = sendings::list(&app, caller.psp_id, OutboundKind::Payout, &uri).await?;
+    let page = outbound::list(&app, caller.psp_id, OutboundKind::Payout, &uri).await?;
     let OutboundPage { total, limit, offset, records } = page;
     Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts: records })
 }
@@ -111,5 +111,5 @@ pub async fn get(
     caller: Caller<Read>,
     Path(id): Path<String>,
 ) -> Result<Answer, ApiError> {
-    sendings::one(&app, caller.psp_id, OutboundKind::Payout, &id).await
+    outbound::one(&app, caller.psp_id, OutboundKind::Payout, &id).await
 }

@@ -20,8 +20,8 @@ use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::outbound::metadata;
 use super::payee;
-use super::sendings::metadata;
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppState, Shared};

@@ -15,7 +15,7 @@ use payferry_operator::psps::withdrawal::WithdrawalWalletError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::sendings::{self, OrderRequest, OutboundPage, SendingRecord};
+use super::outbound::{self, OrderRequest, OutboundPage, SendingRecord};
 use crate::http::state::AppState;
 
 /// A withdrawal to create.
@@ -54,7 +54,7 @@ pub struct WithdrawalRequest {
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
     let OrderRequest { amount, token, chain, reference, metadata } = request.read(OrderRequest::read)?;
-    sendings::check_open(&app, request.psp_id)?;
+    outbound::check_open(&app, request.psp_id)?;
     let now = app.clock().now();
     let wallet =
         withdrawal_wallet(app.database(), request.psp_id, chain, now).await.map_err(WithdrawalWalletError::from)?;
@@ -65,7 +65,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     let (id, psp_id) = (OutboundId::Withdrawal(WithdrawalId::generate()), request.psp_id);
     let order =
         OutboundOrder { id, psp_id, customer_id: None, reference, metadata, amount, token, chain, to, answer: None };
-    sendings::order(&app, &request, order).await
+    outbound::order(&app, &request, order).await
 }
 
 /// A page of withdrawals.
@@ -89,7 +89,7 @@ pub struct WithdrawalList {
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let page = sendings::list(&app, caller.psp_id, OutboundKind::Withdrawal, &uri).await?;
+    let page = outbound::list(&app, caller.psp_id, OutboundKind::Withdrawal, &uri).await?;
     let OutboundPage { total, limit, offset, records } = page;
     Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals: records })
 }
@@ -108,5 +108,5 @@ pub async fn get(
     caller: Caller<Read>,
     Path(id): Path<String>,
 ) -> Result<Answer, ApiError> {
-    sendings::one(&app, caller.psp_id, OutboundKind::Withdrawal, &id).await
+    outbound::one(&app, caller.psp_id, OutboundKind::Withdrawal, &id).await
 }

@@ -32,7 +32,7 @@ pub(in crate::http) struct Click {
     accept: Option<String>,
 }
 
-/// Why there is nothing to accept.
+/// Reason why there is nothing to accept.
 enum Refusal {
     Link(LinkError),
     /// The customer is deactivated.

@@ -1,6 +1,6 @@
 //! Webhook configuration, the delivery log, and the feed of all events.
 //!
-//! The webhook sender owns the rows, the secrets and the sending. This module only presents them.
+//! The webhook sender owns the rows and the secrets, and sends the requests. This module only presents them.
 
 pub mod events;
 pub mod redeliver;

@@ -1,7 +1,7 @@
 //! Databases for tests: each test gets its own, a SQLite file in a folder or a database on a PostgreSQL server, removed
 //! after the test.
 //!
-//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. A database
+//! The environment selects the kind, so that the same tests run on both; see [`TestDatabase::create`]. A database
 //! has today's tables from the start: it is a copy of a template ([`template`]). The service's own migration then finds nothing to do.
 
 mod template;
@@ -28,18 +28,18 @@ const SQLITE_FILE: &str = "payferry.db";
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,
-    place: Place,
+    place: Storage,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Storage {
     Folder(TempDir),
     /// A folder that is not removed on drop.
     Foreign(PathBuf),
     Server {
         server: Url,
         name: String,
-        /// Whether the database is in the small tablespace.
+        /// True if the database is in the small tablespace.
         is_small: bool,
     },
 }
@@ -56,15 +56,15 @@ impl TestDatabase {
             return Self::empty_postgres().await;
         }
         let folder = tempfile::tempdir().unwrap();
-        Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
+        Self { url: sqlite_url(folder.path()), place: Storage::Folder(folder) }
     }
 
-    /// On the PostgreSQL server, whatever is chosen, and without tables.
+    /// On the PostgreSQL server, whatever kind is selected, and without tables.
     pub async fn empty_postgres() -> Self {
         Self::on_server(false, false).await
     }
 
-    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
+    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever kind is selected.
     pub async fn postgres() -> Self {
         Self::on_server(false, true).await
     }
@@ -85,19 +85,19 @@ impl TestDatabase {
             administer(&server, &format!("CREATE DATABASE {name}{place}")).await.unwrap();
         }
         let url = with_database(&server, &name).into();
-        Self { url, place: Place::Server { server, name, is_small } }
+        Self { url, place: Storage::Server { server, name, is_small } }
     }
 
     /// Creates a SQLite file, whichever kind is selected: for tests of file behaviour.
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         template::apart(template::copy_sqlite(&folder.path().join(SQLITE_FILE)));
-        Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
+        Self { url: sqlite_url(folder.path()), place: Storage::Folder(folder) }
     }
 
     /// A SQLite file, yet to be made, in a folder that is not this one's to remove.
     pub fn sqlite_in(folder: &Path) -> Self {
-        Self { url: sqlite_url(folder), place: Place::Foreign(folder.to_owned()) }
+        Self { url: sqlite_url(folder), place: Storage::Foreign(folder.to_owned()) }
     }
 
     /// Database URL as in the service's configuration: `sqlite://path?mode=rwc` or `postgres://user@host:port/name`.
@@ -105,9 +105,9 @@ impl TestDatabase {
         &self.url
     }
 
-    /// Whether the database is on a PostgreSQL server.
+    /// Returns true if the database is on a PostgreSQL server.
     pub fn is_postgres(&self) -> bool {
-        matches!(self.place, Place::Server { .. })
+        matches!(self.place, Storage::Server { .. })
     }
 
     /// Path of the SQLite file.
@@ -118,9 +118,9 @@ impl TestDatabase {
     /// Folder of the SQLite file and its companion files.
     pub fn folder(&self) -> Option<&Path> {
         match &self.place {
-            Place::Folder(folder) => Some(folder.path()),
-            Place::Foreign(folder) => Some(folder),
-            Place::Server { .. } => None,
+            Storage::Folder(folder) => Some(folder.path()),
+            Storage::Foreign(folder) => Some(folder),
+            Storage::Server { .. } => None,
         }
     }
 
@@ -132,7 +132,7 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let Place::Server { server, name, .. } = &self.place else { return };
+        let Storage::Server { server, name, .. } = &self.place else { return };
         // WITH (FORCE) ends the connections that are still open.
         let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
         let dropped = template::apart(administer(server, &statement));
@@ -143,7 +143,7 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Whether tests run on PostgreSQL.
+/// Returns true if tests run on PostgreSQL.
 pub fn chosen_postgres() -> bool {
     match std::env::var(DATABASE).as_deref() {
         Ok("postgres") => true,

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use url::Url;
 
-pub use fault::{Fault, HeadShown, What};
+pub use fault::{Fault, ReportedHead, What};
 use view::View;
 use wire::Reply;
 

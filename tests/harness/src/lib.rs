@@ -41,7 +41,7 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
 /// The variable that makes tests run in full: `./check --long` sets it to 1.
 pub const LONG: &str = "PAYFERRY_CHECK_LONG";
 
-/// How much of something a test does: `short` in `./check`, `long` in `./check --long`.
+/// Size of a test: `short` in `./check`, `long` in `./check --long`.
 pub fn short_or_long<T>(short: T, long: T) -> T {
     if std::env::var(LONG).is_ok_and(|value| value == "1") { long } else { short }
 }

@@ -172,7 +172,7 @@ impl Node {
         quantity(&self.rpc("eth_getTransactionCount", json!([account, tag])).await)
     }
 
-    /// Whether a contract exists at the address.
+    /// Returns true if a contract exists at the address.
     pub async fn has_code(&self, address: Address) -> bool {
         let code: Bytes = self.ask("eth_getCode", json!([address, "latest"])).await;
         !code.is_empty()

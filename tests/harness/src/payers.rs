@@ -66,7 +66,7 @@ impl Payers {
         send_as(&self.deployment.node, wallet, contract, call.abi_encode().into(), TRANSFER_GAS).await
     }
 
-    /// Whether a transaction is currently in a block and succeeded.
+    /// Returns true if a transaction is currently in a block and succeeded.
     pub async fn was_mined(&self, hash: B256) -> bool {
         self.deployment.node.receipt(hash).await.is_some_and(|receipt| receipt.status())
     }

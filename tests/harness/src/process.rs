@@ -100,7 +100,7 @@ impl Starting {
         Self { child, first_line: Some(first_line), stderr, stderr_from }
     }
 
-    /// Whether the process is ready or has exited, so that waiting would return at once.
+    /// Returns true if the process is ready or has exited, so that waiting would return at once.
     pub fn has_spoken(&self) -> bool {
         self.first_line.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }

@@ -208,7 +208,7 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
 struct Batches(Vec<Vec<u8>>);
 
 impl Batches {
-    /// Whether the data executes one of them. Records those that the data prepares.
+    /// Returns true if the data executes one of them. Records those that the data prepares.
     fn commit_in(&mut self, said: &[u8]) -> bool {
         // A bind message starts with the portal's name (empty) and the statement's name.
         let runs = self.0.iter().any(|name| contains(said, &[b"\0", &**name, b"\0"].concat()));

@@ -3,7 +3,7 @@
 use super::{complaint, payferry, run};
 
 #[test]
-fn errors_name_file_key_and_what_was_expected() {
+fn errors_name_file_key_and_expected_value() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("ferry.toml");
     let name = file.display();

@@ -57,7 +57,7 @@ impl Service {
         assert_eq!(lifted["was_paused"], true, "{scope}: {lifted:#}");
     }
 
-    /// Everything reads back as it was recorded.
+    /// All data reads back as it was recorded.
     async fn assert_as_recorded(&self) {
         for (name, read) in self.recorded["read"].as_object().unwrap() {
             let answer = self.read(text(read, "path")).await;
@@ -68,7 +68,7 @@ impl Service {
         assert_eq!(self.read(text(document, "path")).await, document["text"]);
     }
 
-    /// What waited for this start is completed, and its webhooks are signed with the recorded secret.
+    /// Work that was pending at this start is completed, and its webhooks are signed with the recorded secret.
     async fn assert_goes_on(&self, pay: impl AsyncFn(&Value)) {
         let receiver = Receiver::start().await;
         receiver.verify_with(text(&self.recorded, "signing_secret"));

@@ -173,7 +173,7 @@ impl Codes {
         Some(409)
     }
 
-    /// Where variants are made with a code.
+    /// Reads the places where variants are made with a code.
     fn read_carriers(&mut self) {
         let mut found = Vec::new();
         for (index, source) in self.sources.iter().enumerate() {

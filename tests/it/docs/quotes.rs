@@ -21,7 +21,7 @@ fn quotes(page: &str) -> Vec<String> {
     found
 }
 
-/// Whether the line contains all parts of the quote, in their order.
+/// Returns true if the line contains all parts of the quote, in their order.
 fn has(line: &str, quote: &str) -> bool {
     let marked = format!(" {quote} ").replace(" N ", "...").replace(" N,", "...,");
     let mut rest = line;

@@ -92,7 +92,7 @@ async fn answers_are_stored_encrypted_for_a_day() {
 }
 
 #[tokio::test]
-async fn one_of_many_concurrent_requests_is_carried_out() {
+async fn one_of_many_concurrent_requests_is_executed() {
     let app = TestApp::start().await;
     let calls = (0..20).map(|_| sync(&app, "k1", &batch("a")).send());
     let replies = futures::future::join_all(calls).await;

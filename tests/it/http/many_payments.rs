@@ -62,25 +62,25 @@ async fn unknown_keys_are_rate_limited_and_keys_in_use_are_not() {
     );
 }
 
-/// Number of concurrent visitors.
+/// Number of concurrent clients.
 const PAYMENTS: usize = 60;
 
 #[tokio::test]
-async fn writes_of_visitors_barely_delay_the_service() {
+async fn writes_of_clients_barely_delay_the_service() {
     let test_database = TestDatabase::create().await;
     let database = Database::open(test_database.url()).await.unwrap();
-    let visitors = database.api_pool();
+    let clients = database.api_pool();
     let done = Arc::new(AtomicUsize::new(0));
     let (queued, all_queued) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let many_payments: Vec<_> = (0..PAYMENTS)
         .map(|_| {
-            let (visitors, done) = (visitors.clone(), Arc::clone(&done));
+            let (clients, done) = (clients.clone(), Arc::clone(&done));
             let (queued, all_queued) = (Arc::clone(&queued), Arc::clone(&all_queued));
             tokio::spawn(async move {
                 if queued.fetch_add(1, Ordering::Relaxed) + 1 == PAYMENTS {
                     all_queued.notify_one();
                 }
-                let transaction = visitors.begin().await.unwrap();
+                let transaction = clients.begin().await.unwrap();
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 transaction.rollback().await.unwrap();
                 done.fetch_add(1, Ordering::Relaxed);
@@ -91,26 +91,26 @@ async fn writes_of_visitors_barely_delay_the_service() {
 
     database.begin().await.unwrap().rollback().await.unwrap();
     let before_us = done.load(Ordering::Relaxed);
-    assert!(before_us < PAYMENTS / 2, "{before_us} of {PAYMENTS} visitors went first");
-    for visitor in many_payments {
-        visitor.await.unwrap();
+    assert!(before_us < PAYMENTS / 2, "{before_us} of {PAYMENTS} clients went first");
+    for client in many_payments {
+        client.await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reads_of_visitors_do_not_delay_the_service() {
-    /// Rows that a visitor counts: enough to be still running when the test's request comes.
+async fn reads_of_clients_do_not_delay_the_service() {
+    /// Rows that a client counts: enough to be still running when the test's request comes.
     const LONG: &str =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) SELECT count(*) FROM n";
     let test_database = TestDatabase::create().await;
     let database = Database::open(test_database.url()).await.unwrap();
-    let visitors = database.api_pool();
+    let clients = database.api_pool();
     let done = Arc::new(AtomicUsize::new(0));
     let many_payments: Vec<_> = (0..PAYMENTS)
         .map(|_| {
-            let (visitors, done) = (visitors.clone(), Arc::clone(&done));
+            let (clients, done) = (clients.clone(), Arc::clone(&done));
             tokio::spawn(async move {
-                visitors.reader().execute_unprepared(LONG).await.unwrap();
+                clients.reader().execute_unprepared(LONG).await.unwrap();
                 done.fetch_add(1, Ordering::Relaxed);
             })
         })
@@ -118,8 +118,8 @@ async fn reads_of_visitors_do_not_delay_the_service() {
     tokio::task::yield_now().await;
     database.reader().execute_unprepared("SELECT 1").await.unwrap();
     let before_us = done.load(Ordering::Relaxed);
-    assert!(before_us < PAYMENTS / 2, "{before_us} of {PAYMENTS} visitors went first");
-    for visitor in many_payments {
-        visitor.await.unwrap();
+    assert!(before_us < PAYMENTS / 2, "{before_us} of {PAYMENTS} clients went first");
+    for client in many_payments {
+        client.await.unwrap();
     }
 }

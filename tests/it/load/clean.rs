@@ -53,7 +53,7 @@ fn assert_whole(report: &Value, payments: u64, held: u64) {
     );
     for holding in holdings {
         assert_ne!(holding["balance_grew"], "0.00", "{holding:#}");
-        assert!(holding["balance_grew"].is_string(), "the books were compared: {holding:#}");
+        assert!(holding["balance_grew"].is_string(), "ledger and balances were compared: {holding:#}");
         assert_eq!(holding["balance_grew"], holding["postings_say"], "{holding:#}");
     }
     assert_eq!((&report["audited"], &report["notes"]), (&json!(true), &json!([])));

@@ -119,7 +119,7 @@ async fn planted(database: &Database) -> Vec<String> {
     rows.iter().map(|row| row.try_get("", "payment_id").unwrap()).collect()
 }
 
-/// Whether a surplus event of the payment was delivered.
+/// Returns true if a surplus event of the payment was delivered.
 async fn is_delivered(database: &Database, payment_id: &str) -> bool {
     let select = "SELECT id FROM deliveries WHERE payment_id = $1 AND sequence > 4 AND status = 'delivered'";
     let select = Statement::from_sql_and_values(database.backend(), select, [payment_id.into()]);

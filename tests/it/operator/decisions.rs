@@ -56,14 +56,14 @@ impl KytScreener for FixedScreener {
 }
 
 /// Starts a service with chains and this screener.
-pub(super) async fn desk_of(opinions: &FixedScreener) -> ServiceFixture {
+pub(super) async fn fixture_with_screener(opinions: &FixedScreener) -> ServiceFixture {
     let screener: Arc<dyn KytScreener> = Arc::new(opinions.clone());
     let config = TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() };
     ServiceFixture::over(TestApp::start_with(config).await).await
 }
 
-async fn desk_with_reviews() -> ServiceFixture {
-    desk_of(&FixedScreener::new(Decision::Review)).await
+async fn fixture_with_reviews() -> ServiceFixture {
+    fixture_with_screener(&FixedScreener::new(Decision::Review)).await
 }
 
 fn id_of(payment: &Reply) -> &str {
@@ -101,7 +101,7 @@ async fn stuck(service: &ServiceFixture, kind: &str) -> Value {
 
 #[tokio::test]
 async fn money_in_review_is_allowed_or_blocked_and_refunded() {
-    let service = desk_with_reviews().await;
+    let service = fixture_with_reviews().await;
     let merchant = service.app.add_merchant().await;
     let (allowed, allow) = in_review(&service, &merchant).await;
     let (blocked, block) = in_review(&service, &merchant).await;
@@ -335,7 +335,7 @@ async fn set_aside_transfers_are_listed_and_refundable() {
 
 #[tokio::test]
 async fn quarantined_payment_accepts_no_decisions() {
-    let service = desk_with_reviews().await;
+    let service = fixture_with_reviews().await;
     let merchant = service.app.add_merchant().await;
     let (made, allow) = in_review(&service, &merchant).await;
     let id: PaymentId = id_of(&made).parse().unwrap();
@@ -367,13 +367,13 @@ async fn quarantined_payment_accepts_no_decisions() {
 
 #[tokio::test]
 async fn page_has_a_confirmed_form_for_each_decision() {
-    let service = desk_with_reviews().await;
+    let service = fixture_with_reviews().await;
     let merchant = service.app.add_merchant().await;
     let (made, allow) = in_review(&service, &merchant).await;
     let view = format!("/ops/view/payments/{}", id_of(&made));
     let decide = format!("{view}/decide");
     assert!(service.get(&view).await.text().contains(&decide), "the payment's page links to the form");
-    assert!(service.get("/ops/view/stuck").await.text().contains(&decide), "the stuck page links to the form");
+    assert!(service.get("/ops/view/stuck").await.text().contains(&decide), "the attention page links to the form");
     let page = service.get(&decide).await;
     assert_eq!(page.status, 200);
     assert!(page.text().contains(&format!("{view}/screen")) && !page.text().contains("refund_blocked"));

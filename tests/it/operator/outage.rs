@@ -19,7 +19,7 @@ async fn cut_off() -> (ServiceFixture, String) {
 }
 
 #[tokio::test]
-async fn overview_during_an_outage_shows_what_is_in_memory() {
+async fn overview_during_an_outage_shows_the_state_in_memory() {
     let (service, id) = cut_off().await;
     let overview = service.get("/ops/overview").await;
     assert_eq!(overview.status, 200, "{}", overview.text());

@@ -94,7 +94,7 @@ async fn settlement_pause_affects_only_its_chain() {
 }
 
 #[tokio::test]
-async fn sending_pause_affects_only_outbound_transfers() {
+async fn outbound_pause_affects_only_outbound_transfers() {
     let service = ServiceFixture::start_with_chains().await;
     let system = service.app.state.system.clone();
     let held = |chain| {
@@ -114,7 +114,7 @@ async fn sending_pause_affects_only_outbound_transfers() {
 }
 
 #[tokio::test]
-async fn refund_waits_for_a_sending_pause_and_is_refused_for_a_psp_pause() {
+async fn refund_waits_for_an_outbound_pause_and_is_refused_for_a_psp_pause() {
     let service = ServiceFixture::start_with_chains().await;
     let merchant = service.app.add_merchant().await;
     let made = initiate(&service, &merchant, "base").await;

@@ -10,7 +10,7 @@ use reqwest::Method;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
-use super::decisions::{FixedScreener, desk_of};
+use super::decisions::{FixedScreener, fixture_with_screener};
 use super::stuck::{hold, lift, paged};
 use super::{ServiceFixture, reply};
 use crate::app::Reply;
@@ -22,7 +22,7 @@ const TREASURER: &str = "0x000000000000000000000000000000000000beef";
 /// Earns 9.90 USDC, registers a wallet, and then makes the screener undecided.
 async fn doubted() -> (ServiceFixture, FixedScreener) {
     let opinions = FixedScreener::new(Decision::Allow);
-    let service = desk_of(&opinions).await;
+    let service = fixture_with_screener(&opinions).await;
     let merchant = service.app.add_merchant().await;
     let made = service.app.add_payment(&merchant).await;
     service.app.pay(&made, "10").await;
@@ -90,7 +90,7 @@ async fn address_in_review_is_listed_until_the_operator_decides() {
     ended(&service, &wanted, "sent").await;
     service.post(&path, &allow()).await.assert_problem(409, "not_in_review");
 
-    let block = json!({ "decision": "block", "reason": "the account is nobody's" });
+    let block = json!({ "decision": "block", "reason": "the account has no owner" });
     assert_eq!(service.post(&ops(&unwanted, "/screen"), &block).await.status, 200);
     let failed = ended(&service, &unwanted, "failed").await;
     assert_eq!(failed.json["failure_reason"], "address_blocked");
@@ -288,7 +288,7 @@ async fn repeatedly_failing_withdrawal_is_quarantined_and_released() {
     assert_eq!(balance(&service.app, Chain::Base, Token::Usdc, TREASURER).await, 5_000_000);
     let nothing =
         async |service: &ServiceFixture| (service.get("/ops/stuck").await.json["kinds"] == json!([])).then_some(());
-    service.until("nothing is stuck", nothing).await;
+    service.until("nothing needs attention", nothing).await;
     let gone = async |service: &ServiceFixture| service.get(&ops(&bad, "")).await.json["actor"].is_null().then_some(());
     service.until("its actor has left", gone).await;
     service.stop().await;

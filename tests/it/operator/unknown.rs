@@ -8,7 +8,7 @@ use payferry_runtime::observe::ActorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::decisions::{FixedScreener, desk_of};
+use super::decisions::{FixedScreener, fixture_with_screener};
 use super::{ServiceFixture, reply};
 use crate::app::Reply;
 use crate::chainside::balance;
@@ -18,7 +18,7 @@ const ADA: &str = "0x000000000000000000000000000000000000ada3";
 /// Creates a payment whose 10 tokens are blocked, with a screener that allows everything afterwards.
 async fn blocked() -> (ServiceFixture, PaymentId) {
     let opinions = FixedScreener::new(Decision::Block);
-    let service = desk_of(&opinions).await;
+    let service = fixture_with_screener(&opinions).await;
     let merchant = service.app.add_merchant().await;
     let made = service.app.add_payment(&merchant).await;
     service.app.pay(&made, "10").await;
@@ -70,7 +70,7 @@ async fn key_of_form(service: &ServiceFixture, id: PaymentId) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
-fn assert_told_to_look(page: &Reply, path: &str) {
+fn assert_asks_to_check(page: &Reply, path: &str) {
     assert_eq!(page.status, 503);
     let text = page.text();
     assert!(text.contains("may have been carried out") && text.contains("before you repeat it"), "{text}");
@@ -115,7 +115,7 @@ async fn form_with_an_unknown_result_sends_once() {
     let key = key_of_form(&service, id).await;
     let filled = [("idempotency_key", &*key), ("address", ADA), ("amount", "4"), ("reason", "x"), ("confirm", "true")];
     let asked = losing_the_answer(&service, id, form(&service, id, &filled)).await;
-    assert_told_to_look(&asked, &format!("/ops/view/payments/{id}"));
+    assert_asks_to_check(&asked, &format!("/ops/view/payments/{id}"));
     // A resubmitted form was rendered before the refund existed.
     let decide = format!("/ops/view/payments/{id}/decide?done=decided");
     let taken =

@@ -61,7 +61,7 @@ async fn customer(app: &TestApp, kind: &str) -> String {
     reply.json["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// Everything stored: objects in the folder, rows in the table.
+/// All stored data: objects in the folder, rows in the table.
 async fn stored(app: &TestApp) -> (usize, Vec<customer_documents::Model>) {
     fn files(folder: &std::path::Path) -> usize {
         let Ok(entries) = std::fs::read_dir(folder) else { return 0 };

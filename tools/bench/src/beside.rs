@@ -81,8 +81,8 @@ fn each_us(turn: &Turn, idle: f64) -> f64 {
     (turn.cpu_secs - idle * turn.took.as_secs_f64()) * 1e6 / number(turn.payments.max(1))
 }
 
-/// Measures beside the live payments of `crowded`, and beside those of a second service. `live` are their numbers, few
-/// and many.
+/// Measures beside the live payments of `many_at_once`, and beside those of a second service. `live` are their numbers,
+/// few and many.
 pub(super) async fn measure(
     env: &Env,
     many_at_once: &Arc<Fixture>,

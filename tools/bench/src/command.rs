@@ -70,7 +70,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether this process is the bound. It ends when its standard input closes.
+    /// Returns true if this process is the bound. It ends when its standard input closes.
     pub const fn is_bound_server(&self) -> bool {
         self.bound_server
     }
@@ -131,7 +131,7 @@ fn rows(only: Vec<Row>, has_postgres: bool, is_against: bool) -> (Vec<Row>, Vec<
     all.into_iter().partition(|row| has_postgres || *row != Row::InitiatePostgres)
 }
 
-/// Whether the run fails because of this line.
+/// Returns true if the run fails because of this line.
 fn fails(line: &Line, strict: bool) -> bool {
     !line.wrong.is_empty() || strict && !line.holds
 }

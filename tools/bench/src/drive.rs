@@ -22,7 +22,7 @@ const STRETCH_GAP: Duration = Duration::from_millis(50);
 pub(super) struct Outcome {
     /// Successful requests, the fastest first.
     answers: Vec<Answer>,
-    /// What the successful requests returned.
+    /// Values that the successful requests returned.
     pub(super) made: Vec<String>,
     /// Failures by kind.
     errors: BTreeMap<String, usize>,

@@ -55,7 +55,7 @@ pub enum Row {
     Pages,
     /// CPU time of a payment's lifecycle beside 100,000 live ones, compared with 1,000.
     Cpu,
-    /// How fast 100,000 payments are live again after a kill.
+    /// Time until 100,000 payments are live again after a kill.
     Rehydration,
     /// Webhooks delivered per second.
     Webhooks,
@@ -121,7 +121,7 @@ impl Options {
 
 /// Measures the rows. Calls `begin` with the name of each.
 ///
-/// A row that cannot be measured has a line with the error. The other rows are measured all the same.
+/// A row that cannot be measured has a line with the error. The other rows are still measured.
 pub async fn run(options: &Options, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
     for row in &options.rows {
         options.engine(*row)?;

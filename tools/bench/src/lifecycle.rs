@@ -140,7 +140,7 @@ struct SettlementView {
 }
 
 impl PaymentView {
-    /// Whether the amount due was received and settled.
+    /// Returns true if the amount due was received and settled.
     fn is_split(&self) -> bool {
         let Some(SettlementView { psp_amount, treasury_fee }) = &self.settlement else { return false };
         is_split(&self.amount, &self.amount_received, psp_amount.parse().ok(), treasury_fee.parse().ok())

@@ -102,13 +102,13 @@ impl Received {
     }
 }
 
-/// Whether the amount due was received and the shares sum to it.
+/// Returns true if the amount due was received and the shares sum to it.
 fn is_event_split(event: &Event) -> bool {
     let share = |share: &Option<String>| share.as_deref().and_then(|share| share.parse::<Amount>().ok());
     is_split(&event.amount, &event.amount_received, share(&event.psp_amount), share(&event.treasury_fee))
 }
 
-/// Whether the amount due was received and both shares are positive and sum to it.
+/// Returns true if the amount due was received and both shares are positive and sum to it.
 pub(super) fn is_split(due: &str, received: &str, psp: Option<Amount>, treasury: Option<Amount>) -> bool {
     let (Ok(due), Ok(received)) = (due.parse::<Amount>(), received.parse::<Amount>()) else { return false };
     let (Some(psp), Some(treasury)) = (psp, treasury) else { return false };

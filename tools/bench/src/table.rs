@@ -18,7 +18,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Whether `figure` meets the goal.
+    /// Returns true if `figure` meets the goal.
     pub fn holds(self, figure: f64) -> bool {
         match self {
             Self::AtLeast(least) => figure >= least,
@@ -49,7 +49,7 @@ pub struct Bound {
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// What is measured.
+    /// Name of the measurement.
     pub what: String,
     /// The figure.
     pub figure: f64,
@@ -63,7 +63,7 @@ pub struct Line {
     pub ratio: Option<f64>,
     /// Goal of the ratio.
     pub ratio_goal: Goal,
-    /// Whether figure and ratio meet their goals and nothing is lacking.
+    /// True if figure and ratio meet their goals and nothing is lacking.
     pub holds: bool,
     /// Missing preconditions without which no figure meets the goal, for example a durable database.
     pub lacks: Vec<String>,

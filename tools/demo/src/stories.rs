@@ -20,7 +20,7 @@ pub(super) struct Story {
     pub(super) due: Amount,
     /// Request bodies of `pay`.
     pub(super) pays: Vec<Value>,
-    /// Whether the actor of the payment panics before it is paid.
+    /// True if the actor of the payment panics before it is paid.
     pub(super) panics: bool,
     pub(super) ends: Ends,
 }

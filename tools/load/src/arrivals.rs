@@ -139,7 +139,7 @@ struct Places {
 
 /// Permit for one initiation, returned on drop.
 #[derive(Debug)]
-pub struct Place {
+pub struct InFlightPermit {
     inner: Arc<Places>,
 }
 
@@ -151,7 +151,7 @@ impl InFlight {
     }
 
     /// Takes a permit, unless all are in use.
-    pub fn enter(&self) -> Option<Place> {
+    pub fn enter(&self) -> Option<InFlightPermit> {
         let inner = &self.inner;
         let before = inner.now.fetch_add(1, Ordering::Relaxed);
         if before >= inner.max {
@@ -160,7 +160,7 @@ impl InFlight {
             return None;
         }
         inner.most.fetch_max(before + 1, Ordering::Relaxed);
-        Some(Place { inner: Arc::clone(inner) })
+        Some(InFlightPermit { inner: Arc::clone(inner) })
     }
 
     /// Returns the number in flight.
@@ -179,7 +179,7 @@ impl InFlight {
     }
 }
 
-impl Drop for Place {
+impl Drop for InFlightPermit {
     fn drop(&mut self) {
         self.inner.now.fetch_sub(1, Ordering::Relaxed);
     }

@@ -73,7 +73,7 @@ pub struct Holding {
     pub vault_expected: String,
     /// Expected increase of the treasury.
     pub treasury_expected: String,
-    /// Whether increase and expected increase are equal.
+    /// True if increase and expected increase are equal.
     pub equal: bool,
     /// Increase of the PSP's balance including reserved money; null if it was not compared.
     pub balance_grew: Option<String>,
@@ -82,7 +82,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Whether all comparisons are equal.
+    /// Returns true if all comparisons are equal.
     pub fn is_ok(&self) -> bool {
         self.equal && self.balance_grew == self.postings_say
     }
@@ -97,7 +97,7 @@ pub struct Audit {
     pub unassigned: Vec<String>,
     /// Amounts on-chain and balances.
     pub holdings: Vec<Holding>,
-    /// What was not compared, and why.
+    /// Omitted comparisons, with the reasons.
     pub notes: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ pub struct Scope<'a> {
     pub sandbox: &'a SandboxInfo,
     /// State at the beginning of the run.
     pub baseline: &'a Baseline,
-    /// Whether only this run uses the service.
+    /// True if only this run uses the service.
     pub is_alone: bool,
 }
 

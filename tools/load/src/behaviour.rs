@@ -50,7 +50,7 @@ impl Behaviour {
         }
     }
 
-    /// Whether the payment is meant to expire during the run.
+    /// Returns true if the payment is meant to expire during the run.
     pub const fn expires(self) -> bool {
         matches!(self, Self::Late | Self::Never)
     }

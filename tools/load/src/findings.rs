@@ -50,7 +50,7 @@ pub struct Finding {
     pub expected: String,
     /// Found state.
     pub found: String,
-    /// Whether webhooks are missing, so that the service's delivery log is useful.
+    /// True if webhooks are missing, so that the service's delivery log is useful.
     #[serde(skip)]
     pub lacks_webhooks: bool,
 }

@@ -80,7 +80,7 @@ pub struct InitiatedAt {
 pub struct InitiationFailure {
     /// Kind of error.
     pub kind: String,
-    /// Whether the payment may exist, because the outcome of the request is unknown.
+    /// True if the payment may exist, because the outcome of the request is unknown.
     pub may_be_there: bool,
 }
 
@@ -146,7 +146,7 @@ impl Record {
         self.compare_early(TX_HASH, &tx_hash.to_string());
     }
 
-    /// Whether a webhook has values that the load tester does not know yet.
+    /// Returns true if a webhook has values that the load tester does not know yet.
     pub fn is_ahead(&self) -> bool {
         !self.early.is_empty()
     }
@@ -180,7 +180,7 @@ impl Record {
         }
     }
 
-    /// Whether every expected event arrived.
+    /// Returns true if every expected event arrived.
     pub fn is_complete(&self) -> bool {
         self.events.iter().all(Option::is_some)
     }

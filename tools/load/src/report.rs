@@ -113,12 +113,12 @@ pub struct Report {
     pub holdings: Vec<Holding>,
     /// Payments that were read back.
     pub read_back: usize,
-    /// Whether webhooks, payments, chains and ledger were compared. False after an interruption, or if something could
+    /// True if webhooks, payments, chains and ledger were compared. False after an interruption, or if something could
     /// not be read; a finding says what.
     pub audited: bool,
     /// Further information, such as what was not compared, or what could not be restored.
     pub notes: Vec<String>,
-    /// Whether the run was interrupted.
+    /// True if the run was interrupted.
     pub interrupted: bool,
     /// Percentage of the due payments that were not made.
     pub not_made_percent: f64,
@@ -142,7 +142,7 @@ impl LoadRequest {
 }
 
 impl Report {
-    /// Whether every payment is as expected, and enough payments were made.
+    /// Returns true if every payment is as expected, and enough payments were made.
     pub fn is_ok(&self) -> bool {
         self.audited && !self.interrupted && self.wrong().is_empty()
     }

@@ -66,7 +66,7 @@ pub struct Plan {
     pub in_flight_max: usize,
     /// Longest wait for everything after the last arrival.
     pub settle_timeout: Duration,
-    /// Whether the sandbox's clock may be moved, so that the run does not wait for the last expiries.
+    /// True if the sandbox's clock may be moved, so that the run does not wait for the last expiries.
     pub moves_clock: bool,
     /// Percentage of the payments that may fail to be made.
     pub not_made_percent_max: f64,

@@ -58,7 +58,7 @@ pub struct Inner {
     by_id: HashMap<PaymentId, u32>,
     by_transfer: HashMap<B256, u32>,
     mined_early: HashMap<B256, Instant>,
-    /// Whether the run has ended. Later events are not measured.
+    /// True if the run has ended. Later events are not measured.
     is_closed: bool,
 }
 
@@ -271,7 +271,7 @@ impl RunState {
         }
     }
 
-    /// Whether one of these ids is a payment of the run.
+    /// Returns true if one of these ids is a payment of the run.
     pub fn has_any(&self, ids: &[String]) -> bool {
         let inner = self.inner.lock();
         ids.iter().any(|id| id.parse().is_ok_and(|id: PaymentId| inner.by_id.contains_key(&id)))

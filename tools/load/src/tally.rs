@@ -139,7 +139,7 @@ pub struct Tally {
     accepted: Mutex<Latencies>,
     complete: Mutex<Latencies>,
     course: Mutex<Vec<Second>>,
-    /// Whether more seconds occurred than are kept.
+    /// True if more seconds occurred than are kept.
     is_cut: AtomicBool,
 }
 

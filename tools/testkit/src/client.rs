@@ -49,7 +49,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the service may have handled the request.
+    /// Returns true if the service may have handled the request.
     pub const fn may_be_done(self) -> bool {
         match self {
             Self::Unconnected | Self::NotSent => false,
@@ -303,13 +303,9 @@ mod tests {
         let since = Instant::now();
         let call = || client.call_timed(request(Method::GET, "/slow", Bytes::new()));
         // The second call gets the connection when 200 ms are left.
-        let ((in_one_statement, first), (later, second)) = tokio::join!(call(), call());
+        let ((immediate, first), (later, second)) = tokio::join!(call(), call());
         let waited = |begun: Option<Instant>| begun.expect("it had a connection") - since;
-        assert!(
-            first.is_ok() && waited(in_one_statement) < Duration::from_millis(200),
-            "{:?}",
-            waited(in_one_statement)
-        );
+        assert!(first.is_ok() && waited(immediate) < Duration::from_millis(200), "{:?}", waited(immediate));
         assert!(waited(later) >= Duration::from_millis(300), "{:?}", waited(later));
         assert_eq!(second.map(|answer| answer.status), Err(CallError::TimedOut));
 

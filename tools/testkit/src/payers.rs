@@ -246,7 +246,7 @@ impl Sender {
         again
     }
 
-    /// Whether the node has this transaction. `None` if it does not say.
+    /// Returns true if the node has this transaction. `None` if it does not say.
     async fn knows(&self, tx_hash: B256) -> Option<bool> {
         let known: Result<serde_json::Value, _> = self.rpc.read("eth_getTransactionByHash", &json!([tx_hash])).await;
         known.ok().map(|known| !known.is_null())

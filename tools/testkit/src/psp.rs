@@ -43,7 +43,7 @@ pub const AMOUNTS_BELOW: Amount = AMOUNT_LEAST.saturating_add(Amount(AMOUNT_STEP
 /// Default time until a payment expires, in seconds: longer than any run.
 pub const EXPIRES_SECS: u32 = 3_600;
 
-/// What a request to initiate a payment asks for.
+/// Terms of a request to initiate a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaymentTerms {
     /// The chain.
@@ -110,7 +110,7 @@ impl InitiateError {
         }
     }
 
-    /// Whether the service may have made the payment.
+    /// Returns true if the service may have made the payment.
     pub const fn may_be_made(&self) -> bool {
         match self {
             Self::Refused(..) => false,
@@ -311,7 +311,7 @@ impl Psp {
         serde_json::from_value(deliveries).context("the delivery log has no `deliveries`")
     }
 
-    /// Whether the service shows a transfer of the payment. Uses the connections for sampled payments.
+    /// Returns true if the service shows a transfer of the payment. Uses the connections for sampled payments.
     pub async fn shows_transfer(&self, id: PaymentId) -> anyhow::Result<bool> {
         #[derive(Deserialize)]
         struct PaymentView {

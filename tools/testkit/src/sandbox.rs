@@ -17,7 +17,7 @@ pub struct SandboxInfo {
     pub clock: ClockInfo,
     /// Its chains.
     pub chains: BTreeMap<Chain, ChainInfo>,
-    /// Whether it keeps a ledger. Absent means that it may have none.
+    /// True if it keeps a ledger. Absent means that it may have none.
     #[serde(default)]
     pub keeps_ledger: bool,
 }

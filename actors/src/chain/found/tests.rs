@@ -39,7 +39,7 @@ impl Env {
         Self::over(test_database, database).await
     }
 
-    /// With a PSP and its merchant in a database that has its tables.
+    /// Creates a PSP and its merchant in a migrated database.
     async fn over(test_database: TestDatabase, database: Database) -> Self {
         let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
         let psp = psps::Model {
@@ -94,7 +94,7 @@ impl Env {
         }
     }
 
-    /// Carries `command` out and commits it; the payment afterwards.
+    /// Runs `command` and commits it; returns the payment afterwards.
     async fn notified(&self, payment: &Payment, command: &Command) -> Payment {
         let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
         let wants = |name: EventName| name.as_str().starts_with("payment.");
@@ -122,7 +122,7 @@ fn observed(revision: u32) -> ObservedTransfer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
+async fn finds_a_wallet_while_its_payment_ends_and_becomes_live() {
     let env = Env::new().await;
     if env.database.backend() != DbBackend::Sqlite {
         return;
@@ -142,15 +142,14 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
                     let owners = owners(&database, &watchlist, vec![wallet]).await.unwrap();
                     assert_eq!(owners.get(&wallet), Some(&id), "after {looks} looks");
                     looks += 1;
-                    // One that is watched is found without waiting for anything.
+                    // A watched wallet is found without waiting.
                     tokio::task::yield_now().await;
                 }
                 looks
             })
         })
         .collect();
-    // Over, live again because of money that comes after all and that the chain takes back, and so on; watched as `Router` has
-    // it watched.
+    // Alternates between ended and live again, through late transfers that are reorged; watched as `Router` does it.
     let mut payment = env.notified(&made.payment, &Command::Cancel).await;
     for round in 0..80 {
         assert!(!payment.is_live());

@@ -1,4 +1,4 @@
-//! Metrics of the compliance desk: every name with its unit and help text.
+//! Metrics of the compliance service: every name with its unit and help text.
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,

@@ -1,4 +1,4 @@
-//! Identity verification (KYC and KYB): the provider trait, the providers, and the compliance desk, the actor that
+//! Identity verification (KYC and KYB): the provider trait, the providers, and the compliance service, the actor that
 //! works through the checks.
 //!
 //! The queue is the table `checks`: the commit that requests a check writes its row, and only then does an actor run. A
@@ -21,6 +21,7 @@ pub use provider::{
 };
 pub use queue::{Backlog, COUNTED_MAX, count, link_of, link_place, overdue};
 pub use sandbox::{RESCREEN_TAKES, SANDBOX_PROVIDER, SandboxIdentity, VerificationLinks};
+pub(crate) use service::NAME;
 pub use service::{CallbackFailure, ComplianceConfig, ComplianceService};
 pub use sumsub::{SUMSUB_PROVIDER, Sumsub, SumsubError, SumsubSettings};
 pub use work::ProviderOutage;

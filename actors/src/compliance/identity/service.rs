@@ -1,5 +1,5 @@
-//! Compliance desk actor: works through the table `checks` with bounded concurrency, and retries while a provider is
-//! down.
+//! Actor of the compliance service: works through the table `checks` with bounded concurrency, and retries while a
+//! provider is down.
 //!
 //! It holds no state: the database says what is due. A sweep finds due checks, a nudge starts a sweep immediately, and
 //! a check that was started but not recorded is started again under the same key.
@@ -29,9 +29,9 @@ use super::queue::{self, Backlog, Task};
 use super::work::{CheckContext, ProviderOutage, verdict_name};
 
 /// Name of the actor.
-const NAME: &str = "compliance_desk";
+pub(crate) const NAME: &str = "compliance_desk";
 
-/// Limits of the compliance desk.
+/// Limits of the compliance service.
 #[derive(Debug, Clone)]
 pub struct ComplianceConfig {
     /// Maximum number of concurrent checks.
@@ -78,7 +78,7 @@ pub enum CallbackFailure {
     NotApplied(#[from] ChangeError),
 }
 
-/// Handle to the compliance desk. No method blocks.
+/// Handle to the compliance service. No method blocks.
 #[derive(Clone)]
 pub struct ComplianceService {
     actor: Mailbox<Message>,

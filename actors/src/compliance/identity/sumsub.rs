@@ -13,8 +13,8 @@
 //!   <https://docs.sumsub.com/docs/applicant-statuses>
 //! - callbacks: in [`callback`].
 //!
-//! Not here: retries (the compliance desk repeats requests). Errors never contain the provider's free texts, secrets or
-//! personal data.
+//! Not here: retries (the compliance service repeats requests). Errors never contain the provider's free texts, secrets
+//! or personal data.
 
 mod callback;
 mod review;

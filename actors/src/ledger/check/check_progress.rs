@@ -126,7 +126,7 @@ impl CheckProgress {
             subjects.payment(row);
         }
         for row in &sendings {
-            subjects.sending(row);
+            subjects.outbound(row);
         }
         wanted.extend(subjects.states.keys().cloned());
         let posted = posted(snapshot, &wanted).await?;
@@ -174,7 +174,7 @@ impl Subjects {
         }
         let of_sendings = wanted.iter().filter(|id| id.starts_with("po_") || id.starts_with("wd_")).cloned();
         for row in by_id::<sendings::Model>(snapshot, "sendings", of_sendings).await? {
-            self.sending(&row);
+            self.outbound(&row);
         }
         Ok(())
     }
@@ -188,10 +188,10 @@ impl Subjects {
         }
     }
 
-    fn sending(&mut self, row: &sendings::Model) {
+    fn outbound(&mut self, row: &sendings::Model) {
         match sending_store::outbound_of(row) {
-            Ok(sending) => {
-                self.states.insert(row.id.clone(), (row.psp_id.clone(), sending.holdings()));
+            Ok(outbound) => {
+                self.states.insert(row.id.clone(), (row.psp_id.clone(), outbound.holdings()));
             }
             Err(error) => self.leave_out(&row.id, &error),
         }

@@ -1,7 +1,7 @@
 //! Customers' documents: encrypted objects in a folder or in an S3-compatible bucket.
 //!
-//! Owned here: what a document may be (`media`), where its object is and how it is sealed (`store`), and how objects that
-//! no row names are removed (`sweep`). Deliberately absent: the rows, which `payferry_journal::customers` writes, and the
+//! Owned here: the accepted media types (`media`), the storage and encryption of objects (`store`), and the removal of
+//! objects without a row (`sweep`). Deliberately absent: the rows, which `payferry_journal::customers` writes, and the
 //! routes.
 //!
 //! An object is written before its row, so that no row names a missing object. The service chooses the object's name;

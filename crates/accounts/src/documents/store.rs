@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Concurrent requests that hold documents in memory, each at most one of every kind.
 pub const AT_ONCE_MAX: usize = 8;
-/// How long a request waits for its permit.
+/// Maximum wait of a request for its permit.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of one request to a bucket.
 const BUCKET_TIMEOUT: Duration = Duration::from_secs(15);
@@ -45,7 +45,7 @@ pub struct Bucket {
     pub region: String,
     /// URL of the API; `None`: that of AWS.
     pub endpoint: Option<url::Url>,
-    /// Whether the endpoint may be plain HTTP.
+    /// True if the endpoint may be plain HTTP.
     pub allow_http: bool,
     /// Id of the access key; `None`: as the tools of AWS find it.
     pub access_key_id: Option<String>,
@@ -92,7 +92,7 @@ impl DocumentStore {
         Ok(Self::over(Arc::new(objects.with_fsync(true).with_automatic_cleanup(true)), sealer))
     }
 
-    /// In a bucket that this service alone uses.
+    /// Opens a bucket that only this service uses.
     pub fn in_bucket(bucket: &Bucket, sealer: Sealer) -> anyhow::Result<Self> {
         let Bucket { name, region, endpoint, allow_http, access_key_id, secret_access_key } = bucket;
         // The bucket's client uses the process's TLS provider. A second install has no effect.

@@ -31,7 +31,7 @@ pub const NAME_CHARS_MAX: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(String);
 
-/// Why a text is not a valid name.
+/// Reason why a text is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It is blank.

@@ -44,7 +44,7 @@ pub struct PolicyChange {
     pub require_customer: Option<bool>,
     /// Transfers below this are ignored.
     pub dust_floor: Option<Amount>,
-    /// Which event names are sent.
+    /// Families of event names that are sent.
     pub event_families: Option<EventFamilies>,
     /// Required finality on these chains; on others it stays.
     pub finality: BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>,

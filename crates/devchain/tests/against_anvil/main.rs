@@ -15,4 +15,4 @@ mod normal;
 mod pair;
 mod reading;
 mod running;
-mod sending;
+mod transactions;

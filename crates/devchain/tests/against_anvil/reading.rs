@@ -127,7 +127,7 @@ async fn only_the_base_fee_of_block_0_differs() {
 }
 
 /// Anvil builds the next block from its mempool. The devchain returns the latest block, like Arbitrum, so that clients
-/// cannot rely on more. The pending nonce includes the mempool on both (`sending.rs`).
+/// cannot rely on more. The pending nonce includes the mempool on both (`transactions.rs`).
 #[tokio::test]
 async fn the_pending_block_is_the_latest() {
     let (env, _) = full_env().await;
@@ -230,7 +230,7 @@ async fn accounts_are_equal() {
     unknown_blocks(&env, "eth_estimateGas", &[json!({"to": payee(9)})]).await;
 }
 
-/// Asserts geth's message and anvil's message. The service treats them the same way (`actors/src/chain/wire.rs`).
+/// Asserts geth's message and anvil's message. The service treats them the same way (`crates/evm/src/wire.rs`).
 async fn unknown_blocks(env: &Env, method: &str, params: &[Value]) {
     let at = |block: Value| Value::Array(params.iter().cloned().chain([block]).collect());
     let geth = (-32_000, "header not found");

@@ -1,6 +1,6 @@
 //! Failed authentication: PSPs by their keys, the operator by the token.
 
-/// Why a key was not accepted.
+/// Reason why a key was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyProblem {
     /// There is no `Authorization` header, or it has another scheme.
@@ -17,7 +17,7 @@ pub enum KeyProblem {
     Expired,
 }
 
-/// Why the operator was not authenticated.
+/// Reason why the operator was not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenProblem {
     /// The request has neither a token nor a session.

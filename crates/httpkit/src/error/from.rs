@@ -122,7 +122,7 @@ impl From<CommandError<Rejection>> for ApiError {
     fn from(error: CommandError<Rejection>) -> Self {
         match error {
             CommandError::Rejected(rejection) => rejection.into(),
-            error => of_command(error, "payment", Away::Payment),
+            error => of_command(&error, "payment", Away::Payment),
         }
     }
 }
@@ -133,13 +133,13 @@ impl From<CommandError<outbound::Rejection>> for ApiError {
             CommandError::Rejected(rejection) => {
                 Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
             }
-            error => of_command(error, "sending", Away::OutboundTransfer),
+            error => of_command(&error, "sending", Away::OutboundTransfer),
         }
     }
 }
 
 /// Maps an error other than a rejection; `what` names the kind of object.
-fn of_command<R: Error + 'static>(error: CommandError<R>, what: &'static str, quarantined: Away) -> ApiError {
+fn of_command<R: Error + 'static>(error: &CommandError<R>, what: &'static str, quarantined: Away) -> ApiError {
     let reason = error.to_string();
     match error {
         CommandError::NotFound => ApiError::NotFound(what),

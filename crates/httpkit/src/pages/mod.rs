@@ -1,4 +1,4 @@
-//! Pages for people: plain HTML without scripts and without anything from elsewhere.
+//! Pages for people: plain HTML without scripts and without external resources.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER};
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::caller::HttpState;
 
-/// The one style sheet, inline in every page; the policy allows it by its hash.
+/// The style sheet, inline in every page; the policy allows it by its hash.
 const STYLE: &str = include_str!("style.css");
 
 /// A whole page.
@@ -32,17 +32,17 @@ pub fn page(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// What a policy calls the style sheet.
+/// Source expression of the style sheet in the content security policy.
 fn style_source() -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
 }
 
-/// A page as an answer: nothing may run, be framed, be sent, or be loaded from anywhere.
+/// Response with a page. Its policy forbids scripts, frames, forms and external resources.
 pub fn respond(status: StatusCode, page: String) -> Response {
     respond_within("'none'", status, page)
 }
 
-/// The same, with a form that is sent back to this service.
+/// The same for a page with a form that is sent to this service.
 pub fn respond_with_form(status: StatusCode, page: String) -> Response {
     respond_within("'self'", status, page)
 }
@@ -61,7 +61,7 @@ fn respond_within(form_action: &str, status: StatusCode, page: String) -> Respon
     response
 }
 
-/// A request that was within the limit of its address.
+/// Extractor that succeeds if the request is within the limit of its address.
 pub struct Admitted;
 
 impl<A: HttpState> FromRequestParts<A> for Admitted {

@@ -2,20 +2,20 @@
 
 use payferry_entities::operations;
 
-/// Which role of the contract carries an operation out.
+/// Role of the contract that executes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Settlements.
     Settle,
-    /// Sendings.
+    /// Outbound transfers.
     Send,
 }
 
 impl Role {
-    /// Both.
+    /// Both roles.
     pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
 
-    /// Values of `operations.kind` that it carries out.
+    /// Values of `operations.kind` that the role executes.
     pub const fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::Settle => &["settle"],
@@ -24,12 +24,12 @@ impl Role {
     }
 }
 
-/// Whether it is a payout's or a withdrawal's.
+/// Returns true if the operation belongs to a payout or withdrawal.
 pub fn is_outbound(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "payout" | "withdrawal")
 }
 
-/// Whether a customer is paid by it, who must be cleared when it is signed.
+/// Returns true if the operation pays a customer, who must be cleared when it is signed.
 pub fn pays_customer(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "payout" | "deliver")
 }

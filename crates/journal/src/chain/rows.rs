@@ -95,7 +95,7 @@ pub enum LoadError {
     /// Error of the database.
     #[error("database: {0}")]
     Database(#[from] DbErr),
-    /// A row that cannot be what this program wrote.
+    /// A row that this program cannot have written.
     #[error(transparent)]
     BadRow(#[from] BadRow),
 }

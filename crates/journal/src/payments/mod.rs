@@ -164,7 +164,7 @@ pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId
             match row.owner() {
                 Ok(owner) => found.push(owner),
                 Err(error) => {
-                    tracing::error!(payment.id = %row.id, %error, "the wallet of a live payment cannot be watched")
+                    tracing::error!(payment.id = %row.id, %error, "the wallet of a live payment cannot be watched");
                 }
             }
         }

@@ -74,8 +74,8 @@ pub fn transition_write(
     })))
 }
 
-/// Write that marks the fact in `command` as applied, if it has a row and changed nothing: otherwise it would be
-/// notified again for ever. Transfers that the payment has set aside are marked with version [`SET_ASIDE`].
+/// Write that marks the fact in `command` as applied, if it has a row and changed nothing: otherwise the
+/// notification would repeat forever. Transfers that the payment has set aside are marked with version [`SET_ASIDE`].
 pub fn applied_write(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<JournalWrite> {
     let transfers = applied(&[], command);
     let operations: Vec<_> = known_outcome(payment, command).into_iter().collect();

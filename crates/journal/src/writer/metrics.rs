@@ -6,9 +6,9 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-/// Units of a group.
+/// Writes of a group.
 pub const GROUP_UNITS: &str = "payferry_journal_group_units";
-/// Time that the commit of a group takes.
+/// Duration of a group's commit.
 pub const COMMIT_SECONDS: &str = "payferry_journal_commit_seconds";
 const QUEUED: &str = "payferry_journal_queued_units";
 const CONFLICTS: &str = "payferry_journal_conflicts_total";

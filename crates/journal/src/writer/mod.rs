@@ -1,9 +1,9 @@
 //! The group-commit writer. Every write of the payment side, and every new customer, goes through it as a typed write
 //! (`JournalWrite`).
 //!
-//! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
-//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payments`
-//! builds those of payments), and every read.
+//! Owned here: the queues and their limits, the grouping of writes into commits, the order of statements in a commit,
+//! and the outcome of a write that fails a precondition or that the database rejects. Deliberately absent: the contents
+//! of writes (`payments` builds those of payments), and every read.
 
 mod insert;
 mod journal_write;
@@ -37,7 +37,7 @@ pub use journal_write::{
     OutboundChange, Receipt, Refusal, RefusedOperation, Renumbering, Reserve, SignedOperation, Submission,
     TransfersApplied, Transition,
 };
-pub use observer::{CommitObserver, PaymentMove, PaymentStanding, Quiet};
+pub use observer::{CommitObserver, PaymentMove, PaymentState, Quiet};
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
 pub use stats::{CommitBlocker, JournalStats};
 pub use task::JournalTask;
@@ -108,7 +108,7 @@ impl Journal {
         Self::start_with(database, ActorRegistry::default(), Arc::new(NoObserver))
     }
 
-    /// As [`Journal::start`], with these books and this observer of its commits.
+    /// As [`Journal::start`], with a registry for metrics and an observer of commits.
     pub fn start_with(
         database: Database,
         registry: ActorRegistry,
@@ -140,8 +140,8 @@ impl Journal {
         (Self { transitions, initiations, shared }, task)
     }
 
-    /// Commits `unit` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while the
-    /// queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
+    /// Commits `write` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while
+    /// the queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
     /// stops waiting.
     pub async fn submit(&self, write: JournalWrite) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();

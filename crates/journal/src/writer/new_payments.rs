@@ -64,7 +64,7 @@ impl NewPayments {
         Self { tables, texts }
     }
 
-    /// Attempts `units`. Returns `None`, with nothing written, if they contain other writes or if something failed.
+    /// Attempts `writes`. Returns `None`, with nothing written, if some do not create payments or if something failed.
     pub(super) async fn attempt(&self, database: &Database, writes: &[&JournalWrite]) -> Option<Attempt> {
         let initiations: Vec<_> = writes
             .iter()

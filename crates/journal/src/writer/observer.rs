@@ -1,7 +1,7 @@
-//! What the journal publishes about its commits.
+//! Interface between the journal and an observer of its commits.
 //!
-//! The journal knows nothing of its observer's purpose. It reports each committed change of a payment's status, says when
-//! a commit has an unknown outcome, and lets the observer read the database while no commit is under way.
+//! The journal does not know the purpose of the observer. It reports each committed change of a payment's status and
+//! each commit with an unknown outcome, and lets the observer read the database while no commit is in progress.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use sea_orm::DbErr;
 
 use super::write::outwait;
 
-/// Status of a payment, and whether it needs an actor.
+/// Status of a payment, with the need for an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PaymentStanding {
-    /// Its status.
+pub struct PaymentState {
+    /// Status of the payment.
     pub status: Status,
-    /// Whether it needs an actor.
+    /// True if the payment needs an actor.
     pub live: bool,
 }
 
-impl PaymentStanding {
-    /// Of this payment.
+impl PaymentState {
+    /// Returns the state of `payment`.
     pub fn of(payment: &Payment) -> Self {
         Self { status: payment.status, live: payment.is_live() }
     }
@@ -35,16 +35,16 @@ pub struct PaymentMove {
     /// The payment's chain.
     pub chain: Chain,
     /// Before the commit; `None` if the commit created the payment.
-    pub before: Option<PaymentStanding>,
+    pub before: Option<PaymentState>,
     /// After the commit.
-    pub after: PaymentStanding,
-    /// Entries of the history, from the last one before the commit on.
+    pub after: PaymentState,
+    /// Entries of the history, starting with the last one before the commit.
     pub steps: Vec<HistoryEntry>,
 }
 
 impl PaymentMove {
     pub(crate) fn made(payment: &Payment) -> Self {
-        let (chain, after) = (payment.terms.chain, PaymentStanding::of(payment));
+        let (chain, after) = (payment.terms.chain, PaymentState::of(payment));
         Self { chain, before: None, after, steps: Vec::new() }
     }
 
@@ -52,8 +52,8 @@ impl PaymentMove {
         let known = before.history.len();
         let steps =
             if after.history.len() > known { after.history[known.saturating_sub(1)..].to_vec() } else { Vec::new() };
-        let (chain, standing) = (after.terms.chain, PaymentStanding::of(after));
-        Self { chain, before: Some(PaymentStanding::of(before)), after: standing, steps }
+        let (chain, state) = (after.terms.chain, PaymentState::of(after));
+        Self { chain, before: Some(PaymentState::of(before)), after: state, steps }
     }
 }
 
@@ -66,13 +66,14 @@ pub trait CommitObserver: Send + Sync + 'static {
     /// A commit has an unknown outcome: the database may hold changes that were not reported.
     fn outcome_unknown(&self);
 
-    /// Whether [`CommitObserver::between_commits`] is to be called before the next group.
+    /// Returns true if [`CommitObserver::between_commits`] must be called before the next group.
     fn wants_pause(&self) -> bool;
 
-    /// Returns once [`CommitObserver::wants_pause`] does. The journal waits for this while it has nothing to commit.
+    /// Returns once [`CommitObserver::wants_pause`] returns true. The journal waits for this while it has nothing to
+    /// commit.
     async fn pause_wanted(&self);
 
-    /// Called while no commit is under way; the next group waits until it returns.
+    /// Called while no commit is in progress; the next group waits until it returns.
     async fn between_commits(self: Arc<Self>, quiet: Quiet<'_>);
 }
 
@@ -88,13 +89,13 @@ impl Quiet<'_> {
         self.database
     }
 
-    /// Returns once no earlier connection is still committing changes of payments: one that was lost may be.
+    /// Returns once no earlier connection is still committing changes of payments. A lost connection may be.
     pub async fn settled(&self) -> Result<(), DbErr> {
         outwait(self.database, "payments").await
     }
 }
 
-/// Observes nothing.
+/// Observer without effect.
 pub(super) struct NoObserver;
 
 #[async_trait]

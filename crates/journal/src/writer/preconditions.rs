@@ -15,7 +15,7 @@ use super::{JournalError, JournalWrite};
 pub(super) struct Preconditions {
     /// Writes that failed a precondition, by their position.
     pub(super) lost: BTreeMap<usize, JournalError>,
-    /// Those of them that failed because an earlier write reserved the funds. If that write is not committed, they have
+    /// Failed writes that failed because an earlier write reserved the funds. If that write is not committed, they have
     /// not failed.
     pub(super) outdone: HashSet<usize>,
     /// Row ids of the transactions of submissions, by the position of the write.

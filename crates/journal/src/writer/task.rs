@@ -45,7 +45,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) metrics: JournalMetrics,
     pub(super) registry: ActorRegistry,
-    /// Told what is committed.
+    /// Receives the committed changes.
     pub(super) observer: Arc<dyn CommitObserver>,
     /// Subscribers of commits.
     pub(super) wakes: Arc<CommitSubscriptions>,

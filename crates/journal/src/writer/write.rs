@@ -1,8 +1,8 @@
 //! One attempt at a group: one transaction with the preconditions of all writes first, then the dependent statements.
 //!
 //! Groups of only new payments need no intermediate answers (`new_payments`); they come here only if that attempt
-//! failed. Not here: the preconditions (`gates`), the handling of failed groups (`task`), the selection of a group
-//! (`queue`).
+//! failed. Not here: the preconditions (`preconditions`), the handling of failed groups (`task`), the selection of a
+//! group (`queue`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -36,11 +36,11 @@ pub(super) enum Attempt {
 /// Writes that failed a precondition, by their position.
 pub(super) struct FailedPreconditions {
     pub(super) lost: BTreeMap<usize, JournalError>,
-    /// Those of them that fail only if the other writes are committed.
+    /// Failed writes that fail only if the other writes are committed.
     pub(super) outdone: HashSet<usize>,
 }
 
-/// Commits `units` in one transaction.
+/// Commits `writes` in one transaction.
 pub(super) async fn attempt(database: &Database, statements: &Statements, writes: &[&JournalWrite]) -> Attempt {
     if let Some(attempt) = statements.new_payments.attempt(database, writes).await {
         return attempt;
@@ -84,7 +84,7 @@ pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<
     Ok(())
 }
 
-/// Rolls back. A failure means that the connection is broken, and the database rolls back by itself.
+/// Rolls back. A failure means that the connection is broken, and the database rolls back on its own.
 async fn roll_back(transaction: Transaction) {
     if let Err(error) = transaction.rollback().await {
         tracing::warn!(%error, "the journal could not roll back");

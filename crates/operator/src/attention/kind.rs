@@ -210,13 +210,13 @@ impl AttentionKind {
                 counted."
             }
             Self::BreakerOpen => {
-                "Tell the PSP. The receiver is probed, and deliveries continue automatically; no event is lost."
+                "Inform the PSP. The receiver is probed, and deliveries continue automatically; no event is lost."
             }
             Self::WebhooksDelayed => {
                 "Read the reason. If no webhook URL is set, ask the PSP to set one (`set_webhook`): the events are \
                 then delivered. Until then it has the feed of events. If the signing secret cannot be decrypted, \
-                find the master key that sealed it. Otherwise check the PSP's receiver, and tell the PSP if it is \
-                slow or failing."
+                find the master key that sealed it. Otherwise check the PSP's receiver, and inform the PSP if it \
+                is slow or failing."
             }
             Self::Paused => {
                 "Lift the pause when its reason no longer applies: `payferry pause lift`, or the Pauses page."

@@ -23,7 +23,7 @@ use sea_orm::DbErr;
 use serde::Serialize;
 
 use crate::Operator;
-use crate::attention::part::{Look, Part};
+use crate::attention::part::{AttentionRead, Part};
 use crate::decisions::query::Possible;
 use crate::query::{Count, answers};
 use crate::webhooks::{self, Webhooks};
@@ -144,7 +144,7 @@ pub(super) type Found = (Count, Vec<AttentionItem>);
 /// Reads the items that need attention, `limit` of each kind.
 pub async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
-    let mut look = Look::begin(system).await;
+    let mut look = AttentionRead::begin(system).await;
     let mut kinds = Vec::new();
     for kind in AttentionKind::ALL.into_iter().filter(|kind| *kind != AttentionKind::Database) {
         let found = look.find(kind, part).await;

@@ -103,7 +103,7 @@ impl Part<'_> {
 }
 
 /// State of the read.
-pub(super) struct Look<'a> {
+pub(super) struct AttentionRead<'a> {
     system: &'a System,
     deadline: Instant,
     /// Error after which the database was not asked any more, or that it returned.
@@ -114,7 +114,7 @@ pub(super) struct Look<'a> {
     pub(super) unread: Vec<AttentionKind>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> AttentionRead<'a> {
     /// Checks that the database answers, and reads the data of all webhook kinds.
     pub(super) async fn begin(system: &'a System) -> Self {
         let failure = answers(system).await.err();

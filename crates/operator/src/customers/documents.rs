@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::Operator;
 
-/// Any PSP's. Written to the audit log.
+/// Document of a customer of any PSP. The read is written to the audit log.
 pub(crate) async fn read(
     State(operator): State<Operator>,
     Path((customer_id, kind)): Path<(String, String)>,
@@ -33,22 +33,22 @@ pub(crate) async fn read(
     reading.read(&customer_id, &kind).await
 }
 
-/// What is read, and who reads it.
+/// One read of a document.
 pub struct Reading<'a> {
-    /// Where rows are.
+    /// Database of the rows.
     pub database: &'a Database,
-    /// Where contents are.
+    /// Store of the contents.
     pub store: &'a DocumentStore,
-    /// Whose customer it has to be, unless it may be anybody's.
+    /// PSP that must own the customer; `None` for any PSP.
     pub owner: Option<PspId>,
-    /// For the audit log.
+    /// Reader, for the audit log.
     pub by: Actor,
-    /// For the audit log.
+    /// Time, for the audit log.
     pub now: Timestamp,
 }
 
 impl Reading<'_> {
-    /// The document, once it is written down that it was read.
+    /// Reads the document, after the read is recorded in the audit log.
     pub async fn read(self, customer_id: &str, kind: &str) -> Result<Response, ApiError> {
         let no_customer = || ApiError::NotFound("customer");
         let no_document = || ApiError::NotFound("document");
@@ -86,10 +86,10 @@ impl Reading<'_> {
     }
 }
 
-/// Never shown in the browser, whatever it is: a file to be saved, under a name of ours.
+/// Response that the browser saves as a file, under a name that the service chooses, and never displays.
 fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
-    let name = HeaderValue::from_str(&name).expect("our names are fit for a header");
+    let name = HeaderValue::from_str(&name).expect("the name is a valid header value");
     let headers: [(HeaderName, HeaderValue); 4] = [
         (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
         (CONTENT_DISPOSITION, name),
@@ -99,7 +99,7 @@ fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     (headers, content).into_response()
 }
 
-/// What an error of the document store is to a caller.
+/// Converts an error of the document store into a response.
 pub fn unavailable(error: DocumentError) -> ApiError {
     let reason = error.to_string();
     match error {

@@ -42,7 +42,7 @@ pub struct Decisions {
     pub chain: &'static str,
     /// Token.
     pub currency: &'static str,
-    /// Blocked money in its wallet that was not sent back.
+    /// Blocked funds in the wallet of the payment that were not sent back.
     pub blocked_held: String,
     /// The same by token and chain, with blocked money of other tokens and on other chains.
     pub blocked: Vec<BlockedLine>,

@@ -38,7 +38,7 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     let limit = query.optional("limit", limit);
     query.finish()?;
     let limit = limit.unwrap_or(LINES_DEFAULT);
-    let sendings = operator.system.sendings_live(after, limit);
+    let sendings = operator.system.outbound_live(after, limit);
     let next_after = sendings.last().filter(|_| sendings.len() == limit).map(|line| line.id);
     Answer::ok(&OutboundListPage { sendings, next_after })
 }

@@ -196,7 +196,7 @@ pub(crate) async fn show_queue(
     let node = supervisor.ok_or_else(|| Failure::not_found("desk", "sendings"))?;
     let after = from.after::<OutboundId>("payout or withdrawal")?;
     // Reads one more than it shows, to know if a next page exists.
-    let mut lines = system.sendings_live(after, OUTBOUND_MAX + 1);
+    let mut lines = system.outbound_live(after, OUTBOUND_MAX + 1);
     let next = (lines.len() > OUTBOUND_MAX).then(|| lines[OUTBOUND_MAX - 1].id);
     lines.truncate(OUTBOUND_MAX);
     let now = system.clock().real_now();

@@ -9,7 +9,7 @@ use sea_orm::DbErr;
 
 use crate::page::shell::{NavSection, Page};
 
-/// Why a page cannot be shown.
+/// Reason why a page cannot be shown.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// No object of this type has this name.

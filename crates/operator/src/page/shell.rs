@@ -75,7 +75,7 @@ impl Page {
     }
 }
 
-/// How the page was requested.
+/// Kind of request for the page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageRequest {
     is_fragment: bool,

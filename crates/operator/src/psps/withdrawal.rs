@@ -89,8 +89,8 @@ pub struct WalletRecord {
     /// Address of the wallet.
     #[schema(example = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
     pub address: String,
-    /// `effective`, or `pending` until `effective_at`. If you did not request a pending wallet, tell the operator at
-    /// once.
+    /// `effective`, or `pending` until `effective_at`. If you did not request a pending wallet, inform the operator
+    /// immediately.
     pub status: &'static str,
     /// When it becomes or became effective.
     #[schema(format = "date-time")]

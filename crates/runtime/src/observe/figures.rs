@@ -56,12 +56,12 @@ impl ActorMetrics {
         from_millis(self.since_ms.load(Ordering::Relaxed))
     }
 
-    /// What the actor lets be seen at a glance, as it set it.
+    /// Value that the actor publishes for observers.
     pub fn note(&self) -> u64 {
         self.note.load(Ordering::Relaxed)
     }
 
-    /// Lets this be seen at a glance.
+    /// Publishes a value for observers.
     pub fn set_note(&self, note: u64) {
         self.note.store(note, Ordering::Relaxed);
     }

@@ -250,14 +250,17 @@ mod tests {
     fn drops_the_oldest_records_except_those_of_permanent_actors() {
         let log = SupervisionLog::default();
         let failure = Failure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
-        log.restarted(ActorKind::SendingDesk, "sending desk", &failure);
+        log.restarted(ActorKind::SendingDesk, "outbound supervisor", &failure);
         for number in 0..RECORDS_MAX {
             log.restarted(ActorKind::Sending, &format!("wd_{number}"), &failure);
         }
         log.restarted(ActorKind::Payment, "pay_1", &failure);
         let restarts = |kind, name| log.record_of(kind, name).restarts;
         assert_eq!([restarts(ActorKind::Sending, "wd_0"), restarts(ActorKind::Sending, "wd_1")], [0, 1]);
-        assert_eq!([restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::SendingDesk, "sending desk")], [1, 1]);
+        assert_eq!(
+            [restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::SendingDesk, "outbound supervisor")],
+            [1, 1]
+        );
         assert_eq!(log.inner.lock().records.len(), RECORDS_MAX + 1);
     }
 }

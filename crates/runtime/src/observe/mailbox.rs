@@ -55,7 +55,7 @@ impl<M> Mailbox<M> {
         self.actor.get_cell()
     }
 
-    /// The actor's books.
+    /// Metrics of the actor.
     pub fn actor_metrics(&self) -> &ActorMetrics {
         &self.actor_metrics
     }

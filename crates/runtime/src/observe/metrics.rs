@@ -19,7 +19,7 @@ pub const HANDLING: &str = "payferry_actor_handling_seconds";
 const MESSAGES: &str = "payferry_actor_messages_total";
 const RESTARTS: &str = "payferry_actor_restarts_total";
 
-/// Says what the metrics mean.
+/// Registers the help texts of the metrics.
 pub(super) fn describe() {
     describe_gauge!(ACTORS_LIVE, "Actors that are there, by kind.");
     describe_gauge!(MAILBOX_MESSAGES, "Messages that wait in mailboxes, by kind of actor; of the journal: its queues.");
@@ -33,7 +33,7 @@ pub(super) fn describe() {
     describe_counter!(RESTARTS, "Actors started again after a failure, by kind and class of failure.");
 }
 
-/// The handles of one kind, looked up once.
+/// Metric handles of one kind, looked up once.
 pub(super) struct KindMetrics {
     pub(super) wait: Histogram,
     pub(super) handling: Histogram,
@@ -66,7 +66,7 @@ impl KindMetrics {
     }
 }
 
-/// Every cause at 0: an alarm on a rise sees none in a counter that appears as 1.
+/// Exports every cause as 0: an alert on an increase does not fire if a counter first appears at 1.
 fn show_failures(kind: ActorKind) {
     for cause in Cause::ALL {
         counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(0);

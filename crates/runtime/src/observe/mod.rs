@@ -1,7 +1,7 @@
-//! What a supervision tree shows of itself: every actor's books, the supervision log, and the metrics of actors.
+//! Observation of a supervision tree: the state and metrics of every actor, and the supervision log.
 //!
-//! Every actor runs inside `Kept` and is reached through a [`Mailbox`] only, so that none is written past the
-//! bookkeeping. Deliberately absent: what an actor does.
+//! Every actor runs inside `Kept` and receives messages only through a [`Mailbox`], so that every message is counted.
+//! Deliberately absent: the behaviour of actors.
 
 mod counters;
 mod figures;
@@ -23,11 +23,11 @@ pub use metrics::{HANDLING, MAILBOX_WAIT};
 pub use registry::{ActorRegistry, RunningGuard};
 pub use view::{Figures, KindView, NodeState, NodeView, ROOT_NAME};
 
-/// What sort of actor it is.
+/// Kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
-    /// Supervises all that is permanent.
+    /// Supervises the permanent actors.
     Root,
     /// The group-commit writer.
     Journal,
@@ -39,11 +39,11 @@ pub enum ActorKind {
     Watcher,
     /// Writes to a chain.
     Settler,
-    /// Asks the KYT provider.
+    /// Requests verdicts from the KYT provider.
     Screening,
-    /// Has customers verified.
+    /// Requests verifications of customers.
     ComplianceDesk,
-    /// Looks after payouts and withdrawals.
+    /// Supervises payouts and withdrawals.
     SendingDesk,
     /// One payout or withdrawal.
     Sending,
@@ -51,7 +51,7 @@ pub enum ActorKind {
     WebhookSender,
     /// Delivers one PSP's webhooks.
     Endpoint,
-    /// Holds the ledger against itself, or vaults against the ledger.
+    /// Checks the ledger, or compares vaults with the ledger.
     Auditor,
 }
 
@@ -73,12 +73,12 @@ impl ActorKind {
         Self::Auditor,
     ];
 
-    /// Whether there are so many that they are counted, not listed by name.
+    /// Returns true for kinds with so many actors that these are counted, not listed by name.
     pub const fn is_one_of_many(self) -> bool {
         matches!(self, Self::Payment | Self::Sending)
     }
 
-    /// The name as it stands in metrics and logs.
+    /// Name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Root => "root",

@@ -1,4 +1,4 @@
-//! The books of a tree: who is there, the figures of each and of each kind, and the log.
+//! Registry of a tree: its actors, the metrics of each actor and of each kind, and the supervision log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,7 +45,7 @@ impl fmt::Debug for ActorRegistry {
 }
 
 impl ActorRegistry {
-    /// Empty books.
+    /// Empty registry.
     pub fn new(clock: Clock) -> Self {
         metrics::describe();
         let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(ActorKindMetrics::new(*kind))).collect();
@@ -111,14 +111,14 @@ impl ActorRegistry {
         Arc::clone(nodes.entry((kind, name.to_owned())).or_insert_with(fresh))
     }
 
-    /// All listed actors of a kind, by name.
+    /// Views of the listed actors of a kind, by name.
     pub(super) fn nodes(&self, kind: ActorKind) -> Vec<Arc<Node>> {
         let nodes = self.inner.nodes.lock();
         let of_kind = nodes.range((kind, String::new())..).take_while(|((of, _), _)| *of == kind);
         of_kind.map(|(_, node)| Arc::clone(node)).collect()
     }
 
-    /// The figures of a kind.
+    /// Measurements of a kind.
     pub fn kind(&self, kind: ActorKind) -> &Arc<ActorKindMetrics> {
         &self.inner.kinds[kind as usize]
     }
@@ -140,7 +140,7 @@ impl ActorRegistry {
         self.inner.log.restarted(kind, name, &failure);
     }
 
-    /// Records a failure and that the actor is given up. Answers the failure as it is recorded.
+    /// Records a failure and the quarantine of the actor. Returns the recorded failure.
     pub fn quarantined(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) -> Failure {
         let failure = Failure { at: self.now(), cause, reason: cut(reason) };
         let (shown, cause) = (kind.as_str(), cause.as_str());
@@ -190,7 +190,7 @@ impl ActorRegistry {
         self.inner.log.record_of(kind, name)
     }
 
-    /// Its restarts and its last failure, as far as they are still recorded.
+    /// Restarts and last failure of an actor, as far as they are still recorded.
     pub fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
         let Record { restarts, last } = self.record_of(kind, name);
         (restarts, last)
@@ -244,7 +244,7 @@ impl RunningGuard {
         Self { registry, node }
     }
 
-    /// Its books.
+    /// Metrics of the actor.
     pub fn actor_metrics(&self) -> &Arc<ActorMetrics> {
         &self.registry
     }

@@ -1,4 +1,4 @@
-//! The figures of actors as they are shown: a node for each listed actor, and a summary of each kind.
+//! Views of actors: a node for each listed actor, and a summary of each kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,90 +12,90 @@ use super::log::{Cause, Failure};
 use super::registry::{ActorRegistry, Node};
 use crate::clock::serialize_millis_or_null;
 
-/// The root's name.
+/// Name of the root.
 pub const ROOT_NAME: &str = "root";
 
-/// How an actor is.
+/// State of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It is there.
+    /// It is running.
     Running,
-    /// It failed and is about to be started again.
+    /// It failed and will be restarted soon.
     Restarting,
-    /// It failed too often and waits for an operator.
+    /// It failed too often and waits for the operator.
     Quarantined,
-    /// It is not there, as it should be.
+    /// It has ended as intended.
     Stopped,
 }
 
-/// What is measured of one actor, or of all of a kind. Times are milliseconds.
+/// Measurements of one actor, or of all actors of a kind. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Messages that wait now.
+    /// Messages in the mailbox.
     pub mailbox: usize,
-    /// Messages taken so far.
+    /// Messages handled so far.
     pub messages: u64,
-    /// How long a message waited, on average.
+    /// Average wait of a message.
     pub wait_ms: f64,
-    /// The longest wait.
+    /// Longest wait of a message.
     pub wait_ms_max: f64,
-    /// How long a message was handled, on average; of the journal: a group of units.
+    /// Average handling time of a message; of the journal: of a group of writes.
     pub handling_ms: f64,
-    /// The longest handling.
+    /// Longest handling time.
     pub handling_ms_max: f64,
 }
 
 /// A permanent actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeView {
-    /// What sort it is.
+    /// Kind of the actor.
     pub kind: ActorKind,
-    /// Which one: a chain, a shard's number, a PSP's id.
+    /// Name within the kind: a chain, a shard's number, a PSP's id.
     pub name: String,
-    /// How it is.
+    /// State of the actor.
     pub state: NodeState,
-    /// Since when it runs, by the wall clock; `None` while it does not.
+    /// Wall-clock time of the last start; `None` while it is not running.
     #[serde(serialize_with = "serialize_millis_or_null")]
     pub since: Option<SystemTime>,
-    /// What is measured of it, over all its restarts.
+    /// Measurements over all its restarts.
     #[serde(flatten)]
     pub figures: Figures,
     /// Restarts so far.
     pub restarts: u64,
-    /// Its last failure.
+    /// Last failure.
     pub last_failure: Option<Failure>,
-    /// Actors under it that are there; of a shard, and of the desk of payouts and withdrawals: those that are not listed.
+    /// Live children; of a shard and of the supervisor of payouts and withdrawals: those that are not in `children`.
     pub children_live: usize,
-    /// Actors under it.
+    /// Children.
     pub children: Vec<Self>,
 }
 
-/// All actors of a kind, those that have ended included.
+/// All actors of a kind, including those that have ended.
 #[derive(Debug, Clone, Serialize)]
 pub struct KindView {
-    /// Which kind.
+    /// The kind.
     pub kind: ActorKind,
-    /// Actors that are there.
+    /// Live actors.
     pub live: usize,
-    /// What is measured of all of them.
+    /// Measurements of all of them.
     #[serde(flatten)]
     pub figures: Figures,
     /// Restarts so far, by class of failure.
     pub restarts: BTreeMap<Cause, u64>,
-    /// Given up so far.
+    /// Quarantined so far.
     pub quarantined: u64,
-    /// The last failure of any of them.
+    /// Last failure of any of them.
     pub last_failure: Option<Failure>,
 }
 
 impl ActorRegistry {
-    /// All listed actors of a kind, by name.
+    /// Views of the listed actors of a kind, by name.
     pub fn views(&self, kind: ActorKind) -> Vec<NodeView> {
         self.nodes(kind).iter().map(|node| self.show(node)).collect()
     }
 
-    /// A listed actor.
+    /// View of a listed actor.
     pub fn view(&self, kind: ActorKind, name: &str) -> NodeView {
         self.show(&self.node(kind, name))
     }
@@ -116,7 +116,7 @@ impl ActorRegistry {
         }
     }
 
-    /// The figures of every kind.
+    /// Measurements of every kind.
     pub fn kinds(&self) -> Vec<KindView> {
         let view = |kind: ActorKind| {
             let registry = self.kind(kind);

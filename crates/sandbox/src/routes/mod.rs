@@ -34,7 +34,7 @@ pub trait SandboxHost: HttpState {
     /// The supervision tree.
     fn system(&self) -> &System;
 
-    /// Where PSPs and payers reach the service.
+    /// Base URL of the service for PSPs and payers.
     fn public_url(&self) -> &Url;
 
     /// The row of one of the PSP's own payments or transfers.

@@ -4,7 +4,7 @@
 mod draining;
 mod logging;
 mod receiver;
-mod sending;
+mod requests;
 mod trouble;
 
 use std::sync::Arc;

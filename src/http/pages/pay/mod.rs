@@ -1,4 +1,4 @@
-//! `GET /pay/{token}`: the payer's page. Everyone who has the link can open it, so it shows no personal data.
+//! `GET /pay/{token}`: the payer's page. Anyone who has the link can open it, so it shows no personal data.
 //!
 //! `scene` decides the content, `view` renders it, `qr` draws the code. The page is complete without JavaScript. With
 //! it, `GET /pay/{token}/events` sends the content again whenever it changes.

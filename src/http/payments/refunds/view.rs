@@ -34,7 +34,7 @@ pub struct RefundRecord {
     kyt_verdict: &'static str,
     /// Hash of the transaction, once sent.
     tx_hash: Option<String>,
-    /// Why it failed.
+    /// Reason of the failure.
     failure: Option<String>,
     #[schema(format = "date-time")]
     requested_at: String,

@@ -15,7 +15,7 @@ use super::{administer, connect, with_database};
 
 /// Hash of the migrations' sources.
 const MIGRATIONS: &str = env!("PAYFERRY_MIGRATIONS");
-/// Where SQLite templates are: in cargo's target folder.
+/// Folder of SQLite templates, in cargo's target folder.
 const FOLDER: &str = env!("OUT_DIR");
 /// Key of the lock that a process holds on the server while it makes a template.
 const LOCK: i64 = 0x7061_7966_6572_7279;

@@ -56,14 +56,14 @@ pub enum What {
     /// Answers `eth_chainId` with this id.
     ChainId(u64),
     /// Shows a head other than the chain's.
-    Head(HeadShown),
+    Head(ReportedHead),
     /// Answers every block request with `null`.
     NullBlocks,
 }
 
 /// The head that is shown.
 #[derive(Clone, Copy, Debug)]
-pub enum HeadShown {
+pub enum ReportedHead {
     /// A fixed block, or the real head if it is lower.
     At(u64),
     /// This number of blocks behind the real head.
@@ -113,7 +113,7 @@ impl Fault {
     }
 }
 
-impl HeadShown {
+impl ReportedHead {
     pub(super) fn number(self, head: u64, exchange: u64) -> u64 {
         match self {
             Self::At(number) => head.min(number),

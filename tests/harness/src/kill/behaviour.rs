@@ -116,7 +116,7 @@ impl Behaviour {
         }
     }
 
-    /// Whether the request creates a transfer to a customer instead of a payment.
+    /// Returns true if the request creates a transfer to a customer instead of a payment.
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::SendsOn)
     }

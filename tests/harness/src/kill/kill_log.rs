@@ -114,7 +114,7 @@ pub struct Killer<'a> {
 }
 
 impl Killer<'_> {
-    /// Executes all of `deaths`, the first on `running`. Returns the last process, which is not killed.
+    /// Executes all kills of `kill_log`, the first on `running`. Returns the last process, which is not killed.
     pub async fn run(
         &self,
         running: Served,

@@ -204,12 +204,12 @@ impl Outgoing {
         }
     }
 
-    /// Whether the service reports it as sent at the end.
+    /// Returns true if the service reports it as sent at the end.
     pub fn is_sent(&self) -> bool {
         self.read.as_ref().is_some_and(|read| read["status"] == "sent")
     }
 
-    /// Whether it is paid from a payment's wallet instead of the PSP's vault.
+    /// Returns true if it is paid from a payment's wallet instead of the PSP's vault.
     pub fn is_from_wallet(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made["source"] == "payment")
     }

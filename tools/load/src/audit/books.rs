@@ -90,11 +90,11 @@ pub(super) struct Compared {
     pub(super) unassigned: Vec<String>,
     /// Increases of the balances.
     pub(super) balances: HashMap<(Chain, Token), Increase>,
-    /// What was not compared, and why.
+    /// Omitted comparisons, with the reasons.
     pub(super) notes: Vec<String>,
 }
 
-/// What the comparison may expect of the service.
+/// Properties of the service that the comparison relies on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LedgerTraits {
     /// It has a ledger.
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn right_books_have_no_fault_whatever_others_do() {
+    fn correct_ledger_has_no_fault_despite_foreign_postings() {
         let owed = [owed(0, 100), owed(1, 200)];
         let mut entries = entries(&owed);
         // Another payment, a payout of the same PSP, and a settlement that was reversed and posted again.
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_what_was_not_compared() {
+    fn reports_omitted_comparisons() {
         let owed = [owed(0, 100)];
         let none = compared(&owed, &[], 0);
         assert!(none.faults.is_empty() && none.unassigned.is_empty() && none.balances.is_empty(), "{none:?}");

@@ -3,7 +3,7 @@
 use crate::state::RunState;
 use payferry_testkit::psp::Psp;
 
-/// Whether a webhook of the run is not delivered. Older webhooks of others may come before it in the list.
+/// Returns true if a webhook of the run is not delivered. Older webhooks of others may come before it in the list.
 pub(super) async fn is_owed_any(psp: &Psp, state: &RunState) -> anyhow::Result<bool> {
     let mut seen = 0;
     loop {

@@ -26,7 +26,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// The seconds in which start paymentsd, without the first ones: rates and means are of these.
+/// The seconds in which payments started, without the first ones. Rates and means are computed from these.
 struct Steady<'a>(Vec<&'a Second>);
 
 impl<'a> Steady<'a> {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_of_the_payments_that_were_made() {
+    fn memory_counts_only_created_payments() {
         let of = |resident_bytes| Some(Usage { resident_bytes, ..Usage::default() });
         let holding = Holding { before: of(1_000), after: of(11_000), payments: 5 };
         assert_eq!(machine(&[], holding, Duration::ZERO).service_bytes_a_held, Some(2_000));

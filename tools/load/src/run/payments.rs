@@ -20,7 +20,7 @@ use payferry_testkit::psp::{Initiated, Psp};
 /// Concurrent initiations of held payments, which are not measured.
 pub(super) const HOLD_WORKERS: usize = 64;
 
-/// What all payments of a run share.
+/// Values that all payments of a run share.
 #[derive(Debug)]
 pub(super) struct RunContext {
     pub(super) psp: Psp,

@@ -67,13 +67,13 @@ fn finds_a_payout_that_was_sent_twice() {
     let said = found("base", twice);
     assert!(said.contains("holds 110.000002 USDC instead of 105.000001"), "{said}");
     // Also within the same transaction.
-    let in_one_statement = |evidence: &mut Evidence| {
+    let at_once = |evidence: &mut Evidence| {
         let index = sent(evidence);
         let again = base(evidence).sent[index].clone();
         base(evidence).sent.push(again);
     };
-    assert!(found("po_1", in_one_statement).contains("matches no order"));
-    assert!(found("base", in_one_statement).contains("was reported and never moved"));
+    assert!(found("po_1", at_once).contains("matches no order"));
+    assert!(found("base", at_once).contains("was reported and never moved"));
 }
 
 #[test]

@@ -273,8 +273,8 @@ async fn supervisor_backs_off_and_restarts_live_transfers() {
     }
     // Counted under their supervisor, and listed page by page in order.
     live.sort();
-    let first = env.system.sendings_live(None, 3);
-    let rest = env.system.sendings_live(Some(first[2].id), 3);
+    let first = env.system.outbound_live(None, 3);
+    let rest = env.system.outbound_live(Some(first[2].id), 3);
     assert_eq!(first.iter().chain(&rest).map(|line| line.id).collect::<Vec<_>>(), live);
     assert!(first.iter().chain(&rest).all(|line| line.in_review && line.status == OutboundStatus::Pending));
     assert_eq!((kind(&env).live, env.system.observe().sendings_live), (5, 5));

@@ -35,7 +35,7 @@ pub struct OutboundView {
 impl System {
     /// View of the actor of a payout or withdrawal; `None` if it has none and is not quarantined.
     pub async fn observe_outbound(&self, id: OutboundId) -> Option<OutboundView> {
-        let (live, registry) = (&self.sendings().live, self.registry());
+        let (live, registry) = (&self.outbound().live, self.registry());
         let (actor, quarantined) = (live.live(id), registry.quarantine_of(id));
         if actor.is_none() && quarantined.is_none() {
             return None;
@@ -55,7 +55,7 @@ impl System {
     }
 
     /// Page of the live payouts and withdrawals after `after`, by id. The cost depends only on the page.
-    pub fn sendings_live(&self, after: Option<OutboundId>, limit: usize) -> Vec<OutboundLine> {
-        self.sendings().live.lines(after, limit)
+    pub fn outbound_live(&self, after: Option<OutboundId>, limit: usize) -> Vec<OutboundLine> {
+        self.outbound().live.lines(after, limit)
     }
 }
