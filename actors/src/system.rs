@@ -151,7 +151,7 @@ impl System {
         match of.into() {
             ActorSubject::Payment(id) => self.payments().router.send(id, Message::Panic),
             ActorSubject::OutboundTransfer(id) => {
-                self.outbound().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Panic))
+                self.outbound().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Panic));
             }
         }
     }

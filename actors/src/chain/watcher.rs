@@ -376,7 +376,7 @@ impl WatcherState {
                     inbox.notify(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
                 }
                 Err(error) => {
-                    tracing::error!(chain = %spec.chain, %error, "unreadable transfer row; its payment is not notified")
+                    tracing::error!(chain = %spec.chain, %error, "unreadable transfer row; its payment is not notified");
                 }
             }
         }

@@ -87,7 +87,7 @@ impl PaymentServices {
                 self.screen_address(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
             }
             Effect::AwaitReview { key, revision, alarm_at } => {
-                self.screen_again_later(payment, *key, *revision, *alarm_at)
+                self.screen_again_later(payment, *key, *revision, *alarm_at);
             }
             Effect::AwaitDeadline { chain, at } => {
                 // An outage must be applied before the deadline that it extends. The second call catches an outage that

@@ -100,6 +100,7 @@ fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
 }
 
 /// Converts an error of the document store into a response.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 pub fn unavailable(error: DocumentError) -> ApiError {
     let reason = error.to_string();
     match error {

@@ -8,7 +8,7 @@ use sea_orm::{
     TransactionOptions, TransactionTrait,
 };
 
-use super::{Place, SMALL_TABLESPACE, TestDatabase};
+use super::{SMALL_TABLESPACE, Storage, TestDatabase};
 
 /// Operations that a lock blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl TestDatabase {
     pub async fn fill(&self) -> Filled {
         let connection = self.connect().await;
         let filler = match &self.place {
-            Place::Folder(_) | Place::Foreign(_) => {
+            Storage::Folder(_) | Storage::Foreign(_) => {
                 // Otherwise writes would still fit into the existing WAL file.
                 connection.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
                 let path = self.file().unwrap().with_file_name("filler");
@@ -170,7 +170,7 @@ impl TestDatabase {
                 assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
                 Filler::File(path)
             }
-            Place::Server { is_small: true, .. } => {
+            Storage::Server { is_small: true, .. } => {
                 let table = "CREATE TABLE filler (text TEXT) WITH (autovacuum_enabled = false);
                              ALTER TABLE filler ALTER COLUMN text SET STORAGE PLAIN";
                 connection.execute_unprepared(table).await.unwrap();
@@ -179,7 +179,7 @@ impl TestDatabase {
                 assert!(full.contains("No space left on device"), "{full}");
                 Filler::Table
             }
-            Place::Server { is_small: false, .. } => {
+            Storage::Server { is_small: false, .. } => {
                 let trigger = "CREATE OR REPLACE FUNCTION filler() RETURNS trigger LANGUAGE plpgsql AS
                                  $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$;
                                CREATE TRIGGER filler BEFORE INSERT OR UPDATE ON payments
