@@ -78,7 +78,7 @@ async fn report_is_clean_or_names_the_payment_of_a_difference() {
     );
     let printed = String::from_utf8(reconcile(&home, &[]).stdout).unwrap();
     let line = printed.lines().find(|line| line.starts_with("differs")).unwrap();
-    assert!(line.contains(&id) && line.contains("the ledger says 0.00 USDC, there are 2.50"), "{printed}");
+    assert!(line.contains(&id) && line.contains("the ledger has 0.00 USDC, the chain has 2.50"), "{printed}");
 
     // After a restart the sandbox reads the missed blocks, and the report is clean.
     let sandbox = Running::start(&home);
