@@ -52,7 +52,7 @@ fn table(lines: &[Line]) {
         "\n{} checked: {} ok, {} to review, {} wrong",
         lines.len(),
         count(Grade::Good),
-        count(Grade::ReviewAllScreener),
+        count(Grade::Doubtful),
         count(Grade::Bad)
     );
 }
@@ -60,7 +60,7 @@ fn table(lines: &[Line]) {
 fn word(grade: Grade) -> &'static str {
     match grade {
         Grade::Good => "ok",
-        Grade::ReviewAllScreener => "look",
+        Grade::Doubtful => "look",
         Grade::Bad => "wrong",
     }
 }

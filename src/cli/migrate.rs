@@ -12,7 +12,7 @@ use crate::config::Config;
 #[command(after_help = "Examples:
   payferry migrate --database-url payferry.db
   payferry migrate --database-url postgres://payferry:secret@localhost/payferry
-    payferry migrate --database-url payferry.db --check    # exit code 1 if a migration is pending")]
+  payferry migrate --database-url payferry.db --check    # exit code 1 if a migration is pending")]
 pub(super) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,

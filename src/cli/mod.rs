@@ -84,10 +84,11 @@ enum Command {
 }
 
 impl Command {
-    /// Default log filter of the command.
+    /// Default log filter of the command. A target covers every target that begins with it, so `payferry` stands for all
+    /// crates of this workspace.
     fn usual_log(&self) -> &'static str {
         match self {
-            Self::Serve(_) => "warn,payferry=info,payferry_actors=info",
+            Self::Serve(_) => "warn,payferry=info",
             _ => "warn",
         }
     }

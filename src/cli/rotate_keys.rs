@@ -11,9 +11,9 @@ use crate::rotation::{Outcome, rotate};
 /// Options of `rotate-keys`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-    payferry rotate-keys --add-key --config payferry.toml   # 1. add a key to secrets.master_key_file, then restart
-    payferry rotate-keys --config payferry.toml             # 2. run beside the service
-    payferry rotate-keys --add-key --data-dir payferry-data # add a key for a sandbox
+  payferry rotate-keys --add-key --config payferry.toml   # 1. add a key to secrets.master_key_file, then restart
+  payferry rotate-keys --config payferry.toml             # 2. run beside the service
+  payferry rotate-keys --add-key --data-dir payferry-data # add a key for a sandbox
 
 The master key file holds lines of the form `version: 64 hexadecimal digits`. The highest version encrypts; every
 version decrypts. When step 2 has ended with exit code 0, older versions can be deleted from the file. Never delete the

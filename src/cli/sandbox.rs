@@ -19,11 +19,11 @@ const BLOCK_TIME_MS_MIN: u64 = 10;
 #[command(after_help = "Examples:
   payferry sandbox
   payferry sandbox --ephemeral --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 --json
-    payferry sandbox --data-dir /var/tmp/payferry --block-time-ms 100
+  payferry sandbox --data-dir /var/tmp/payferry --block-time-ms 100
 
 Operator commands work beside it, for example:
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x... --data-dir payferry-data
-    payferry pause set chain:base --reason 'test' --data-dir payferry-data
+  payferry pause set chain:base --reason 'test' --data-dir payferry-data
 
 SIGINT (ctrl-c) or SIGTERM stops it gracefully within 10 s; a second signal stops it at once. No acknowledged data is
 lost in either case: the next start on the same folder continues.")]

@@ -76,7 +76,7 @@ impl Lines {
         match identity::provider(config, &Clock::default()) {
             Ok(None) => {
                 let detail = "no provider is configured: customers cannot be verified".to_owned();
-                self.add("service".to_owned(), "identity", Grade::ReviewAllScreener, detail);
+                self.add("service".to_owned(), "identity", Grade::Doubtful, detail);
             }
             provider => self.read(
                 "identity",

@@ -162,7 +162,7 @@ fn recover(myself: &Mailbox<Message>, failure: Failure, state: &mut State) -> Re
         Recovery::Retry => {}
     }
     let id = state.outbound.id();
-    tracing::warn!(outbound.id = %id, error = %failure.error, "{id} could not be written; retrying");
+    tracing::warn!(sending.id = %id, error = %failure.error, "{id} could not be written; retrying");
     state.stale = true;
     myself.send_after(RETRY_PAUSE, || Message::Resume);
     Ok(())

@@ -174,7 +174,7 @@ impl OutboundSupervisor {
                 match outbound::outbound_of(&row) {
                     Ok(outbound) if self.is_taken_care_of(outbound.id()) => {}
                     Ok(outbound) => self.start(myself, outbound, Message::Resume, state).await,
-                    Err(error) => tracing::error!(outbound.id = %row.id, %error, "{} cannot be read", row.id),
+                    Err(error) => tracing::error!(sending.id = %row.id, %error, "{} cannot be read", row.id),
                 }
             }
         }
@@ -198,7 +198,7 @@ impl OutboundSupervisor {
             Ok(None) => message.refuse(CommandError::NotFound),
             Err(error) => {
                 // The message's facts are sent again: the settler and the screening repeat them until they are applied.
-                tracing::warn!(outbound.id = %id, %error, "{id} could not be started; retrying");
+                tracing::warn!(sending.id = %id, %error, "{id} could not be started; retrying");
                 message.refuse(CommandError::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }
@@ -224,7 +224,7 @@ impl OutboundSupervisor {
                 state.put_off.end(id);
             }
             Err(error) => {
-                tracing::warn!(outbound.id = %id, %error, "{id} has no actor yet");
+                tracing::warn!(sending.id = %id, %error, "{id} has no actor yet");
                 message.refuse(CommandError::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }

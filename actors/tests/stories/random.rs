@@ -225,7 +225,7 @@ impl Story {
             Act::Faults { chain, faults } => self.env.chains[chain].devchain.set_faults(faults.clone()),
             Act::Say { who, decision } => self.env.judge.say(account(who), Some(*decision)),
             Act::Away(is_away) => self.env.judge.set_away(*is_away),
-            Act::Hesitate(times) => self.env.receiver.behave(ReceiverBehaviour::ReviewThenAllow(500, *times)),
+            Act::Hesitate(times) => self.env.receiver.behave(ReceiverBehaviour::FailThenAccept(500, *times)),
             Act::Kill(kind) => self.env.system().inject_crash(*kind),
             Act::Panic(payment) => self.env.system().inject_panic(self.numbered(*payment)?),
             Act::DieAfter(step) => self.env.settler_kill.after(*step),

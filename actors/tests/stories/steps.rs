@@ -33,7 +33,7 @@ pub async fn run_step(player: &mut Player, step: &Step, said: &StepWords<'_>) ->
         "receiver" => env.receiver.behave(match step.words[1].as_str() {
             "well" => ReceiverBehaviour::Well,
             "failing" => ReceiverBehaviour::Status(500),
-            "hesitant" => ReceiverBehaviour::ReviewThenAllow(500, usize::try_from(said.number()?).unwrap()),
+            "hesitant" => ReceiverBehaviour::FailThenAccept(500, usize::try_from(said.number()?).unwrap()),
             other => return Err(format!("unknown behaviour of the receiver: {other}")),
         }),
         "kill" => env.system().inject_crash(actor(&step.words[1])?),

@@ -37,7 +37,7 @@ pub enum Grade {
     /// Correct.
     Good,
     /// The chain works, but the operator should know this.
-    ReviewAllScreener,
+    Doubtful,
     /// The chain cannot run like this.
     Bad,
 }
@@ -58,7 +58,7 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
         Err(error) => report.add("head", Grade::Bad, error.to_string()),
         Ok(heads) => {
             let age = now.millis_since(heads.latest.time) / 1_000;
-            let grade = if age > HEAD_AGE_SECS_MAX { Grade::ReviewAllScreener } else { Grade::Good };
+            let grade = if age > HEAD_AGE_SECS_MAX { Grade::Doubtful } else { Grade::Good };
             report.add("head", grade, format!("block {}, {} s old", heads.latest.number, age.max(0)));
             for (tag, asked, header) in
                 [("safe", spec.has_safe, heads.safe), ("finalized", spec.has_finalized, heads.finalized)]
@@ -77,7 +77,7 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
                 Ok(_) => report.add("block receipts", Grade::Good, "known".to_owned()),
                 Err(error) => {
                     let detail = format!("omitted logs are found late only: {error}");
-                    report.add("block receipts", Grade::ReviewAllScreener, detail);
+                    report.add("block receipts", Grade::Doubtful, detail);
                 }
             }
         }
@@ -110,7 +110,7 @@ pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator:
     for address in &spec.lookalikes {
         if matches!(client.has_code(*address).await, Ok(false)) {
             let detail = format!("no contract at {}", checksummed(*address));
-            report.add("look-alike", Grade::ReviewAllScreener, detail);
+            report.add("look-alike", Grade::Doubtful, detail);
         }
     }
     match client.has_code(spec.contract).await {
@@ -164,7 +164,7 @@ impl Report {
                 self.add("logs", Grade::Good, format!("{} transfers in {} blocks", logs.len(), head + 1 - from));
             }
             Err(error @ ClientError::RangeTooLarge(_)) => {
-                self.add("logs", Grade::ReviewAllScreener, format!("{error}; blocks will be read in smaller steps"));
+                self.add("logs", Grade::Doubtful, format!("{error}; blocks will be read in smaller steps"));
             }
             Err(error) => self.add("logs", Grade::Bad, error.to_string()),
         }
@@ -206,7 +206,7 @@ impl Report {
         }
         for (what, paused) in [("settling", settle_paused), ("sending", send_paused)] {
             if paused {
-                self.add(what, Grade::ReviewAllScreener, "paused on-chain by the admin".to_owned());
+                self.add(what, Grade::Doubtful, "paused on-chain by the admin".to_owned());
             }
         }
     }
@@ -231,7 +231,7 @@ impl Report {
         let coins = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
         let grade = match batches {
             0 => Grade::Bad,
-            few if few < GAS_BATCHES_MIN => Grade::ReviewAllScreener,
+            few if few < GAS_BATCHES_MIN => Grade::Doubtful,
             _ => Grade::Good,
         };
         let detail = match batches {

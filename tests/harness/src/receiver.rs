@@ -24,7 +24,7 @@ pub enum ReceiverBehaviour {
     /// This status, at once. The delivery is recorded.
     Status(u16),
     /// This status to the first requests of each event, then 200.
-    ReviewThenAllow(u16, usize),
+    FailThenAccept(u16, usize),
     /// 200, after this time.
     Slow(Duration),
 }
@@ -145,7 +145,7 @@ impl Inbox {
         let answered = match self.receiver_behaviour() {
             ReceiverBehaviour::Well => 200,
             ReceiverBehaviour::Status(status) => status,
-            ReceiverBehaviour::ReviewThenAllow(status, times) => {
+            ReceiverBehaviour::FailThenAccept(status, times) => {
                 let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
                 if self.received.lock().iter().filter(refused).count() < times { status } else { 200 }
             }
@@ -209,7 +209,7 @@ mod tests {
         assert!(since.elapsed() >= Duration::from_millis(300));
         receiver.set_behaviour(ReceiverBehaviour::Status(500), Duration::ZERO);
         assert_eq!(send(&receiver, SECRETS[0], "evt_1", "{}").await, 200);
-        receiver.behave(ReceiverBehaviour::ReviewThenAllow(503, 2));
+        receiver.behave(ReceiverBehaviour::FailThenAccept(503, 2));
         for (id, status) in [("evt_2", 503), ("evt_3", 503), ("evt_2", 503), ("evt_2", 200), ("evt_3", 503)] {
             assert_eq!(send(&receiver, SECRETS[0], id, "{}").await, status, "{id}");
         }

@@ -89,7 +89,7 @@ pub struct ComplianceService {
 
 impl fmt::Debug for ComplianceService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ComplianceDesk").field("actor", &self.actor).finish_non_exhaustive()
+        f.debug_struct("ComplianceService").field("actor", &self.actor).finish_non_exhaustive()
     }
 }
 

@@ -101,6 +101,6 @@ pub(super) async fn carry_out(
         OutboundCommandError::Quarantined => quarantined(id),
         other => other.into(),
     })?;
-    tracing::info!(outbound.id = %id, "operator decided about the address of {id}");
+    tracing::info!(sending.id = %id, "operator decided about the address of {id}");
     find(operator, id).await
 }

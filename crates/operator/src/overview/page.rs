@@ -202,7 +202,7 @@ fn payments_table(tally: &[Tallied]) -> Markup {
 pub(crate) fn journal_panel(stats: &JournalStats) -> Markup {
     html! {
         section.panel aria-labelledby="journal" {
-            header { h2 #journal_panel { "Journal" } p { "group commits of payment writes" } }
+            header { h2 #journal { "Journal" } p { "group commits of payment writes" } }
             dl.facts {
                 dt { "Queued" }
                 dd { (count(stats.transitions_queued)) " transitions, " (count(stats.initiations_queued)) " initiations" }

@@ -139,7 +139,7 @@ pub struct ActorKindMetrics {
 
 impl fmt::Debug for ActorKindMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KindBooks")
+        f.debug_struct("ActorKindMetrics")
             .field("kind", &self.kind)
             .field("live", &self.live)
             .field("depth", &self.depth)

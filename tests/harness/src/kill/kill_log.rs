@@ -133,7 +133,7 @@ impl Killer<'_> {
             }
             if random.random_bool(0.2) {
                 self.receiver
-                    .set_behaviour(ReceiverBehaviour::ReviewThenAllow(500, REFUSED_MAX), Duration::from_millis(700));
+                    .set_behaviour(ReceiverBehaviour::FailThenAccept(500, REFUSED_MAX), Duration::from_millis(700));
             }
             let hold = if let KillKind::After(step, time) = death { format!("{step}:{time}") } else { String::new() };
             let env = [(HOLD_AFTER, hold.as_str())];
