@@ -27,7 +27,7 @@ enum Decision {
     /// Its number belongs to another operation: it needs a new one.
     NumberLost,
     /// Not known yet.
-    UndecidedScreener,
+    Undecided,
 }
 
 /// Block of a rejected item, and the progress of finality.
@@ -71,7 +71,7 @@ impl SettlerState {
             match self.decide_failure(row, verdicts.get(&row.number), refused).await {
                 Ok(Decision::Decided(outcome)) => outcomes.push(outcome),
                 Ok(Decision::NumberLost) => lost.push(row),
-                Ok(Decision::UndecidedScreener) => is_undecided = true,
+                Ok(Decision::Undecided) => is_undecided = true,
                 // An undecidable operation does not block the others.
                 Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
@@ -156,7 +156,7 @@ impl SettlerState {
             DoneBy::Another { block } if reach.reached(block.max(place.block_number), Finality::Finalized) => {
                 Ok(Decision::NumberLost)
             }
-            DoneBy::Another { .. } | DoneBy::Unknown => Ok(Decision::UndecidedScreener),
+            DoneBy::Another { .. } | DoneBy::Unknown => Ok(Decision::Undecided),
         }
     }
 

@@ -113,7 +113,7 @@ async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
     Ok(owners)
 }
 
-/// Moves watched addresses from `strangers` to `owners`.
+/// Moves watched addresses from `unknown_addresses` to `owners`.
 fn take_watched(watchlist: &Watchlist, unknown_addresses: &mut Vec<Address>, owners: &mut HashMap<Address, PaymentId>) {
     unknown_addresses.retain(|address| match watchlist.payment_of(*address) {
         Some(payment_id) => {

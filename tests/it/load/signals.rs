@@ -24,7 +24,7 @@ fn start() -> (Child, u32) {
 /// Waits until payments are under way. What it says on standard error is read to its end.
 async fn under_way(load: &mut Child) {
     let mut lines = BufReader::new(load.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("payments arrive")), "it ended before payments arrived");
+    assert!(lines.any(|line| line.contains("start payments")), "it ended before payments arrived");
     std::thread::spawn(move || lines.for_each(drop));
     tokio::time::sleep(UNDER_WAY).await;
 }
