@@ -126,7 +126,7 @@ async fn shortage_is_reported_with_its_sign() {
         assert_eq!(difference.place.owner, Owner::Psp { psp_id: psp_id.clone() });
         assert_eq!((report.differences_total, difference.ledger, difference.on_chain), (1, 5, 0), "{report:#?}");
         let words = difference.words(Some(Token::Usdc));
-        assert!(words.ends_with("the ledger says 0.000005 USDC, there are 0.00"), "{words}");
+        assert!(words.ends_with("the ledger has 0.000005 USDC, the chain has 0.00"), "{words}");
     };
     let whole = look(true).await;
     assert_eq!((whole.differences_total, whole.unbalanced.len()), (0, 1), "{whole:#?}");

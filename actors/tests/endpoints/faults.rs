@@ -237,7 +237,7 @@ async fn reads_on_through_alternating_heads() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_on_without_json_rpc_batches() {
     let _world = reads_on(Options::default(), vec![Fault::of(What::NoBatches)]).await;
-    assert_eq!(logged_times(&["endpoint 0 of base refuses JSON-RPC batches"]), 1);
+    assert_eq!(logged_times(&["endpoint 0 of base rejects JSON-RPC batches"]), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -159,7 +159,7 @@ async fn invented_transfer_confirms_nothing() {
     let state = env.load(unpaid.id()).await;
     assert_eq!((state.status, state.transfers.len()), (Status::Pending, 0));
     assert!(metric("payferry_chain_logs_forged_total", &["chain=base"]) > 0);
-    assert!(logged(&["an endpoint of base shows a transfer that its transaction did not make"]));
+    assert!(logged(&["an endpoint of base reported a transfer that its transaction did not emit"]));
     env.endpoint().behave();
     env.pay(&unpaid).await;
     finish(&env, &[unpaid, paid]).await;
