@@ -2,7 +2,7 @@
 //! after the test.
 //!
 //! The environment selects the kind, so that the same tests run on both; see [`TestDatabase::create`]. A database
-//! has today's tables from the start: it is a copy of a template ([`template`]). The service's own migration then finds nothing to do.
+//! has today's tables from the start: it is a copy of a template (see `template.rs`). The service's own migration then finds nothing to do.
 
 mod template;
 mod trouble;
