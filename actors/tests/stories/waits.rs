@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use payferry_domain::Chain;
-use payferry_entities::{deliveries, operations};
+use payferry_entities::{deliveries, operations, sendings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::env::Env;
@@ -93,6 +93,19 @@ impl Env {
             .unwrap();
         if !under_way.is_empty() {
             return Some(format!("operations in progress: {under_way:?}"));
+        }
+        // The settler repeats the notice of a failure after a minute if a crash lost it.
+        let failed =
+            operations::Entity::find().filter(operations::Column::Status.eq("failed")).all(reader).await.unwrap();
+        let subjects = failed.iter().map(|operation| operation.payment_id.clone());
+        let unnotified = sendings::Entity::find()
+            .filter(sendings::Column::Live.eq(true))
+            .filter(sendings::Column::Id.is_in(subjects))
+            .all(reader)
+            .await
+            .unwrap();
+        if !unnotified.is_empty() {
+            return Some(format!("outbound transfers that have not applied their failure: {unnotified:?}"));
         }
         let undelivered =
             deliveries::Entity::find().filter(deliveries::Column::Status.ne("delivered")).all(reader).await.unwrap();
