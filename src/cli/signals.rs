@@ -23,6 +23,7 @@ impl Signals {
     }
 
     /// Also treats the end of standard input as a signal: a process started by a parent ends with the parent.
+    #[cfg(feature = "sandbox")]
     pub(super) fn and_end_of_stdin() -> std::io::Result<Self> {
         let (end, ended) = tokio::sync::oneshot::channel();
         // A separate thread: reading standard input cannot be cancelled.
