@@ -88,8 +88,13 @@ pub struct StartError {
 
 impl System {
     /// Starts the tree: journal, webhook sender, screening, compliance service, settlers, shards with their live
-    /// payments. Watchers come last, so that payments can be reached before the first notification.
-    pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
+    /// payments. Watchers come last, so that payments can be reached before the first notification. Boxed: a caller in
+    /// another crate would otherwise compile every actor again.
+    pub fn start(config: SystemConfig) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(Self::start_tree(config))
+    }
+
+    async fn start_tree(config: SystemConfig) -> Result<Self, StartError> {
         let SystemConfig {
             database,
             sealer,

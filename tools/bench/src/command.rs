@@ -1,11 +1,11 @@
 //! The subcommand `bench`.
 
-use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::LocalBoxFuture;
 use url::Url;
 
 use super::service::BOUND_DATABASE_URL;
@@ -76,8 +76,13 @@ impl Args {
     }
 }
 
-/// Runs the command until it is done or `interrupted` completes.
-pub async fn run(args: Args, interrupted: impl Future<Output = ()>) -> anyhow::Result<ExitCode> {
+/// Runs the command until it is done or `interrupted` completes. Boxed: a caller in another crate would otherwise
+/// compile the whole tool again.
+pub fn run(args: Args, interrupted: LocalBoxFuture<'_, ()>) -> LocalBoxFuture<'_, anyhow::Result<ExitCode>> {
+    Box::pin(measure(args, interrupted))
+}
+
+async fn measure(args: Args, interrupted: LocalBoxFuture<'_, ()>) -> anyhow::Result<ExitCode> {
     if args.bound_server {
         let database_url = args.bound_database_url.as_deref();
         let database_url = database_url.with_context(|| format!("{BOUND_DATABASE_URL} is not set"))?;

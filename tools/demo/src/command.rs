@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use futures::future::LocalBoxFuture;
 use payferry_testkit::service::{SandboxOptions, Service};
 
 /// Largest number of payments of the burst.
@@ -30,8 +31,13 @@ pub struct Args {
     database_url: Option<String>,
 }
 
-/// Starts a sandbox as a child process, plays the stories and stops the sandbox.
-pub async fn run(args: Args, config_file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+/// Starts a sandbox as a child process, plays the stories and stops the sandbox. Boxed: a caller in another crate would
+/// otherwise compile the whole tool again.
+pub fn run(args: Args, config_file: Option<PathBuf>) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+    Box::pin(play_in_sandbox(args, config_file))
+}
+
+async fn play_in_sandbox(args: Args, config_file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let options = SandboxOptions {
         block_time: Some(Duration::from_millis(args.block_time_ms)),
         database_url: args.database_url,

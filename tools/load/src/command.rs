@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -120,8 +121,17 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage from 0 to 100".into())
 }
 
-/// Runs the command. `config_file` configures the new sandbox. `stop` ends the run early.
-pub async fn run(args: Args, config_file: Option<PathBuf>, stop: &CancellationToken) -> anyhow::Result<ExitCode> {
+/// Runs the command. `config_file` configures the new sandbox. `stop` ends the run early. Boxed: a caller in another
+/// crate would otherwise compile the whole tool again.
+pub fn run(
+    args: Args,
+    config_file: Option<PathBuf>,
+    stop: &CancellationToken,
+) -> LocalBoxFuture<'_, anyhow::Result<ExitCode>> {
+    Box::pin(put_load(args, config_file, stop))
+}
+
+async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationToken) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.report {
         // Checked now, and not after minutes of load.
         probe(file).with_context(|| format!("the report {} cannot be written", file.display()))?;
