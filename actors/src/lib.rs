@@ -4,6 +4,7 @@
 //! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
 //! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
+mod aggregate;
 pub mod auditors;
 pub mod chain;
 pub mod chains;

@@ -107,7 +107,7 @@ impl SettlerState {
         let changed = self.record(tx, "mined", Some(place), outcomes).await?;
         self.reached(Step::Recorded)?;
         for row in changed.iter().filter(|row| row.status == "failed") {
-            metrics::operation_failed(self.args.spec.chain);
+            metrics::OPERATIONS_FAILED.add(&metrics::of(self.args.spec.chain), 1);
             self.notify_failed(row);
         }
         self.reached(Step::Notified)

@@ -217,7 +217,7 @@ pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Resul
             tracing::error!(chain = %args.spec.chain, payment.id = row.payment_id, tx.hash = row.tx_hash,
                 block.number = row.block_number,
                 "an endpoint of {} reported a transfer that its transaction did not emit; ignored", args.spec.chain);
-            metrics::logs_forged(args.spec.chain, 1);
+            metrics::LOGS_FORGED.add(&metrics::of(args.spec.chain), 1);
         }
     }
     Ok(kept)

@@ -216,7 +216,7 @@ impl<'a> Poll<'a> {
             transfers,
         };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
-        metrics::transfers(spec.chain, receipt.transfers.len());
+        metrics::TRANSFERS.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
         self.state.known.extend(links, keep_from);
         self.state.second.from = second_look_from;
         self.state.report.transfers_recorded += receipt.transfers.len() as u64;
@@ -261,7 +261,10 @@ impl<'a> Poll<'a> {
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         tracing::warn!(chain = %spec.chain, depth, common.number = cursor.number,
             transfers = receipt.transfers.len(), "chain {} was reorganised", spec.chain);
-        metrics::reorganised(spec.chain, depth);
+        let chain = metrics::of(spec.chain);
+        metrics::REORGS.add(&chain, 1);
+        #[allow(clippy::cast_precision_loss, reason = "depths are far below 2^52")]
+        metrics::REORG_DEPTH.record(&chain, depth as f64);
         self.state.known = known;
         self.state.second.from = second_look_from;
         self.state.report.blocks_orphaned += depth as u64;
@@ -354,6 +357,6 @@ impl<'a> Poll<'a> {
             let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
             (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })
         });
-        inbox.tell_together(waits.collect());
+        inbox.notify_together(waits.collect());
     }
 }

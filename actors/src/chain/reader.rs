@@ -129,7 +129,7 @@ impl Reader {
                     if missed > 0 {
                         tracing::warn!(chain = %self.chain, block.number = header.number, logs = missed,
                             "an endpoint omitted logs of a block");
-                        metrics::logs_left_out(self.chain, missed);
+                        metrics::LOGS_LEFT_OUT.add(&metrics::of(self.chain), missed as u64);
                         logs = receipts;
                     }
                 }
@@ -155,7 +155,7 @@ impl Reader {
         if repeated > 0 {
             tracing::warn!(chain = %self.chain, block.number = header.number, logs = repeated,
                 "an endpoint returned logs more than once; duplicates are ignored");
-            metrics::logs_repeated(self.chain, repeated);
+            metrics::LOGS_REPEATED.add(&metrics::of(self.chain), repeated);
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl WatcherState {
         };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         self.second.from = from;
-        metrics::record_rescan(spec.chain, last.number);
+        metrics::RESCAN_NUMBER.set_count(&metrics::of(spec.chain), last.number);
         if !receipt.transfers.is_empty() {
             let mut blocks: HashMap<i64, usize> = HashMap::new();
             for row in &receipt.transfers {
@@ -154,7 +154,7 @@ impl WatcherState {
                 tracing::error!(chain = %spec.chain, block.number = number, transfers = count,
                     "an endpoint of {} omitted transfers to payments; a rescan found them", spec.chain);
             }
-            metrics::logs_missed(spec.chain, receipt.transfers.len());
+            metrics::LOGS_MISSED.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
             self.report.transfers_recorded += receipt.transfers.len() as u64;
             self.report.transfers_missed += receipt.transfers.len() as u64;
             self.notify_observed(&receipt.transfers).await;

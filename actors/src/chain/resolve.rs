@@ -54,7 +54,8 @@ impl SettlerState {
         let mined_len = queue::mined_txs_len(database, spec.chain).await?;
         self.report.unmined = submitted.len();
         self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
-        metrics::settling(spec.chain, self.report.open, self.report.unmined);
+        metrics::OPEN.set_count(&metrics::of(spec.chain), self.report.open as u64);
+        metrics::UNMINED.set_count(&metrics::of(spec.chain), self.report.unmined as u64);
         let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
         self.sent.retain(|id, _| open.contains(id));
         self.usurped.retain(|id, _| open.contains(id));
@@ -216,7 +217,7 @@ impl SettlerState {
         let mut rows = queue::carried(database, &[tx.id]).await?;
         let place = TxPosition::of(receipt)?;
         if !receipt.status() {
-            metrics::reverted(self.args.spec.chain);
+            metrics::REVERTED.add(&metrics::of(spec.chain), 1);
             tracing::error!(chain = %self.args.spec.chain, tx.hash = %place.tx_hash,
                 "a batch reverted; its operations are queued again");
             let requeued: Vec<_> = rows.iter().filter(|row| row.status != "failed").collect();
@@ -241,7 +242,7 @@ impl SettlerState {
         outcomes.extend(undone.iter().map(|row| outcome(row, "submitted", None)));
         let changed = self.record(tx, "mined", Some(&place), outcomes).await?;
         metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
-        metrics::mined(self.args.spec.chain);
+        metrics::MINED.add(&metrics::of(self.args.spec.chain), 1);
         self.reached(Step::Recorded)?;
         self.notify_orphaned(&undone, &changed);
         Ok(())
@@ -304,7 +305,7 @@ impl SettlerState {
             }
             return Ok(());
         }
-        metrics::record_orphaned(self.args.spec.chain);
+        metrics::ORPHANED.add(&metrics::of(spec.chain), 1);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction was orphaned; it is sent again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;

@@ -30,6 +30,7 @@ use super::checkpoint::{Checkpoint, NoCheckpoint};
 use super::errors::{Errors, SettleError};
 use super::gas_price_cache;
 use super::metrics;
+use super::operations::SentOutcomes;
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
 
@@ -44,6 +45,8 @@ struct HandleInner {
     nudged: Notify,
     settle_paused: AtomicBool,
     send_paused: AtomicBool,
+    /// True if outcomes are to be sent again.
+    repeats_outcomes: AtomicBool,
     submitted: AtomicU64,
     trouble: RwLock<Option<(Timestamp, String)>>,
     gas_balance_wei: RwLock<Option<u128>>,
@@ -105,6 +108,15 @@ impl SettlerHandle {
 
     pub(super) fn count_submitted(&self) {
         self.inner.submitted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has outcomes sent again at the next poll, except those that were applied.
+    pub(crate) fn repeat_outcomes(&self) {
+        self.inner.repeats_outcomes.store(true, Ordering::Release);
+    }
+
+    pub(super) fn takes_repetition(&self) -> bool {
+        self.inner.repeats_outcomes.swap(false, Ordering::AcqRel)
     }
 
     fn flag(&self, role: Role) -> &AtomicBool {
@@ -215,10 +227,7 @@ pub struct SettlerReport {
 pub struct SettlerState {
     pub(super) args: SettlerArgs,
     pub(super) report: SettlerReport,
-    /// Outcomes sent: revision and time.
-    pub(super) notified: HashMap<String, (i64, Instant)>,
-    /// Failures sent: revision and time.
-    pub(super) failed_told: HashMap<String, (i64, Instant)>,
+    pub(super) outcomes: SentOutcomes,
     /// Operations with a vault balance that is too low: checks so far, and time of the next one.
     pub(super) short: HashMap<String, (u32, Instant)>,
     /// Time of the last broadcast of each transaction.
@@ -285,8 +294,7 @@ impl Behaviour for Settler {
         Ok(SettlerState {
             args,
             report,
-            notified: HashMap::new(),
-            failed_told: HashMap::new(),
+            outcomes: SentOutcomes::default(),
             short: HashMap::new(),
             sent: HashMap::new(),
             usurped: HashMap::new(),
@@ -383,7 +391,8 @@ impl SettlerState {
         errors.take(resolved)?;
         let completed = self.complete(errors).await;
         errors.take(completed)?;
-        metrics::queued(self.args.spec.chain, queue::queued_len(&self.args.database, self.args.spec.chain).await?);
+        let queued = queue::queued_len(&self.args.database, self.args.spec.chain).await?;
+        metrics::QUEUED.set_count(&metrics::of(self.args.spec.chain), queued);
         if !self.window_open {
             if self.has_queued().await? {
                 self.open_window(myself);
@@ -419,7 +428,7 @@ impl SettlerState {
         let all = self.looking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
         let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
         self.report.failures = self.looking.failures().max(self.sending.failures());
-        metrics::settler_trouble(chain, trouble.is_some());
+        metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(trouble.is_some()));
         if self.report.trouble != trouble {
             if let Some(reason) = &trouble {
                 tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");

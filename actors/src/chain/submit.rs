@@ -218,7 +218,7 @@ impl SettlerState {
         let receipt = self.args.journal.submit(JournalWrite::Submission(Box::new(submission))).await?;
         self.reached(Step::Stored)?;
         self.args.handle.count_submitted();
-        metrics::submitted(self.args.spec.chain);
+        metrics::SUBMITTED.add(&metrics::of(self.args.spec.chain), 1);
         Ok((receipt.chain_tx_id, raw))
     }
 
@@ -310,7 +310,7 @@ impl SettlerState {
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
             "an unmined transaction on {} is sent again with higher fees", spec.chain);
         self.report.raised += 1;
-        metrics::replaced(spec.chain);
+        metrics::REPLACED.add(&metrics::of(spec.chain), 1);
         self.send(tx.id, &raw).await;
         self.reached(Step::Broadcast)
     }

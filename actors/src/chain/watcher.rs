@@ -303,7 +303,7 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::look_failed(self.args.spec.chain, error.trouble());
+        metrics::poll_failed(self.args.spec.chain, error.trouble());
         if error.wants_reload() {
             self.reload().await;
         }

@@ -46,7 +46,7 @@ impl fmt::Debug for TreeBooks {
 impl TreeBooks {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
-        metrics::describe();
+        metrics::register();
         Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 

@@ -98,7 +98,8 @@ impl VaultFindings {
         view.checked_at = Some(now);
         view.payments = report.payments;
         view.unread = report.unread.into_iter().map(|(chain, why)| format!("{chain}: {why}")).collect();
-        metrics::ran(report.payments);
+        metrics::RUNS.add(&[], 1);
+        metrics::PAYMENTS.add(&[], report.payments);
     }
 }
 

@@ -1,12 +1,7 @@
 //! Initiates payments: watch the wallet, commit, spawn the actor.
 
-use std::sync::Arc;
-
 use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{
-    Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token,
-};
-use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
 use payferry_journal::payments::initiation_write;
 use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite};
@@ -15,14 +10,12 @@ use tracing::Instrument;
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, PaymentServices, Reminder, ShardMessage};
+use crate::payment::AnswerRow;
 
 /// Number of random bytes in a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
 /// Number of bytes in a magic link for the creation time in milliseconds, as in the payment's id.
 const LINK_TIME_BYTES: usize = 6;
-/// Time after which a commit with an unknown outcome has ended, plus a margin.
-const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
 /// Request for a new payment. All values are validated; the merchant belongs to the PSP.
 pub struct InitiatePayment {
@@ -119,10 +112,15 @@ impl System {
             let watchlist = services.chains.watchlist();
             watchlist.watch(transition.payment.terms.wallet, id);
             let made = match services.journal.submit(write).await {
-                Ok(_) => Ok(bring_to_life(&services, transition).await),
+                Ok(_) => {
+                    let payment = Box::new(transition.payment);
+                    services.own.metrics.initiated(&payment);
+                    services.begin(payment.clone(), &transition.effects).await;
+                    Ok(payment)
+                }
                 Err(error) => {
                     if matches!(error, JournalError::Unknown(_)) {
-                        look_after_all(&services, id);
+                        services.begin_if_committed(id);
                     } else {
                         watchlist.forget(transition.payment.terms.wallet);
                     }
@@ -174,7 +172,7 @@ impl System {
                 if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
-                if chains.selector().is_paused(chain) {
+                if chains.is_paused(chain) {
                     return Err(InitiateError::ChainPaused { chain: Some(chain) });
                 }
                 match chains.view(chain) {
@@ -182,50 +180,21 @@ impl System {
                     _ => Err(InitiateError::ChainAway { chain: Some(chain), candidates: Vec::new() }),
                 }
             }
-            ChainChoiceRequest::Best => match chains.selector().best(token, now) {
-                Ok(choice) => Ok((choice.chain, ChainChoice::Best { candidates: choice.candidates })),
-                Err(none) => {
+            ChainChoiceRequest::Best => match chains.best(token, now) {
+                (Some(chain), candidates) => Ok((chain, ChainChoice::Best { candidates })),
+                (None, candidates) => {
                     let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
                     let mut taking = Chain::ALL.iter().filter(|chain| taken(chain)).peekable();
                     if taking.peek().is_none() {
                         Err(InitiateError::TokenUnavailable { token, chain: None })
-                    } else if taking.all(|chain| chains.selector().is_paused(*chain)) {
+                    } else if taking.all(|chain| chains.is_paused(*chain)) {
                         Err(InitiateError::ChainPaused { chain: None })
                     } else {
-                        Err(InitiateError::ChainAway { chain: None, candidates: none.candidates })
+                        Err(InitiateError::ChainAway { chain: None, candidates })
                     }
                 }
             },
         }
-    }
-}
-
-/// Spawns the actor of a committed payment. If that fails, its shard starts it.
-async fn bring_to_life(services: &Arc<PaymentServices>, transition: Box<payment::Transition>) -> Box<Payment> {
-    let payment = Box::new(transition.payment);
-    services.metrics.initiated(&payment);
-    let id = payment.id();
-    let spawned = match services.router.shard_of(id) {
-        Some(shard) => services.router.spawn(services, payment.clone(), shard.get_cell()).await.map(|_| ()),
-        None => Err("there is no shard yet".into()),
-    };
-    match spawned {
-        Ok(()) => transition.effects.iter().for_each(|effect| services.carry_out(&payment, effect)),
-        Err(error) => {
-            tracing::warn!(payment.id = %id, %error, "payment {id} has no actor yet");
-            services.router.send(id, Message::Resume);
-        }
-    }
-    payment
-}
-
-/// Starts a payment with an unknown commit outcome, if it exists: now, and again when a commit still in progress has
-/// ended.
-fn look_after_all(services: &PaymentServices, id: PaymentId) {
-    services.router.send(id, Message::Resume);
-    if let Some(shard) = services.router.shard_of(id) {
-        let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
-        let _ = shard.cast(ShardMessage::Remind(id, Reminder::Resume, at));
     }
 }
 

@@ -19,9 +19,9 @@ use payferry_webhook::{WebhookConfig, WebhookSender};
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::inbox::Inbox;
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
+use crate::aggregate::{Aggregate, Aggregates, Supervisor};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
@@ -29,9 +29,8 @@ use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, Ide
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
-use crate::outbound::{OutboundServices, OutboundSupervisor};
 use crate::pauses::Pauses;
-use crate::payment::{PaymentServices, Shard};
+use crate::payment::{Inbox, PaymentServices};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::services::Services;
@@ -108,6 +107,7 @@ impl System {
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
+        payferry_evm::metrics::describe();
         crate::chain::metrics::describe();
         for setup in &setups {
             crate::chain::metrics::register(setup.spec.chain, setup.client.endpoints_len());
@@ -134,14 +134,10 @@ impl System {
             clock,
             registry,
         });
-        let payments = Arc::new(PaymentServices::new(services.clone(), shards));
-        let sendings = Arc::new(OutboundServices::new(services.clone()));
-        let inbox = Arc::new(Inbox {
-            router: payments.router.clone(),
-            outages: payments.outages.clone(),
-            sendings: sendings.live.clone(),
-            journal: services.journal.clone(),
-        });
+        let own = PaymentServices::new(services.database.clone());
+        let payments = Arc::new(Aggregates::new(services.clone(), shards, own));
+        let outbound = Arc::new(Aggregates::new(services.clone(), 1, ()));
+        let inbox = Arc::new(Inbox { payments: payments.clone(), outbound: outbound.clone() });
         // Before the settlers: pauses outlast a restart.
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
@@ -149,7 +145,7 @@ impl System {
         let parts = Arc::new(Parts {
             services,
             payments,
-            sendings,
+            outbound,
             compliance: RwLock::default(),
             ledger: Findings::default(),
             vaults: VaultFindings::default(),
@@ -170,14 +166,14 @@ impl System {
         let screener = Arc::new(SenderKind::new(screener, clients));
         system.start_screening(screening, screener).await?;
         system.start_compliance(compliance, identity).await?;
-        system.start_outbound_supervisor().await?;
+        system.start_supervisor(system.outbound(), 0, "outbound supervisor").await?;
         for setup in &setups {
             system.start_settler(setup).await?;
         }
         // Before the shards and the watchers: from now on no wallet of a live payment is missing.
         wallets::watch_live(system.services()).await;
         for index in 0..shards {
-            system.start_shard(index).await?;
+            system.start_supervisor(system.payments(), index, &index.to_string()).await?;
         }
         let chains = setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect();
         for setup in setups {
@@ -213,14 +209,14 @@ impl System {
         self.adopt(ActorKind::Screening, "screening", move |root| {
             let (parts, inbox, config, screener) = (parts.clone(), inbox.clone(), config.clone(), screener.clone());
             async move {
-                let Parts { services, payments, sendings, .. } = &*parts;
+                let Parts { services, payments, outbound, .. } = &*parts;
                 let clock = services.clock.clone();
                 let screening = Screening::start(root, config, screener, inbox, clock, &services.registry).await?;
                 let cell = screening.cell();
                 let restarted = services.screening.write().replace(screening).is_some();
                 if restarted {
-                    payments.router.resume_all();
-                    sendings.live.resume_all();
+                    payments.resume_all();
+                    outbound.resume_all();
                 }
                 Ok(cell)
             }
@@ -251,23 +247,6 @@ impl System {
             .boxed()
         })
         .await
-    }
-
-    async fn start_outbound_supervisor(&self) -> Result<(), StartError> {
-        let services = self.outbound().clone();
-        let died = services.clone();
-        let forget = move || died.live.forget_supervisor();
-        let start = move |root| {
-            let services = services.clone();
-            async move {
-                let registry = services.registry.clone();
-                let supervisor =
-                    registry.spawn("outbound supervisor", OutboundSupervisor::new(services), (), Some(root)).await?;
-                Ok(supervisor.get_cell())
-            }
-            .boxed()
-        };
-        self.adopt_with(ActorKind::SendingDesk, "outbound supervisor", start, forget).await
     }
 
     async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {
@@ -351,20 +330,24 @@ impl System {
         .await
     }
 
-    async fn start_shard(&self, index: usize) -> Result<(), StartError> {
-        let services = self.payments().clone();
-        let died = services.clone();
-        let forget = move || died.shard_died(index);
+    /// Starts the supervisor of a shard of aggregates.
+    async fn start_supervisor<A: Aggregate>(
+        &self,
+        aggregates: &Arc<Aggregates<A>>,
+        index: usize,
+        name: &str,
+    ) -> Result<(), StartError> {
+        let (starts, died, named) = (aggregates.clone(), aggregates.clone(), name.to_owned());
         let start = move |root| {
-            let services = services.clone();
+            let (aggregates, name) = (starts.clone(), named.clone());
             async move {
-                let registry = services.registry.clone();
-                let shard = registry.spawn(&index.to_string(), Shard::new(services, index), (), Some(root)).await?;
-                Ok(shard.get_cell())
+                let registry = aggregates.registry.clone();
+                let supervisor = registry.spawn(&name, Supervisor { aggregates, index }, (), Some(root)).await?;
+                Ok(supervisor.get_cell())
             }
             .boxed()
         };
-        self.adopt_with(ActorKind::Shard, &index.to_string(), start, forget).await
+        self.adopt_with(A::SUPERVISOR, name, start, move || died.supervisor_died(index)).await
     }
 
     /// Adopts an actor that needs no cleanup.

@@ -200,7 +200,7 @@ async fn money_is_held_until_the_oracle_answers() {
     let both = Strictest::new(Arc::new(list), vec![Arc::new(oracle_on(&chain))]);
     let inbox = Arc::<Inbox>::default();
     let (screening, roof) = screening(both, &inbox).await;
-    screening.screen(request_from(OUTLAW));
+    screening.screen(request_from(OUTLAW), None);
     let held = (Decision::Review, "list+chainalysis_oracle".to_owned());
     until("the payment is notified that it waits", async || inbox.notified() == [held.clone()]).await;
     assert_eq!(inbox.0.lock()[0].flags, ["provider_unavailable"]);
@@ -234,9 +234,9 @@ async fn money_in_review_is_screened_again_by_all_providers() {
     let inbox = Arc::<Inbox>::default();
     let (screening, roof) = screening(both, &inbox).await;
     let request = request();
-    screening.screen(request.clone());
+    screening.screen(request.clone(), None);
     until("the review is reported", async || inbox.notified() == [(Decision::Review, "hesitant".to_owned())]).await;
-    screening.screen_again_later(request, Timestamp(i64::MAX));
+    screening.screen(request, Some(Timestamp(i64::MAX)));
     until("the second screening is reported", async || inbox.notified().len() == 2).await;
     assert_eq!(inbox.notified()[1], (Decision::Allow, "chainalysis_oracle".to_owned()));
     roof.stop(None);
