@@ -46,8 +46,6 @@ pub use payferry_domain::{InitiateError, OrderError};
 pub use show::{ActorView, OBSERVE_TIMEOUT, OutboundView, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
-/// Default number of shard supervisors per tree.
-pub const SHARDS_DEFAULT: usize = 16;
 /// Maximum wait for a command before the caller gets the error that its outcome is unknown. The payment keeps the
 /// command and may still run it.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);

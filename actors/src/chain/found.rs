@@ -20,7 +20,7 @@ use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
 use super::metrics;
 use super::poll::PollError;
-use super::reader::decode;
+use super::reader::{Reader, decode};
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
 
@@ -156,8 +156,20 @@ fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Opt
     })
 }
 
+/// Rows of transfers in blocks that were read before and that are not recorded as they are. See [`Reader::rescan`].
+pub(super) async fn missing(
+    args: Lookup<'_>,
+    reader: &Reader,
+    links: &[Link],
+    elsewhere: bool,
+) -> Result<Vec<transfers::Model>, PollError> {
+    let found = reader.rescan(args.client, links, elsewhere).await?;
+    let rows = of_payments(args, &found).await?;
+    made(args, unrecorded(args, rows).await?).await
+}
+
 /// The rows that are not recorded as they are.
-pub(super) async fn unrecorded(
+async fn unrecorded(
     args: Lookup<'_>,
     rows: Vec<transfers::Model>,
 ) -> Result<Vec<transfers::Model>, PollError> {

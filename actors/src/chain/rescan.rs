@@ -10,7 +10,6 @@ use payferry_entities::transfers;
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::{AbortOnDrop, backoff};
 use payferry_journal::chain::cursor::Link;
-use payferry_journal::chain::rows;
 use payferry_journal::{ChainBatch, JournalWrite};
 use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
@@ -80,13 +79,7 @@ impl WatcherState {
         // Another endpoint may be on another branch, or failing, for a longer time.
         let elsewhere = self.second.failures.is_multiple_of(2);
         let task = tokio::spawn(async move {
-            let outcome = async {
-                let found = reader.rescan(&args.client, &links, elsewhere).await?;
-                let rows = found::of_payments(args.lookup(), &found).await?;
-                let missed = found::unrecorded(args.lookup(), rows).await?;
-                found::made(args.lookup(), missed).await
-            };
-            let outcome = Box::pin(outcome).await;
+            let outcome = Box::pin(found::missing(args.lookup(), &reader, &links, elsewhere)).await;
             let _ = myself.cast(WatcherMessage::RescanResult(Box::new(RescanResult { links, outcome })));
         });
         self.second.under_way = Some(AbortOnDrop(task));
@@ -123,7 +116,7 @@ impl WatcherState {
     }
 
     async fn record_missed(&mut self, links: &[Link], missed: Vec<transfers::Model>) -> Result<(), PollError> {
-        let WatcherArgs { spec, journal, clock, .. } = &self.args;
+        let WatcherArgs { spec, journal, .. } = &self.args;
         let (Some(tip), Some(first), Some(last)) = (self.known.tip(), links.first(), links.last()) else {
             return Ok(());
         };
@@ -133,15 +126,7 @@ impl WatcherState {
             return Ok(());
         }
         let from = last.number + 1;
-        let batch = ChainBatch {
-            chain: spec.chain,
-            cursor_before: Some(tip.hash.to_string()),
-            cursor: rows::cursor_row(spec.chain, &tip, from, clock.now()),
-            orphaned_blocks: Vec::new(),
-            headers: Vec::new(),
-            headers_keep_from: 0,
-            transfers: missed,
-        };
+        let batch = ChainBatch { transfers: missed, ..self.batch(&tip, from) };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         self.second.from = from;
         metrics::RESCAN_NUMBER.set_count(&metrics::of(spec.chain), last.number);

@@ -185,12 +185,6 @@ impl SettlerArgs {
     }
 }
 
-impl std::fmt::Debug for SettlerArgs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SettlerArgs").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
-
 /// Messages of a settler.
 #[derive(Debug)]
 pub enum SettlerMessage {
@@ -255,12 +249,6 @@ pub struct SettlerState {
     sending: Pass,
     _ticker: AbortOnDrop,
     _weigher: AbortOnDrop,
-}
-
-impl std::fmt::Debug for SettlerState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SettlerState").field("report", &self.report).finish_non_exhaustive()
-    }
 }
 
 impl Settler {

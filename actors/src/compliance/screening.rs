@@ -56,12 +56,6 @@ pub struct Screening {
     screening_actor: ScreeningActor,
 }
 
-impl std::fmt::Debug for Screening {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Screening").field("actor", &self.actor).finish_non_exhaustive()
-    }
-}
-
 pub(crate) enum Message {
     /// Screen now, or again after the review interval. Raise an alarm after the time.
     Screen(Box<ScreenRequest>, Option<Timestamp>),

@@ -37,12 +37,6 @@ impl Deref for TreeBooks {
     }
 }
 
-impl fmt::Debug for TreeBooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.actors.fmt(f)
-    }
-}
-
 impl TreeBooks {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {

@@ -87,12 +87,6 @@ pub struct ComplianceService {
     alarmed: Arc<AtomicBool>,
 }
 
-impl fmt::Debug for ComplianceService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ComplianceService").field("actor", &self.actor).finish_non_exhaustive()
-    }
-}
-
 pub(crate) enum Message {
     /// Sweep the queue.
     Sweep,
