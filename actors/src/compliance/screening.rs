@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::kyt::{KytScreener, ScreenRequest, Subject};
-use super::metrics;
+use super::{metrics, verdict};
 use crate::inbox::PaymentInbox;
 
 /// Flag of a verdict that only says that the provider did not answer.
@@ -247,17 +247,7 @@ impl ScreeningActor {
     }
 
     fn unavailable(&self) -> Verdict {
-        Verdict {
-            decision: Decision::Review,
-            by_operator: false,
-            risk_level: None,
-            score: None,
-            flags: vec![FLAG_UNAVAILABLE.to_owned()],
-            provider: self.screener.name().to_owned(),
-            provider_ref: None,
-            list_version: None,
-            plain_sender: None,
-            checked_at: self.clock.now(),
-        }
+        let verdict = verdict::bare(self.screener.name(), Decision::Review, self.clock.now());
+        Verdict { flags: vec![FLAG_UNAVAILABLE.to_owned()], ..verdict }
     }
 }

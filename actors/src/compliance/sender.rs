@@ -13,6 +13,7 @@ use payferry_domain::payment::Verdict;
 use payferry_evm::ChainClient;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict::both_plain;
 
 /// Timeout of the query for the code of an address. A verdict waits no longer for it.
 pub const SENDER_KIND_TIMEOUT: Duration = Duration::from_secs(4);
@@ -61,11 +62,7 @@ impl KytScreener for SenderKind {
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let (verdict, is_plain) = futures::join!(self.screener.screen(request), self.is_plain(request));
         let mut verdict = verdict?;
-        // A sender that the provider calls not plain stays so.
-        verdict.plain_sender = match (verdict.plain_sender, is_plain) {
-            (Some(said), Some(found)) => Some(said && found),
-            (said, found) => found.or(said),
-        };
+        verdict.plain_sender = both_plain(verdict.plain_sender, is_plain);
         Ok(verdict)
     }
 }

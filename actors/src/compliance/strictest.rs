@@ -7,6 +7,7 @@ use futures::{FutureExt, StreamExt};
 use payferry_domain::payment::{Decision, Verdict};
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict::both_plain;
 
 /// KYT provider with the strictest decision of several. An error of one provider is an error of all, unless another one
 /// blocks: a block is final whatever the others answer, and does not wait for them.
@@ -74,11 +75,7 @@ fn merge(mut verdicts: Vec<(usize, Verdict)>) -> Result<Verdict, KytError> {
                 decided.flags.push(flag);
             }
         }
-        // The sender counts as plain only if every provider that checked it says so.
-        decided.plain_sender = match (decided.plain_sender, other.plain_sender) {
-            (Some(one), Some(another)) => Some(one && another),
-            (one, another) => one.or(another),
-        };
+        decided.plain_sender = both_plain(decided.plain_sender, other.plain_sender);
     }
     Ok(decided)
 }
