@@ -169,10 +169,7 @@ pub(super) async fn missing(
 }
 
 /// The rows that are not recorded as they are.
-async fn unrecorded(
-    args: Lookup<'_>,
-    rows: Vec<transfers::Model>,
-) -> Result<Vec<transfers::Model>, PollError> {
+async fn unrecorded(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec<transfers::Model>, PollError> {
     let hashes: Vec<&str> = rows.iter().map(|row| row.tx_hash.as_str()).collect();
     let mut recorded = HashSet::new();
     for hashes in hashes.chunks(LOOKUP_HASHES_MAX) {

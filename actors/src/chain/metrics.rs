@@ -48,11 +48,11 @@ payferry_runtime::metrics! {
 const WEI_PER_GWEI: u128 = 1_000_000_000;
 
 /// Label of a chain.
-pub(crate) const fn of(chain: Chain) -> [(&'static str, &'static str); 1] {
+pub(crate) fn of(chain: Chain) -> [(&'static str, &'static str); 1] {
     [("chain", chain.as_str())]
 }
 
-const fn of_kind(chain: Chain, kind: Degradation) -> [(&'static str, &'static str); 2] {
+fn of_kind(chain: Chain, kind: Degradation) -> [(&'static str, &'static str); 2] {
     [("chain", chain.as_str()), ("kind", kind.as_str())]
 }
 

@@ -57,10 +57,7 @@ impl SettlerState {
         metrics::OPEN.set_count(&metrics::of(spec.chain), self.report.open as u64);
         metrics::UNMINED.set_count(&metrics::of(spec.chain), self.report.unmined as u64);
         let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
-        self.sent.retain(|id, _| open.contains(id));
-        self.usurped.retain(|id, _| open.contains(id));
-        self.passed.retain(|id, _| open.contains(id));
-        self.refused.retain(|id, _| open.contains(id));
+        self.unmined.retain(|id, _| open.contains(id));
 
         if !self.sent_again {
             self.send_mined_again(&mined).await?;
@@ -161,7 +158,8 @@ impl SettlerState {
             let Some(last) = of(tx) else { continue };
             // Start counting the blocks without the transaction now.
             self.blocks_without(tx, last);
-            if self.sent.get(&tx.id).is_none_or(|sent| now.duration_since(*sent) >= SEND_AGAIN_AFTER) {
+            let sent = self.unmined.get(&tx.id).and_then(|unmined| unmined.sent);
+            if sent.is_none_or(|sent| now.duration_since(sent) >= SEND_AGAIN_AFTER) {
                 self.send(tx.id, &last.raw).await;
             }
         }
@@ -199,7 +197,8 @@ impl SettlerState {
     /// Number of blocks read since this attempt was first checked.
     fn blocks_without(&mut self, tx: &chain_txs::Model, attempt: &chain_tx_attempts::Model) -> u64 {
         let Some(reach) = self.args.watchlist.reach(self.args.spec.chain) else { return 0 };
-        let (hash, since) = self.passed.entry(tx.id).or_insert_with(|| (attempt.tx_hash.clone(), reach.read));
+        let checked = &mut self.unmined.entry(tx.id).or_default().checked;
+        let (hash, since) = checked.get_or_insert_with(|| (attempt.tx_hash.clone(), reach.read));
         if *hash != attempt.tx_hash {
             hash.clone_from(&attempt.tx_hash);
             *since = reach.read;

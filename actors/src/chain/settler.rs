@@ -128,7 +128,7 @@ impl SettlerHandle {
 }
 
 /// Actor of one chain: signs, sends and tracks transactions.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settler;
 
 /// Arguments of a settler. The supervisor keeps them and spawns a replacement from a clone.
@@ -217,6 +217,19 @@ pub struct SettlerReport {
     pub trouble: Option<String>,
 }
 
+/// Progress of an unmined transaction.
+#[derive(Default)]
+pub(super) struct UnminedTx {
+    /// Time of the last broadcast.
+    pub(super) sent: Option<Instant>,
+    /// Time since when the chain has used its nonce without any of our hashes.
+    pub(super) nonce_taken: Option<Instant>,
+    /// Newest attempt, and the last block read when it was first checked.
+    pub(super) checked: Option<(String, u64)>,
+    /// Reason why it was rejected at the last broadcast.
+    pub(super) refused: Option<BlockingError>,
+}
+
 /// Internal state of a running settler. It only avoids work; none of it is needed.
 pub struct SettlerState {
     pub(super) args: SettlerArgs,
@@ -224,12 +237,8 @@ pub struct SettlerState {
     pub(super) outcomes: SentOutcomes,
     /// Operations with a vault balance that is too low: checks so far, and time of the next one.
     pub(super) short: HashMap<String, (u32, Instant)>,
-    /// Time of the last broadcast of each transaction.
-    pub(super) sent: HashMap<i64, Instant>,
-    /// Time since when the chain has used a nonce without any of our hashes.
-    pub(super) usurped: HashMap<i64, Instant>,
-    /// Newest attempt at each unmined transaction, and the last block read when it was first checked.
-    pub(super) passed: HashMap<i64, (String, u64)>,
+    /// Unmined transactions by row id.
+    pub(super) unmined: BTreeMap<i64, UnminedTx>,
     /// Lowest block down to which completed operations were searched for on-chain.
     pub(super) searched: HashMap<String, u64>,
     /// True if transactions mined before the start were sent again.
@@ -240,8 +249,6 @@ pub struct SettlerState {
     pub(super) done_page: queue::Page,
     /// Next page of failed operations.
     pub(super) failed_page: queue::Page,
-    /// Reasons why unmined transactions were rejected at their last broadcast.
-    pub(super) refused: BTreeMap<i64, BlockingError>,
     window_open: bool,
     polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
@@ -284,15 +291,12 @@ impl Behaviour for Settler {
             report,
             outcomes: SentOutcomes::default(),
             short: HashMap::new(),
-            sent: HashMap::new(),
-            usurped: HashMap::new(),
-            passed: HashMap::new(),
+            unmined: BTreeMap::new(),
             searched: HashMap::new(),
             sent_again: false,
             mined_page: queue::Page::default(),
             done_page: queue::Page::default(),
             failed_page: queue::Page::default(),
-            refused: BTreeMap::new(),
             window_open: false,
             polls,
             looking: Pass::default(),
@@ -412,7 +416,7 @@ impl SettlerState {
     fn report_trouble(&mut self) {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
-        let refused = self.refused.values();
+        let refused = self.unmined.values().filter_map(|tx| tx.refused.as_ref());
         let all = self.looking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
         let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
         self.report.failures = self.looking.failures().max(self.sending.failures());

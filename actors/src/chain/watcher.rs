@@ -51,7 +51,7 @@ pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Recei
 }
 
 /// Actor of one chain: polls, commits and notifies payments.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watcher;
 
 /// Arguments of a watcher. The supervisor keeps them and spawns a replacement from a clone.
