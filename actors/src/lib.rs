@@ -11,7 +11,6 @@ pub mod chains;
 pub mod compliance;
 pub mod destination;
 mod failed;
-pub mod files;
 pub mod inbox;
 pub mod ledger;
 pub mod observe;
