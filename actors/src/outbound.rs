@@ -6,7 +6,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use payferry_domain::outbound::{self, Command, Effect, OutboundId, OutboundTransfer, Rejection, Transition, resume};
+use payferry_domain::outbound::{
+    self, Command, Effect, OutboundId, OutboundStatus, OutboundTransfer, Rejection, Transition, resume,
+};
 use payferry_domain::{CommandError, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log};
 use payferry_journal::outbound as store;
@@ -16,7 +18,7 @@ use payferry_runtime::observe::{ActorKind, ActorMetrics};
 use crate::aggregate::{Aggregate, Aggregates, Decided};
 use crate::compliance::{ScreenRequest, Subject};
 use crate::failed::Failed;
-use crate::observe::{OutboundLine, outbound_note, read_outbound_note};
+use crate::observe::{Note, OutboundLine};
 
 /// Pause before a failed actor is restarted; doubles with each failure within its budget's window.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -57,11 +59,13 @@ impl Aggregate for OutboundTransfer {
     }
 
     fn note(&self) -> u64 {
-        outbound_note(self)
+        let (status, chain, version) = (self.status as usize, self.order.asset.chain, self.version);
+        Note { status, chain, version, in_review: self.is_in_review() }.pack()
     }
 
     fn line(id: OutboundId, actor: &ActorMetrics) -> OutboundLine {
-        let (status, in_review, chain, version) = read_outbound_note(actor.note());
+        let Note { status, chain, version, in_review } = Note::unpack(actor.note());
+        let status = OutboundStatus::ALL.get(status).copied().unwrap_or(OutboundStatus::Pending);
         OutboundLine { id, status, in_review, chain, version, mailbox: actor.depth(), since: actor.since().into() }
     }
 

@@ -31,7 +31,7 @@ use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
-use crate::observe::{ActorSubject, Quarantine, TreeBooks};
+use crate::observe::{ActorSubject, TreeBooks};
 use crate::outbound::OutboundTransfers;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, Payments, ResultRows};
@@ -148,11 +148,6 @@ impl System {
     #[cfg(feature = "faults")]
     pub fn inject_crash(&self, kind: ActorKind) {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
-    }
-
-    /// Reason of the quarantine of a payment, payout or withdrawal, if it is quarantined.
-    pub fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
-        self.registry().quarantine_of(of)
     }
 
     /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed; returns true if it was

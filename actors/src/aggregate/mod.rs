@@ -132,6 +132,8 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn wallet(&self) -> Option<(Address, PaymentId)> {
         None
     }
+    /// The aggregate was committed as a new one.
+    fn created(&self, _aggregates: &Aggregates<Self>) {}
     /// Every supervisor is running and has started its live aggregates.
     fn all_started(_aggregates: &Aggregates<Self>) {}
     /// A live aggregate was found without an actor, and got one.

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
-use payferry_domain::{Chain, CommandError, PspId, Timestamp};
+use payferry_domain::{Address, Chain, CommandError, PaymentId, PspId, Timestamp};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_journal::{JournalError, JournalWrite};
 use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus, MessagingErr};
+use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message};
 use super::supervisor::SupervisorMessage;
@@ -216,9 +218,46 @@ impl<A: Aggregate> Aggregates<A> {
         }
     }
 
-    /// Starts the actor of a new aggregate, which was just committed, and runs its effects. If that fails, its
-    /// supervisor starts it.
-    pub(crate) async fn begin(self: &Arc<Self>, aggregate: Box<A>, effects: &[A::Effect]) {
+    /// Commits a new aggregate by this write, starts its actor, and runs its effects. A queued write is executed even if
+    /// the caller stops waiting, and then the aggregate needs an actor. `kept` is held that long.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        aggregate: A,
+        effects: Vec<A::Effect>,
+        write: JournalWrite,
+        kept: impl Send + 'static,
+    ) -> Result<A, JournalError> {
+        let (aggregates, aggregate) = (self.clone(), Box::new(aggregate));
+        let created = async move {
+            aggregates.watch(aggregate.wallet());
+            let written = aggregates.journal.submit(write).await;
+            match &written {
+                Ok(_) => {
+                    aggregate.created(&aggregates);
+                    aggregates.begin(aggregate.clone(), &effects).await;
+                }
+                Err(JournalError::Unknown(_)) => aggregates.begin_if_committed(aggregate.id()),
+                Err(_) => {
+                    if let Some((wallet, _)) = aggregate.wallet() {
+                        aggregates.chains.watchlist().forget(wallet);
+                    }
+                }
+            }
+            drop(kept);
+            written.map(|_| *aggregate)
+        };
+        let created = tokio::spawn(created.in_current_span()).await;
+        created.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())))
+    }
+
+    fn watch(&self, wallet: Option<(Address, PaymentId)>) {
+        if let Some((wallet, payment_id)) = wallet {
+            self.chains.watchlist().watch(wallet, payment_id);
+        }
+    }
+
+    /// Starts the actor of a committed aggregate and runs its effects. If that fails, its supervisor starts it.
+    async fn begin(self: &Arc<Self>, aggregate: Box<A>, effects: &[A::Effect]) {
         let id = aggregate.id();
         let spawned = match self.supervisor_of(id) {
             Some(supervisor) => self.spawn(aggregate.clone(), supervisor.get_cell()).await.map(|_| ()),
@@ -233,9 +272,9 @@ impl<A: Aggregate> Aggregates<A> {
         }
     }
 
-    /// Starts a new aggregate with an unknown commit outcome, if it exists: now, and again when a commit still in
-    /// progress has ended.
-    pub(crate) fn begin_if_committed(&self, id: A::Id) {
+    /// Starts an aggregate with an unknown commit outcome, if it exists: now, and again when a commit still in progress
+    /// has ended.
+    fn begin_if_committed(&self, id: A::Id) {
         self.send(id, Message::Resume);
         let at = self.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
         self.to_supervisor(id, SupervisorMessage::Remind(id, at));
@@ -257,9 +296,7 @@ impl<A: Aggregate> Aggregates<A> {
             let first = live_among(&live, id);
             if first.is_none() {
                 // Under the lock, like the retirement in `leave_over`: an ended aggregate may become live again.
-                if let Some((wallet, payment_id)) = wallet {
-                    self.chains.watchlist().watch(wallet, payment_id);
-                }
+                self.watch(wallet);
                 live.insert(id, actor.clone());
             }
             first

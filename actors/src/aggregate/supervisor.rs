@@ -54,6 +54,7 @@ pub(crate) enum SupervisorMessage<A: Aggregate> {
 }
 
 /// Supervisor of a shard.
+#[derive(Clone)]
 pub(crate) struct Supervisor<A: Aggregate> {
     pub(crate) aggregates: Arc<Aggregates<A>>,
     pub(crate) index: usize,

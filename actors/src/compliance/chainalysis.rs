@@ -149,8 +149,7 @@ impl KytScreener for ChainalysisApi {
         if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
             return Err(trouble(HttpFailure::NotAssessed));
         }
-        let level =
-            assessment.risk.as_deref().ok_or_else(|| trouble(HttpFailure::NotAssessed))?.to_ascii_lowercase();
+        let level = assessment.risk.as_deref().ok_or_else(|| trouble(HttpFailure::NotAssessed))?.to_ascii_lowercase();
         let decision = self.decisions.of(&level).ok_or_else(|| trouble(HttpFailure::UnknownLevel))?;
         let verdict = verdict::bare(NAME, decision, self.clock.now());
         Ok(Verdict { risk_level: Some(level), flags: assessment.flags(), ..verdict })

@@ -1,6 +1,5 @@
 //! Metrics of a whole tree: those of its actors, the quarantined subjects, and the payments by status.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -79,7 +78,8 @@ impl TreeBooks {
         (quarantined.payments_len(), quarantined.outbound_len())
     }
 
-    pub(crate) fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
+    /// Reason of the quarantine, if it is quarantined.
+    pub fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
         self.quarantined.lock().get(of.into()).cloned()
     }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::{
-    self, Command, Effect, Event, Outage, OutageId, Payment, Rejection, Requester, TransferKey, TransferStatus,
+    self, Command, Effect, Event, Outage, OutageId, Payment, Rejection, Requester, Status, TransferKey, TransferStatus,
     Transition, resume,
 };
 use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
@@ -25,7 +25,7 @@ use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, S
 use crate::compliance::{ScreenRequest, Subject};
 use crate::failed::Failed;
 use crate::inbox::PaymentInbox;
-use crate::observe::{PaymentLine, line_note, read_line_note};
+use crate::observe::{Note, PaymentLine};
 use crate::outbound::OutboundTransfers;
 use crate::services::Services;
 
@@ -111,11 +111,13 @@ impl Aggregate for Payment {
     }
 
     fn note(&self) -> u64 {
-        line_note(self)
+        let (status, chain, version) = (self.status as usize, self.terms.chain, self.version);
+        Note { status, chain, version, in_review: false }.pack()
     }
 
     fn line(id: PaymentId, actor: &ActorMetrics) -> PaymentLine {
-        let (status, chain, version) = read_line_note(actor.note());
+        let Note { status, chain, version, .. } = Note::unpack(actor.note());
+        let status = Status::ALL.get(status).copied().unwrap_or(Status::Pending);
         PaymentLine { id, status, chain, version, mailbox: actor.depth(), since: actor.since().into() }
     }
 
@@ -263,6 +265,10 @@ impl Aggregate for Payment {
 
     fn wallet(&self) -> Option<(Address, PaymentId)> {
         Some((self.terms.wallet, self.id()))
+    }
+
+    fn created(&self, payments: &Payments) {
+        payments.own.metrics.initiated(self);
     }
 
     fn all_started(payments: &Payments) {

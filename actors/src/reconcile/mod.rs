@@ -80,17 +80,7 @@ pub async fn reconcile_part(
     if !options.whole_ledger {
         return Ok(reconciliation.report);
     }
-    let unequal = ledger::unequal(database).await?;
-    reconciliation.report.unbalanced = unequal
-        .into_iter()
-        .map(|one| Unbalanced {
-            psp_id: one.psp_id,
-            chain: one.chain,
-            token_address: one.token_address,
-            posted: one.posted,
-            balance: one.balance,
-        })
-        .collect();
+    reconciliation.report.unbalanced = ledger::unbalanced(database).await?;
     Ok(reconciliation.report)
 }
 
@@ -105,20 +95,7 @@ struct Reconciliation<'a> {
 
 impl<'a> Reconciliation<'a> {
     fn new(database: &'a Database, chains: &'a [(ChainSpec, ChainClient)], at: Timestamp, options: Options) -> Self {
-        let report = Report {
-            at,
-            payments: 0,
-            balances: 0,
-            under_way: 0,
-            set_aside: 0,
-            chains_ms: 0,
-            after: String::new(),
-            sums: BTreeMap::new(),
-            differences: Vec::new(),
-            differences_total: 0,
-            unbalanced: Vec::new(),
-            unread: BTreeMap::new(),
-        };
+        let report = Report { at, ..Report::default() };
         let chains = chains.iter().map(|chain| (chain.0.chain, chain)).collect();
         Self { database, options, chains, report, doubtful: Vec::new() }
     }

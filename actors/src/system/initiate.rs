@@ -5,7 +5,6 @@ use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError,
 use payferry_journal::payments::initiation_write;
 use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite};
-use tracing::Instrument;
 
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
@@ -101,38 +100,14 @@ impl System {
             finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             created_at: now,
         };
-        let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
+        let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
         let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
         let write = initiation_write(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let write = JournalWrite::Initiation(Box::new(write));
-        // A queued write is executed even if the caller stops waiting, and then the payment needs an actor. The
-        // response maker holds its idempotency key that long: a second request learns that the first is still running.
-        let (services, kept) = (services.clone(), request.answer);
-        let made = async move {
-            let watchlist = services.chains.watchlist();
-            watchlist.watch(transition.payment.terms.wallet, id);
-            let made = match services.journal.submit(write).await {
-                Ok(_) => {
-                    let payment = Box::new(transition.payment);
-                    services.own.metrics.initiated(&payment);
-                    services.begin(payment.clone(), &transition.effects).await;
-                    Ok(payment)
-                }
-                Err(error) => {
-                    if matches!(error, JournalError::Unknown(_)) {
-                        services.begin_if_committed(id);
-                    } else {
-                        watchlist.forget(transition.payment.terms.wallet);
-                    }
-                    Err(error)
-                }
-            };
-            drop(kept);
-            made
-        };
-        let made = tokio::spawn(made.in_current_span()).await;
-        let made = made.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
-        made.map(|payment| *payment).map_err(|error| match error {
+        // The response maker holds its idempotency key until the write is executed: a second request learns that the
+        // first is still running.
+        let created = services.create(transition.payment, transition.effects, write, request.answer).await;
+        created.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => InitiateError::IdempotencyKeyTaken,
             JournalError::Busy => InitiateError::Busy,
             JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),

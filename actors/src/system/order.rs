@@ -66,21 +66,10 @@ impl System {
         let accepted = outbound::accept(order);
         let rows = RequestRows { idempotency: request.answer.map(|answer| answer(&accepted.outbound)), audit: None };
         let real_now = services.clock.real_now();
-        let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
+        let write = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
-        // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
-        let transfers = self.outbound().clone();
-        let made = tokio::spawn(async move {
-            let written = transfers.journal.submit(unit).await;
-            match &written {
-                Ok(_) => transfers.begin(Box::new(accepted.outbound.clone()), &accepted.effects).await,
-                Err(JournalError::Unknown(_)) => transfers.begin_if_committed(accepted.outbound.id()),
-                Err(_) => {}
-            }
-            written.map(|_| accepted.outbound)
-        });
-        let made = made.await.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
-        made.map_err(|error| match error {
+        let created = self.outbound().create(accepted.outbound, accepted.effects, write, ()).await;
+        created.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => OrderError::IdempotencyKeyTaken,
             JournalError::InsufficientBalance => OrderError::InsufficientBalance,
             JournalError::AboveDailyLimit => OrderError::AboveDailyLimit { send_daily_max },

@@ -4,18 +4,19 @@
 //! to a hanging actor leave at most one message in its mailbox.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
 
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment;
 use payferry_domain::{PaymentId, Timestamp};
-use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, KindView, Mailbox, NodeState};
+use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, Mailbox, NodeState};
 use ractor::RpcReplyPort;
 use serde::{Serialize, Serializer};
 
 use super::System;
 use crate::aggregate::{ActorMemory, Aggregate, Aggregates, Message};
-use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, QuarantinedSubject, Tallied, TreeView};
+use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeBooks, TreeView};
 
 /// Maximum time for a payment to reply.
 pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -77,6 +78,15 @@ fn in_field_of_its_kind<S: Serializer>(id: &ActorSubject, serializer: S) -> Resu
     serializer.collect_map([(field, id)])
 }
 
+/// The metrics of the tree: its actors, their incidents, and the quarantined subjects.
+impl Deref for System {
+    type Target = TreeBooks;
+
+    fn deref(&self) -> &TreeBooks {
+        self.registry()
+    }
+}
+
 impl System {
     /// Counts of the tree.
     pub fn observe(&self) -> SystemView {
@@ -128,11 +138,6 @@ impl System {
         self.registry().tree(|shard| self.payments().live_len_in(shard), self.outbound().live_len())
     }
 
-    /// Measurements of every kind of actor.
-    pub fn kinds(&self) -> Vec<KindView> {
-        self.registry().kinds()
-    }
-
     /// Page of the live payments of a shard after `after`, by id. The cost depends only on the page.
     pub fn payments_of_shard(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
         self.payments().lines(index, after, limit)
@@ -154,39 +159,9 @@ impl System {
         self.registry().tally().is_counted()
     }
 
-    /// True if a payment, payout or withdrawal is quarantined.
-    pub fn is_quarantined(&self, of: impl Into<ActorSubject>) -> bool {
-        self.registry().is_quarantined(of)
-    }
-
-    /// Page of the quarantined subjects, oldest quarantine first, after `after`. The cost depends only on the page.
-    pub fn given_up(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
-        self.registry().given_up(after, limit)
-    }
-
     /// Stored incidents with a number above `after` (all of them for `None`), oldest first.
     pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
         self.registry().incidents(after.unwrap_or_default())
-    }
-
-    /// Up to `limit` stored incidents, newest first.
-    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
-        self.registry().latest_incidents(limit)
-    }
-
-    /// Up to `limit` stored incidents of one actor, newest first.
-    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
-        self.registry().latest_incidents_of(kind, name, limit)
-    }
-
-    /// Number of stored incidents.
-    pub fn incidents_len(&self) -> usize {
-        self.registry().incidents_len()
-    }
-
-    /// Receiver of the newest incident's number; 0 before the first.
-    pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.registry().watch_incidents()
     }
 }
 

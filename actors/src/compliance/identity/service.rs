@@ -5,7 +5,6 @@
 //! a check that was started but not recorded is started again under the same key.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -173,10 +173,7 @@ impl Sumsub {
         });
         let path = ["resources", "sdkIntegrations", "levels", "-", "websdkLink"];
         let link: Link = self.call(Method::POST, &path, &[], Some(&body)).await?;
-        Url::parse(&link.url)
-            .ok()
-            .filter(|url| ["https", "http"].contains(&url.scheme()))
-            .ok_or(MALFORMED)
+        Url::parse(&link.url).ok().filter(|url| ["https", "http"].contains(&url.scheme())).ok_or(MALFORMED)
     }
 
     async fn begin_identity(&self, request: &CheckRequest) -> Result<StartedCheck, HttpFailure> {
