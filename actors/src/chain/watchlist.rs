@@ -306,12 +306,7 @@ impl Watchlist {
     }
 
     fn lane(&self, chain: Chain) -> &Lane {
-        let index = match chain {
-            Chain::Base => 0,
-            Chain::Polygon => 1,
-            Chain::Arbitrum => 2,
-        };
-        &self.inner.chains[index]
+        &self.inner.chains[chain as usize]
     }
 }
 

@@ -97,11 +97,8 @@ mod tests {
     use tokio::sync::Barrier;
 
     use super::*;
-    use crate::compliance::tests::request;
+    use crate::compliance::tests::{Stub, request, says};
     use crate::compliance::verdict::bare;
-
-    /// Gives a scripted answer.
-    struct Scripted(&'static str, Answer);
 
     #[derive(Clone, Copy)]
     enum Answer {
@@ -110,28 +107,23 @@ mod tests {
         Hangs,
     }
 
-    #[async_trait::async_trait]
-    impl KytScreener for Scripted {
-        fn name(&self) -> &str {
-            self.0
-        }
-
-        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
-            match self.1 {
-                Answer::Says(decision, flags) => {
+    impl Answer {
+        async fn of(self, provider: &str) -> Result<Verdict, KytError> {
+            match self {
+                Self::Says(decision, flags) => {
                     let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
-                    Ok(Verdict { flags, ..bare(self.0, decision, Timestamp(7)) })
+                    says(provider, decision).map(|verdict| Verdict { flags, ..verdict })
                 }
-                Answer::Fails => Err(KytError("away".to_owned())),
-                Answer::Hangs => std::future::pending().await,
+                Self::Fails => Err(KytError("away".to_owned())),
+                Self::Hangs => std::future::pending().await,
             }
         }
     }
 
     async fn ask(answers: &[(&'static str, Answer)]) -> Result<Verdict, KytError> {
         let mut screeners: Vec<Arc<dyn KytScreener>> = Vec::new();
-        for (name, answer) in answers {
-            screeners.push(Arc::new(Scripted(name, *answer)));
+        for &(name, answer) in answers {
+            screeners.push(Arc::new(Stub(name, move || answer.of(name))));
         }
         let first = screeners.remove(0);
         let asked = Strictest::new(first, screeners);
@@ -177,25 +169,22 @@ mod tests {
         assert_eq!(blocked.decision, Decision::Block);
     }
 
-    /// Answers only when both providers are asked.
-    struct Together(Arc<Barrier>);
-
-    #[async_trait::async_trait]
-    impl KytScreener for Together {
-        fn name(&self) -> &'static str {
-            "together"
-        }
-
-        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
-            self.0.wait().await;
-            Ok(bare("together", Decision::Allow, Timestamp(7)))
-        }
-    }
-
     #[tokio::test]
     async fn all_providers_are_asked_concurrently() {
         let barrier = Arc::new(Barrier::new(2));
-        let asked = Strictest::new(Arc::new(Together(barrier.clone())), vec![Arc::new(Together(barrier))]);
+        // Answers only when both providers are asked.
+        let together = || {
+            let barrier = barrier.clone();
+            let answer = move || {
+                let barrier = barrier.clone();
+                async move {
+                    barrier.wait().await;
+                    says("together", Decision::Allow)
+                }
+            };
+            Arc::new(Stub("together", answer))
+        };
+        let asked = Strictest::new(together(), vec![together()]);
         assert_eq!(asked.name(), "together+together");
         let request = request();
         let verdict = tokio::time::timeout(Duration::from_mins(1), asked.screen(&request)).await;

@@ -87,20 +87,7 @@ impl System {
     /// Starts the tree: journal, webhook sender, screening, compliance service, settlers, shards with their live
     /// payments. Watchers come last, so that payments can be reached before the first notification.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
-        let SystemConfig {
-            database,
-            sealer,
-            clock,
-            chains: setups,
-            screener,
-            screening,
-            identity,
-            compliance,
-            webhooks,
-            ceilings,
-            auditors,
-            shards,
-        } = config;
+        let SystemConfig { database, sealer, clock, chains: setups, auditors, shards, .. } = config;
         let opened = opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
@@ -123,7 +110,7 @@ impl System {
         let writing = write(task, ActorRegistry::clone(&registry));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
-            psps: PspDirectory::new(database.clone(), ceilings),
+            psps: PspDirectory::new(database.clone(), config.ceilings),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
             screening: RwLock::default(),
             webhooks: RwLock::default(),
@@ -159,11 +146,11 @@ impl System {
             _following: following,
         };
         let system = Self { inner: Arc::new(inner) };
-        system.start_webhooks(webhooks).await?;
+        system.start_webhooks(config.webhooks).await?;
         let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
-        let screener = Arc::new(SenderKind::new(screener, clients));
-        system.start_screening(screening, screener).await?;
-        system.start_compliance(compliance, identity).await?;
+        let screener = Arc::new(SenderKind::new(config.screener, clients));
+        system.start_screening(config.screening, screener).await?;
+        system.start_compliance(config.compliance, config.identity).await?;
         system.start_supervisor(system.outbound(), 0, "outbound supervisor").await?;
         for setup in &setups {
             system.start_settler(setup).await?;
