@@ -1,38 +1,59 @@
-//! The configured chains: configuration, state and settler of each.
+//! The configured chains: configuration, state and settler of each, and the selection of the chain for a payment with
+//! `chain = best`.
+//!
+//! The cheapest healthy chain is chosen. The result gives the reason for every candidate, so that a PSP can follow the
+//! choice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use payferry_domain::payment::{ObservedTransfer, TransferKey};
-use payferry_domain::{Chain, Finality, PaymentId, Timestamp};
+use parking_lot::RwLock;
+use payferry_contracts::SETTLE_ITEM_GAS_TYPICAL;
+use payferry_domain::payment::{ChainCandidate, ObservedTransfer};
+use payferry_domain::{Chain, Timestamp, Token};
 use payferry_entities::{Database, transfers};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::Vaults;
 use payferry_journal::chain::rows::{self, LoadError};
 
-use crate::chain::{self, ChainView, Selector, SettlerHandle, Watchlist};
+use crate::chain::metrics;
+use crate::chain::{ChainView, SettlerHandle, Watchlist};
+
+/// Approximate prices of native coins in whole dollars, only for comparing costs.
+const fn coin_price_usd(chain: Chain) -> u128 {
+    match chain {
+        Chain::Base | Chain::Arbitrum => 3_000,
+        Chain::Polygon => 1,
+    }
+}
+
+/// Wei per millionth of a coin.
+const WEI_PER_MICRO_COIN: u128 = 1_000_000_000_000;
 
 /// Configured chains, shared by payments, HTTP and the supervisors.
 #[derive(Debug)]
 pub struct Chains {
+    specs: Vec<ChainSpec>,
     watchlist: Watchlist,
-    selector: Selector,
     settlers: BTreeMap<Chain, SettlerHandle>,
     vaults: BTreeMap<Chain, Vaults>,
+    paused: RwLock<HashSet<Chain>>,
 }
 
 impl Chains {
-    /// Creates the chains that passed their checks.
+    /// Creates the chains that passed their checks. Of equally cheap ones, the first is selected.
     pub(crate) fn new(specs: Vec<ChainSpec>) -> Self {
-        let watchlist = Watchlist::new();
-        let settlers = specs.iter().map(|spec| (spec.chain, SettlerHandle::new())).collect();
-        let vaults = specs.iter().map(|spec| (spec.chain, Vaults::new(spec.contract))).collect();
-        let selector = Selector::new(specs, watchlist.clone());
-        Self { watchlist, selector, settlers, vaults }
+        Self {
+            watchlist: Watchlist::new(),
+            settlers: specs.iter().map(|spec| (spec.chain, SettlerHandle::new())).collect(),
+            vaults: specs.iter().map(|spec| (spec.chain, Vaults::new(spec.contract))).collect(),
+            paused: RwLock::default(),
+            specs,
+        }
     }
 
     /// Configuration of a chain; `None` if it is not configured.
     pub fn spec(&self, chain: Chain) -> Option<&ChainSpec> {
-        self.selector.spec(chain)
+        self.specs.iter().find(|spec| spec.chain == chain)
     }
 
     /// Vault addresses of a chain; `None` if it is not configured.
@@ -52,9 +73,9 @@ impl Chains {
 
     /// Exports the age of each chain's newest block, even while its watcher waits, and the number of watched wallets.
     pub(crate) fn refresh_metrics(&self, now: Timestamp) {
-        chain::metrics::wallets_watched(self.wallets_watched());
+        metrics::WALLETS_WATCHED.set_count(&[], self.wallets_watched() as u64);
         for view in self.running().filter_map(|spec| self.view(spec.chain)) {
-            chain::metrics::head_age(&view, now);
+            metrics::head_age(&view, now);
         }
     }
 
@@ -66,11 +87,6 @@ impl Chains {
     /// The configured chains, in their usual order.
     pub fn running(&self) -> impl Iterator<Item = &ChainSpec> {
         Chain::ALL.into_iter().filter_map(|chain| self.spec(chain))
-    }
-
-    /// Selector of the chain for `best`.
-    pub fn selector(&self) -> &Selector {
-        &self.selector
     }
 
     pub(crate) fn watchlist(&self) -> &Watchlist {
@@ -88,20 +104,10 @@ impl Chains {
         }
     }
 
-    pub(crate) fn await_finality(
-        &self,
-        payment: PaymentId,
-        key: TransferKey,
-        revision: u32,
-        block: u64,
-        want: Finality,
-    ) {
-        self.watchlist.await_finality(payment, key, revision, block, want);
-    }
-
-    /// Names of the configured chains.
-    pub(crate) fn names(&self) -> impl Iterator<Item = Chain> {
-        Chain::ALL.into_iter().filter(|chain| self.spec(*chain).is_some())
+    /// Has every settler send again the outcomes that payments and outbound transfers have not applied: messages may have
+    /// been lost.
+    pub(crate) fn repeat_outcomes(&self) {
+        self.settlers.values().for_each(SettlerHandle::repeat_outcomes);
     }
 
     /// Facts in rows of transfers, for their payments, oldest block first.
@@ -111,18 +117,135 @@ impl Chains {
         rows: &[transfers::Model],
     ) -> Result<Vec<ObservedTransfer>, LoadError> {
         let mut facts = Vec::with_capacity(rows.len());
-        for chain in Chain::ALL {
-            let Some(spec) = self.spec(chain) else { continue };
-            let of_chain: Vec<_> = rows.iter().filter(|row| row.chain == chain.as_str()).cloned().collect();
+        for spec in self.running() {
+            let of_chain: Vec<_> = rows.iter().filter(|row| row.chain == spec.chain.as_str()).cloned().collect();
             if !of_chain.is_empty() {
-                facts.extend(
-                    rows::facts(database, spec.chain, |address| spec.token_at(address), &of_chain)
-                        .await?
-                        .into_iter()
-                        .map(|(_, fact)| fact),
-                );
+                let found = rows::facts(database, spec.chain, |address| spec.token_at(address), &of_chain).await?;
+                facts.extend(found.into_iter().map(|(_, fact)| fact));
             }
         }
         Ok(facts)
+    }
+
+    /// Excludes a chain from selection, or includes it again.
+    pub fn set_paused(&self, chain: Chain, paused: bool) {
+        let mut set = self.paused.write();
+        if paused {
+            set.insert(chain);
+        } else {
+            set.remove(&chain);
+        }
+    }
+
+    /// True if an operator excluded the chain.
+    pub fn is_paused(&self, chain: Chain) -> bool {
+        self.paused.read().contains(&chain)
+    }
+
+    /// The cheapest chain that supports `token` and is neither stale, unread nor paused, if any; and all chains that were
+    /// considered, with the reasons.
+    pub(crate) fn best(&self, token: Token, now: Timestamp) -> (Option<Chain>, Vec<ChainCandidate>) {
+        let weighed: Vec<_> =
+            self.specs.iter().map(|spec| (spec.chain, self.settlement_cost(spec, token, now))).collect();
+        let eligible = weighed.iter().filter_map(|(chain, cost)| Some((*cost.as_ref().ok()?, *chain)));
+        let chosen = eligible.min_by_key(|(cost, _)| *cost).map(|(_, chain)| chain);
+        let candidate = |(chain, cost): (Chain, Result<u128, String>)| {
+            let is_chosen = if Some(chain) == chosen { "chosen: " } else { "" };
+            let costs = |micros| format!("{is_chosen}a settlement costs about ${}", micro_usd(micros));
+            let eligible = cost.is_ok();
+            ChainCandidate { chain, eligible, reason: cost.map_or_else(|reason| reason, costs) }
+        };
+        (chosen, weighed.into_iter().map(candidate).collect())
+    }
+
+    /// Cost of one settlement in millionths of a dollar, or the reason why the chain is not eligible.
+    fn settlement_cost(&self, spec: &ChainSpec, token: Token, now: Timestamp) -> Result<u128, String> {
+        if spec.token_address(token).is_none() {
+            return Err(format!("{token} is not taken there"));
+        }
+        if self.is_paused(spec.chain) {
+            return Err("paused by the operator".to_owned());
+        }
+        let Some(view) = self.watchlist.view(spec.chain) else {
+            return Err("not read yet".to_owned());
+        };
+        if view.is_stale(now) {
+            return Err(format!("its last block is {} s old", view.head_age_ms(now) / 1_000));
+        }
+        if view.trouble.is_some() {
+            return Err("cannot be read at the moment".to_owned());
+        }
+        let fee_wei = view.base_fee_wei.saturating_add(spec.fees.priority_fee_min_wei);
+        let wei = fee_wei.saturating_mul(u128::from(SETTLE_ITEM_GAS_TYPICAL));
+        Ok(wei.saturating_mul(coin_price_usd(spec.chain)) / WEI_PER_MICRO_COIN)
+    }
+}
+
+fn micro_usd(micros: u128) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use payferry_domain::{Address, Hash32};
+
+    use super::*;
+
+    fn view(chain: Chain, base_fee_wei: u128, head_secs: i64) -> ChainView {
+        ChainView {
+            chain,
+            head_number: 1,
+            head_time: Timestamp::from_secs(head_secs),
+            read_number: 1,
+            read_hash: Hash32([0; 32]),
+            read_time: Timestamp::from_secs(head_secs),
+            safe: None,
+            finalized: None,
+            base_fee_wei,
+            trouble: None,
+            outage: Duration::from_secs(30),
+            blocks: Arc::default(),
+        }
+    }
+
+    fn chains() -> Chains {
+        let token = |byte| vec![(Token::Usdc, Address([byte; 20]))];
+        let spec = |chain, byte| ChainSpec::new(chain, Address([9; 20]), Address([8; 20]), token(byte)).sandbox();
+        Chains::new(vec![spec(Chain::Base, 1), spec(Chain::Polygon, 2), spec(Chain::Arbitrum, 3)])
+    }
+
+    #[test]
+    fn chooses_the_cheapest_fresh_chain_and_gives_reasons_for_all() {
+        let (chains, now) = (chains(), Timestamp::from_secs(1_000));
+        let list = chains.watchlist();
+        list.set_view(view(Chain::Base, 10_000_000, 999));
+        list.set_view(view(Chain::Polygon, 50_000_000_000, 999));
+        list.set_view(view(Chain::Arbitrum, 5_000_000, 969));
+        let (chosen, candidates) = chains.best(Token::Usdc, now);
+        assert_eq!(chosen, Some(Chain::Base));
+        let eligible: Vec<bool> = candidates.iter().map(|candidate| candidate.eligible).collect();
+        assert_eq!(eligible, [true, true, false]);
+        assert_eq!(candidates[2].reason, "its last block is 31 s old");
+        assert_eq!(candidates[1].reason, "a settlement costs about $0.003250");
+        assert!(candidates[0].reason.starts_with("chosen: "));
+        assert_eq!(chains.spec(Chain::Base).unwrap().token_address(Token::Usdc), Some(Address([1; 20])));
+
+        list.set_view(view(Chain::Arbitrum, 5_000_000, 971));
+        assert_eq!(chains.best(Token::Usdc, now).0, Some(Chain::Arbitrum));
+        chains.set_paused(Chain::Arbitrum, true);
+        assert_eq!(chains.best(Token::Usdc, now).0, Some(Chain::Base));
+    }
+
+    #[test]
+    fn without_an_eligible_chain_each_gives_its_reason() {
+        for (token, reason) in [(Token::Usdt, "USDT is not taken there"), (Token::Usdc, "not read yet")] {
+            let (chosen, candidates) = chains().best(token, Timestamp::from_secs(0));
+            assert_eq!(chosen, None);
+            assert!(candidates.iter().all(|candidate| candidate.reason == reason), "{candidates:?}");
+        }
     }
 }

@@ -12,15 +12,15 @@ pub trait PaymentInbox: Send + Sync + 'static {
     /// Sends a fact or command to one payment.
     fn notify(&self, payment_id: PaymentId, command: Command);
 
-    /// Facts that one block has brought about, each for one payment. What they announce is written together.
-    fn tell_together(&self, facts: Vec<(PaymentId, Command)>) {
+    /// Sends facts that one block has brought about, each to one payment. Their announcements are written together.
+    fn notify_together(&self, facts: Vec<(PaymentId, Command)>) {
         for (payment_id, command) in facts {
             self.notify(payment_id, command);
         }
     }
 
     /// Sends a fact or command to one payout or withdrawal.
-    fn notify_outbound(&self, sending_id: OutboundId, command: outbound::Command);
+    fn notify_outbound(&self, outbound_id: OutboundId, command: outbound::Command);
 
     /// `chain` was read completely up to a block of this time; deadlines at or before it have passed.
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp);

@@ -4,13 +4,13 @@
 //! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
 //! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
+mod aggregate;
 pub mod auditors;
 pub mod chain;
 pub mod chains;
 pub mod compliance;
 pub mod destination;
 mod failed;
-pub mod files;
 pub mod inbox;
 pub mod ledger;
 pub mod observe;

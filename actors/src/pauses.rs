@@ -98,6 +98,12 @@ pub struct Pause {
     pub since: Timestamp,
 }
 
+impl From<pauses::Model> for Pause {
+    fn from(row: pauses::Model) -> Self {
+        Self { reason: row.reason, set_by: row.set_by, since: Timestamp(row.since) }
+    }
+}
+
 /// All pauses by scope.
 pub type Held = BTreeMap<Scope, Pause>;
 
@@ -153,7 +159,7 @@ impl Pauses {
         }
         for spec in chains.running() {
             let chain = spec.chain;
-            chains.selector().set_paused(chain, held.contains_key(&Scope::Chain(chain)));
+            chains.set_paused(chain, held.contains_key(&Scope::Chain(chain)));
             let Some(settler) = chains.settler(chain) else { continue };
             let holds = [(Role::Settle, self.is_settlement_held(chain)), (Role::Send, self.is_outbound_held(chain))];
             for (role, is_held) in holds {
@@ -199,14 +205,8 @@ impl fmt::Debug for Pauses {
 pub async fn load(database: &Database) -> Result<Held, DbErr> {
     let rows = pauses::Entity::find().all(database.reader()).await?;
     let read = |row: pauses::Model| {
-        let pause = Pause { reason: row.reason, set_by: row.set_by, since: Timestamp(row.since) };
-        match row.scope.parse() {
-            Ok(scope) => Some((scope, pause)),
-            Err(error) => {
-                tracing::error!(%error, "a pause with an unknown scope is skipped");
-                None
-            }
-        }
+        let skipped = |error: &UnknownScope| tracing::error!(%error, "a pause with an unknown scope is skipped");
+        Some((row.scope.parse().inspect_err(skipped).ok()?, row.into()))
     };
     Ok(rows.into_iter().filter_map(read).collect())
 }
@@ -237,7 +237,7 @@ pub async fn set(
         audit::append(transaction, by, now, vec![entry]).await?;
     }
     let there = pauses::Entity::find_by_id(scope.to_string()).one(transaction).await?.unwrap_or(row);
-    Ok(Pause { reason: there.reason, set_by: there.set_by, since: Timestamp(there.since) })
+    Ok(there.into())
 }
 
 /// Lifts a pause, in a transaction that the caller commits; returns the previous pause, if any.
@@ -245,7 +245,7 @@ pub async fn lift(transaction: &Transaction, scope: Scope, by: &Actor, now: Time
     let id = scope.to_string();
     let Some(row) = pauses::Entity::find_by_id(&id).lock_exclusive().one(transaction).await? else { return Ok(None) };
     pauses::Entity::delete_by_id(&id).exec(transaction).await?;
-    let pause = Pause { reason: row.reason, set_by: row.set_by, since: Timestamp(row.since) };
+    let pause = Pause::from(row);
     let detail = json!({ "reason": pause.reason, "since": pause.since.to_string() });
     audit::append(transaction, by, now, vec![entry("pause.lifted", scope, detail)]).await?;
     Ok(Some(pause))

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_journal::psps::PspDirectory;
@@ -13,7 +12,7 @@ use payferry_runtime::clock::Clock;
 use payferry_webhook::WebhookSender;
 
 use crate::chains::Chains;
-use crate::compliance::{ScreenRequest, Screening};
+use crate::compliance::Screening;
 use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
 
@@ -30,23 +29,4 @@ pub(crate) struct Services {
     pub(crate) screening: RwLock<Option<Screening>>,
     /// Like `screening`.
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
-}
-
-impl Services {
-    /// Requests the screening of an address. An address in review is screened again after a pause, and raises an alarm
-    /// after `alarm_at`.
-    pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
-        let Some(screening) = &*self.screening.read() else { return };
-        match alarm_at {
-            None => screening.screen(request),
-            Some(alarm_at) => screening.screen_again_later(request, alarm_at),
-        }
-    }
-
-    /// Notifies the webhook sender that deliveries of this PSP are due.
-    pub(crate) fn nudge_webhooks(&self, psp_id: PspId) {
-        if let Some(webhooks) = &*self.webhooks.read() {
-            webhooks.nudge(psp_id);
-        }
-    }
 }

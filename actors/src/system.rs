@@ -2,10 +2,8 @@
 //!
 //! There is no global state: a test can start several trees.
 
-mod inbox;
 mod initiate;
 mod order;
-mod outbound_view;
 mod refresh;
 mod show;
 mod start;
@@ -28,30 +26,26 @@ use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::aggregate::{Aggregate, Aggregates, Message, Request};
 use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
-use crate::observe::{ActorSubject, Quarantine, TreeBooks};
-use crate::outbound;
-use crate::outbound::{OutboundMessage, OutboundServices};
+use crate::observe::{ActorSubject, TreeBooks};
+use crate::outbound::OutboundTransfers;
 use crate::pauses::Pauses;
-use crate::payment::{Ask, Message, PaymentServices, ResultRows};
+use crate::payment::{Inbox, Payments, ResultRows};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::services::Services;
 
-use inbox::Inbox;
 use payferry_webhook::WebhookSender;
 
 pub use initiate::{ChainChoiceRequest, InitiatePayment};
 pub use order::{OrderAnswer, OutboundOrder};
-pub use outbound_view::OutboundView;
 pub use payferry_domain::{InitiateError, OrderError};
-pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
+pub use show::{ActorView, OBSERVE_TIMEOUT, OutboundView, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
-/// Default number of shard supervisors per tree.
-pub const SHARDS_DEFAULT: usize = 16;
 /// Maximum wait for a command before the caller gets the error that its outcome is unknown. The payment keeps the
 /// command and may still run it.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,8 +83,8 @@ struct Inner {
 /// The parts of the tree. They outlive their actors' restarts.
 struct Parts {
     services: Arc<Services>,
-    payments: Arc<PaymentServices>,
-    sendings: Arc<OutboundServices>,
+    payments: Arc<Payments>,
+    outbound: Arc<OutboundTransfers>,
     /// Set at the start of the actor and at each restart.
     compliance: RwLock<Option<ComplianceService>>,
     /// Findings of the ledger auditor.
@@ -104,12 +98,12 @@ impl System {
         &self.inner.parts.services
     }
 
-    fn payments(&self) -> &Arc<PaymentServices> {
+    fn payments(&self) -> &Arc<Payments> {
         &self.inner.parts.payments
     }
 
-    fn outbound(&self) -> &Arc<OutboundServices> {
-        &self.inner.parts.sendings
+    fn outbound(&self) -> &Arc<OutboundTransfers> {
+        &self.inner.parts.outbound
     }
 
     /// Runs a request on a payment; returns the payment afterwards.
@@ -119,23 +113,14 @@ impl System {
         command: Command,
         result_rows: impl Into<ResultRows>,
     ) -> Result<Payment, CommandError> {
-        let (reply, replied) = ractor::concurrency::oneshot();
-        let ask = Ask { command, result_rows: result_rows.into(), reply: reply.into() };
-        self.payments().router.send(payment_id, Message::Ask(Box::new(ask)));
-        // The command may have been received, and may still be written.
-        let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
-        match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(unknown("was interrupted")),
-            Err(_) => Err(unknown("did not respond in time")),
-        }
+        run(self.payments(), payment_id, command, result_rows.into(), "the payment").await
     }
 
     /// Up to `limit` transfers that a payment has set aside because its list is full, highest amount first.
     pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
         let Services { database, chains, .. } = &**self.services();
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
-        let rows = payments::set_aside_of(database, payment_id, chains.names(), limit)
+        let rows = payments::set_aside_of(database, payment_id, chains.running().map(|spec| spec.chain), limit)
             .await
             .map_err(|error| unavailable(&error))?;
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
@@ -149,16 +134,14 @@ impl System {
     #[cfg(feature = "faults")]
     pub fn inject_panic(&self, of: impl Into<ActorSubject>) {
         match of.into() {
-            ActorSubject::Payment(id) => self.payments().router.send(id, Message::Panic),
-            ActorSubject::OutboundTransfer(id) => {
-                self.outbound().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Panic));
-            }
+            ActorSubject::Payment(id) => self.payments().send(id, Message::Panic),
+            ActorSubject::OutboundTransfer(id) => self.outbound().send(id, Message::Panic),
         }
     }
 
     /// Asks every shard to look for live payments without an actor, which it also does every five minutes.
     pub fn sweep_payments(&self) {
-        self.payments().router.sweep();
+        self.payments().sweep();
     }
 
     /// Kills all permanent actors of a kind in the middle of their work, for tests.
@@ -167,22 +150,15 @@ impl System {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
 
-    /// Reason of the quarantine of a payment, payout or withdrawal, if it is quarantined.
-    pub fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
-        self.registry().quarantine_of(of)
-    }
-
     /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed; returns true if it was
     /// quarantined.
     pub fn release(&self, of: impl Into<ActorSubject>) -> bool {
         let of = of.into();
         let released = self.registry().release(of);
         match of {
-            ActorSubject::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
+            ActorSubject::Payment(id) if released => self.payments().send(id, Message::CatchUp),
             // The settler and the screening send again what it missed.
-            ActorSubject::OutboundTransfer(id) if released => {
-                self.outbound().live.to_supervisor(OutboundMessage::Wake(id, outbound::Message::Resume));
-            }
+            ActorSubject::OutboundTransfer(id) if released => self.outbound().send(id, Message::Resume),
             _ => {}
         }
         released
@@ -193,14 +169,14 @@ impl System {
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
         let released = self.registry().release(payment_id.into());
         if released {
-            self.payments().router.send(payment_id, Message::Resume);
+            self.payments().send(payment_id, Message::Resume);
         }
         released
     }
 
     /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub fn is_ready(&self) -> bool {
-        self.payments().is_rehydrated()
+        self.payments().is_started()
     }
 
     /// True if the database accepts writes, as far as known.
@@ -303,6 +279,25 @@ impl System {
     }
 }
 
+/// Runs a request on an aggregate, which `name` describes; returns the aggregate afterwards.
+async fn run<A: Aggregate>(
+    aggregates: &Aggregates<A>,
+    id: A::Id,
+    command: A::Command,
+    rows: A::Rows,
+    name: &str,
+) -> Result<A, payferry_domain::CommandError<A::Rejection>> {
+    let (reply, replied) = ractor::concurrency::oneshot();
+    aggregates.send(id, Message::Take(Box::new(Request { command, rows, reply: Some(reply.into()) })));
+    // The command may have been received, and may still be written.
+    let unknown = |what: &str| payferry_domain::CommandError::Unknown(format!("{name} {what}"));
+    match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(unknown("was interrupted")),
+        Err(_) => Err(unknown("did not respond in time")),
+    }
+}
+
 impl Drop for Inner {
     /// Ends a tree without handles at once, like a crash: it would otherwise continue without its journal.
     fn drop(&mut self) {
@@ -312,6 +307,6 @@ impl Drop for Inner {
 
 impl std::fmt::Debug for System {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("System").field("payments_live", &self.payments().router.live_len()).finish_non_exhaustive()
+        f.debug_struct("System").field("payments_live", &self.payments().live_len()).finish_non_exhaustive()
     }
 }

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::KeyMode;
-use payferry_actors::files::write_private;
 use payferry_domain::{Address, Chain};
 use payferry_entities::Database;
 use payferry_evm::ChainSpec;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+use payferry_runtime::files::write_private;
 use payferry_runtime::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 
 use crate::config::{ChainConfig, Config, database_url, sqlite_file};

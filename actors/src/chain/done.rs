@@ -182,6 +182,11 @@ fn unread_state(block: u64, error: ClientError) -> SettleError {
     }
 }
 
+/// Value that a contract call returned.
+pub(super) fn decoded<C: SolCall>(answer: &[u8]) -> Result<C::Return, ClientError> {
+    C::abi_decode_returns(answer).map_err(|error| ClientError::Malformed(error.to_string()))
+}
+
 /// Contract call that returns if a number was used.
 pub(super) fn is_done_call(contract: Address, number: i64) -> (Address, Vec<u8>) {
     (contract, Payferry::isDoneCall { number: U256::from(number.unsigned_abs()) }.abi_encode())

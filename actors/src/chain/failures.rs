@@ -1,7 +1,6 @@
 //! Decides the outcome of an operation that the contract rejected: done before, retry, or failed.
 
 use alloy::primitives::U256;
-use alloy::sol_types::SolCall;
 use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Amount, Finality};
 use payferry_entities::{chain_txs, operations};
@@ -11,7 +10,7 @@ use payferry_evm::pace::Severity;
 use payferry_journal::OperationOutcome;
 
 use super::checkpoint::Step;
-use super::done::{DoneBy, is_done_call};
+use super::done::{DoneBy, decoded, is_done_call};
 use super::errors::{Errors, SettleError};
 use super::metrics;
 use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
@@ -107,7 +106,7 @@ impl SettlerState {
         let changed = self.record(tx, "mined", Some(place), outcomes).await?;
         self.reached(Step::Recorded)?;
         for row in changed.iter().filter(|row| row.status == "failed") {
-            metrics::operation_failed(self.args.spec.chain);
+            metrics::OPERATIONS_FAILED.add(&metrics::of(self.args.spec.chain), 1);
             self.notify_failed(row);
         }
         self.reached(Step::Notified)
@@ -137,11 +136,10 @@ impl SettlerState {
         let calls = vec![is_done_call(self.args.spec.contract, row.number), self.vault_balance_call(row)?];
         let answers = self.state_at(refused.reach.read, calls).await?;
         let [done, held] = answers.try_into().map_err(|_| ClientError::Malformed("too few results".to_owned()))?;
-        let malformed = |error: alloy::sol_types::Error| ClientError::Malformed(error.to_string());
-        if Payferry::isDoneCall::abi_decode_returns(&done?).map_err(malformed)? {
+        if decoded::<Payferry::isDoneCall>(&done?)? {
             return self.decide_done(row, refused).await;
         }
-        let held = TokenContract::balanceOfCall::abi_decode_returns(&held?).map_err(malformed)?;
+        let held = decoded::<TokenContract::balanceOfCall>(&held?)?;
         Ok(Decision::Decided(self.failed(row, reason, held, refused.place)))
     }
 

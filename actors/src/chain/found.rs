@@ -20,7 +20,7 @@ use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
 use super::metrics;
 use super::poll::PollError;
-use super::reader::decode;
+use super::reader::{Reader, decode};
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
 
@@ -156,11 +156,20 @@ fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Opt
     })
 }
 
-/// The rows that are not recorded as they are.
-pub(super) async fn unrecorded(
+/// Rows of transfers in blocks that were read before and that are not recorded as they are. See [`Reader::rescan`].
+pub(super) async fn missing(
     args: Lookup<'_>,
-    rows: Vec<transfers::Model>,
+    reader: &Reader,
+    links: &[Link],
+    elsewhere: bool,
 ) -> Result<Vec<transfers::Model>, PollError> {
+    let found = reader.rescan(args.client, links, elsewhere).await?;
+    let rows = of_payments(args, &found).await?;
+    made(args, unrecorded(args, rows).await?).await
+}
+
+/// The rows that are not recorded as they are.
+async fn unrecorded(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec<transfers::Model>, PollError> {
     let hashes: Vec<&str> = rows.iter().map(|row| row.tx_hash.as_str()).collect();
     let mut recorded = HashSet::new();
     for hashes in hashes.chunks(LOOKUP_HASHES_MAX) {
@@ -217,7 +226,7 @@ pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Resul
             tracing::error!(chain = %args.spec.chain, payment.id = row.payment_id, tx.hash = row.tx_hash,
                 block.number = row.block_number,
                 "an endpoint of {} reported a transfer that its transaction did not emit; ignored", args.spec.chain);
-            metrics::logs_forged(args.spec.chain, 1);
+            metrics::LOGS_FORGED.add(&metrics::of(args.spec.chain), 1);
         }
     }
     Ok(kept)

@@ -37,10 +37,10 @@ impl SettlerState {
     pub(super) async fn nonce_was_taken(&mut self, tx: &chain_txs::Model, next: i64) -> Result<bool, SettleError> {
         let SettlerArgs { spec, client, .. } = &self.args;
         if next <= tx.nonce {
-            self.usurped.remove(&tx.id);
+            self.unmined.entry(tx.id).or_default().nonce_taken = None;
             return Ok(false);
         }
-        let since = *self.usurped.entry(tx.id).or_insert_with(Instant::now);
+        let since = *self.unmined.entry(tx.id).or_default().nonce_taken.get_or_insert_with(Instant::now);
         let tag = match self.args.watchlist.reach(spec.chain) {
             _ if spec.has_finalized => "finalized".to_owned(),
             Some(reach) => format!("{:#x}", reach.read.saturating_sub(spec.fallback_depth_blocks)),

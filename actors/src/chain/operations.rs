@@ -1,6 +1,9 @@
-//! Operations as contract calls, and the interpretation of contract events.
+//! Operations as contract calls, the interpretation of contract events, and the notification of payments and outbound
+//! transfers of outcomes until they have applied them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use alloy::primitives::{B256, U256};
 use alloy::rpc::types::TransactionReceipt;
@@ -10,10 +13,15 @@ use payferry_domain::outbound::{self, FailureReason, OutboundId};
 use payferry_domain::payment::Command;
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::client::ClientError;
 use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_journal::MovedAmounts;
-use payferry_journal::chain::{Role, is_outbound};
+use payferry_journal::chain::{Role, is_outbound, queue};
+use tokio::time::Instant;
 
+use super::checkpoint::Step;
+use super::errors::{Errors, SettleError};
+use super::settler::{SettlerArgs, SettlerState};
 use crate::inbox::PaymentInbox;
 
 /// Failure text of an operation to a customer that is no longer cleared. Stored and compared: never change it.
@@ -21,6 +29,11 @@ pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at 
 
 /// Failure text of an operation that was given up. Stored: never change it.
 pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
+
+/// Interval after which an outcome that the payment has not applied is sent again.
+const NOTIFY_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// Interval after which a lasting failure is sent again.
+const NOTIFY_FAILED_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// Error: an operation row is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -270,108 +283,120 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
     Some((payment_id, command))
 }
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use alloy::primitives::Log;
+/// Outcomes that were sent, by operation: the revision, and the time after which it is sent again. The payment or outbound
+/// transfer marks the operation when it has applied the outcome.
+#[derive(Debug, Default)]
+pub(super) struct SentOutcomes(HashMap<String, (i64, Instant)>);
 
-    use super::*;
-
-    const NUMBER: i64 = 1_000;
-    const TOKEN: Address = Address([7; 20]);
-    const RECIPIENT: Address = Address([8; 20]);
-
-    fn row(kind: &str, payment: &str, psp: &str) -> operations::Model {
-        operations::Model {
-            id: "op_1".to_owned(),
-            chain: "base".to_owned(),
-            number: NUMBER,
-            kind: kind.to_owned(),
-            payment_id: payment.to_owned(),
-            psp_id: psp.to_owned(),
-            token_address: TOKEN.to_string(),
-            amount: 100,
-            psp_amount: 99,
-            treasury_fee: 1,
-            recipient: (kind != "settle").then(|| RECIPIENT.to_string()),
-            status: "submitted".to_owned(),
-            chain_tx_id: None,
-            tx_hash: None,
-            block_number: None,
-            failure: None,
-            revision: 1,
-            attempts: 1,
-            not_before: 0,
-            created_at: 0,
-            updated_at: 0,
-        }
+impl SentOutcomes {
+    /// Forgets the outcomes that are to be sent again.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        self.0.retain(|_, (_, again_at)| now < *again_at);
     }
 
-    fn told(event: &impl SolEvent) -> Success {
-        let log = Log { address: alloy::primitives::Address::ZERO, data: event.encode_log_data() };
-        let (number, success) = success(&log).unwrap();
-        assert_eq!(number, NUMBER);
-        success
+    fn contains(&self, row: &operations::Model) -> bool {
+        self.0.get(&row.id).is_some_and(|(revision, _)| *revision == row.revision)
     }
 
-    fn settled(psp_amount: u64, treasury_fee: u64) -> Success {
-        told(&Payferry::Settled {
-            number: U256::from(NUMBER.unsigned_abs()),
-            vaultSalt: salt_of("pay_1"),
-            pspSalt: salt_of("psp_1"),
-            token: alloy_address(TOKEN),
-            pspAmount: U256::from(psp_amount),
-            treasuryFee: U256::from(treasury_fee),
-        })
-    }
-
-    fn sent(from: &str) -> Success {
-        told(&Payferry::Sent {
-            number: U256::from(NUMBER.unsigned_abs()),
-            vaultSalt: salt_of(from),
-            token: alloy_address(TOKEN),
-            to: alloy_address(RECIPIENT),
-            amount: U256::from(100),
-        })
-    }
-
-    #[test]
-    fn event_belongs_to_the_operation_with_its_vault_token_and_recipient() {
-        let carried = MovedAmounts { amount: 50, psp_amount: 40, treasury_fee: 10 };
-        assert_eq!(settled(40, 10).carried_for(&row("settle", "pay_1", "psp_1")), Some(carried));
-        let elsewhere = operations::Model { token_address: RECIPIENT.to_string(), ..row("settle", "pay_1", "psp_1") };
-        let unreadable = operations::Model { token_address: "?".to_owned(), ..row("settle", "pay_1", "psp_1") };
-        let others = [row("settle", "pay_2", "psp_1"), row("settle", "pay_1", "psp_2"), elsewhere, unreadable];
-        for other in others.iter().chain([&row("deliver", "pay_1", "psp_1"), &row("send", "pay_1", "psp_1")]) {
-            assert_eq!(settled(99, 1).carried_for(other), None, "{other:?}");
-        }
-
-        let carried = MovedAmounts { amount: 100, psp_amount: 0, treasury_fee: 0 };
-        for (kind, from) in [
-            ("deliver", "pay_1"),
-            ("send", "pay_1"),
-            ("send_psp", "psp_1"),
-            ("payout", "psp_1"),
-            ("withdrawal", "psp_1"),
-        ] {
-            let own = row(kind, "pay_1", "psp_1");
-            assert_eq!(sent(from).carried_for(&own), Some(carried), "{kind}");
-            let of_more = operations::Model { amount: 500, ..own.clone() };
-            let expected = (kind == "deliver").then_some(carried);
-            assert_eq!(sent(from).carried_for(&of_more), expected, "{kind}: another amount");
-            assert_eq!(sent("pay_2").carried_for(&own), None, "{kind}: another vault");
-            let to_another = operations::Model { recipient: Some(TOKEN.to_string()), ..own.clone() };
-            assert_eq!(sent(from).carried_for(&to_another), None, "{kind}: another recipient");
-            assert_eq!(sent(from).carried_for(&row("settle", "pay_1", "psp_1")), None, "{kind}: no settlement");
-        }
-    }
-
-    #[test]
-    fn only_the_contract_s_error_for_this_number_means_done_before() {
-        use alloy::sol_types::SolError;
-        let reason = Payferry::AlreadyDone { number: U256::from(NUMBER.unsigned_abs()) }.abi_encode();
-        assert!(is_done_before(&reason, NUMBER) && !is_done_before(&reason, NUMBER + 1));
-        assert!(!is_done_before(&[], NUMBER) && !is_done_before(&reason[..8], NUMBER));
-        assert!(!is_done_before(&Payferry::NothingToMove {}.abi_encode(), NUMBER));
+    fn add(&mut self, row: &operations::Model, again_after: Duration) {
+        self.0.insert(row.id.clone(), (row.revision, Instant::now() + again_after));
     }
 }
+
+impl SettlerState {
+    /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
+    /// outcome.
+    pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
+        if self.args.handle.takes_repetition() {
+            self.outcomes = SentOutcomes::default();
+        }
+        self.outcomes.expire();
+        self.notify_failed_again().await?;
+        let SettlerArgs { spec, database, watchlist, .. } = &self.args;
+        let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
+        let reach = view.reach();
+        let mined = queue::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
+        let due: Vec<&operations::Model> = mined.iter().filter(|row| !self.outcomes.contains(row)).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        let tiers = queue::tiers(database, &due).await?;
+        let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
+        let txs = queue::txs_by_id(database, &ids).await?;
+        let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
+        let mut notified = Vec::new();
+        for row in due {
+            let Some(number) = row.block_number.and_then(|number| u64::try_from(number).ok()) else { continue };
+            if !tiers.get(&row.id).is_some_and(|tier| reach.reached(number, *tier)) {
+                continue;
+            }
+            let tx = row.chain_tx_id.and_then(|id| txs.get(&id)).filter(|tx| tx.tx_hash == row.tx_hash);
+            let block = match view.block(number) {
+                Some(block) => Some(block),
+                // Older than the remembered blocks.
+                None => match blocks.entry(number) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(unknown) => {
+                        let header = match self.args.client.headers([number]).await {
+                            Ok(headers) => headers.first().map(|header| (header.hash, header.time)),
+                            Err(error @ (ClientError::UnknownBlock | ClientError::Malformed(_))) => {
+                                let what = format!("block {number}");
+                                errors.add(SettleError::Item { what, why: error.to_string() })?;
+                                None
+                            }
+                            Err(error) => {
+                                errors.add(error.into())?;
+                                break;
+                            }
+                        };
+                        *unknown.insert(header)
+                    }
+                },
+            };
+            let time = match (block, tx) {
+                // The canonical block differs from the recorded one: `resolve` must handle it first.
+                (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
+                (block, _) => block.map(|(_, time)| time),
+            };
+            let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
+            let (Some(block_time), Some(tx_hash)) = (time, hash) else { continue };
+            notify(&*self.args.inbox, row, &Outcome::Completed { tx_hash, block_time });
+            notified.push(row);
+        }
+        for row in &notified {
+            self.outcomes.add(row, NOTIFY_AGAIN_AFTER);
+        }
+        if notified.is_empty() { Ok(()) } else { self.reached(Step::Notified) }
+    }
+
+    /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
+    async fn notify_failed_again(&mut self) -> Result<(), SettleError> {
+        let SettlerArgs { spec, database, .. } = &self.args;
+        let failed = queue::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
+        for row in failed.iter().filter(|row| !self.outcomes.contains(row)).collect::<Vec<_>>() {
+            self.notify_failed(row);
+        }
+        Ok(())
+    }
+
+    pub(super) fn notify_failed(&mut self, row: &operations::Model) {
+        self.outcomes.add(row, NOTIFY_FAILED_AGAIN_AFTER);
+        let reason = row.failure.as_deref().unwrap_or("no reason was given");
+        notify(&*self.args.inbox, row, &Outcome::Failed { reason });
+    }
+
+    /// Notifies payments that may have been notified of a success that is now orphaned. `before` are the previous rows,
+    /// `changed` the current ones.
+    pub(super) fn notify_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
+        let had = |row: &&operations::Model| {
+            before.iter().any(|was| was.id == row.id && matches!(was.status.as_str(), "mined" | "succeeded"))
+        };
+        for row in changed.iter().filter(had) {
+            notify(&*self.args.inbox, row, &Outcome::Orphaned);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

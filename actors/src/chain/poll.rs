@@ -17,7 +17,7 @@ use payferry_journal::chain::rows;
 use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
-use super::reader::{ReadError, link_of};
+use super::reader::link_of;
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
 use super::{found, metrics};
@@ -43,15 +43,6 @@ pub(super) enum PollError {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-impl From<ReadError> for PollError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Client(error) => Self::Client(error),
-            ReadError::Inconsistent(what) => Self::Inconsistent(what),
-        }
-    }
 }
 
 impl PollError {
@@ -83,27 +74,18 @@ impl PollError {
     }
 }
 
-/// One poll.
-pub(super) struct Poll<'a> {
-    state: &'a mut WatcherState,
-}
-
-impl<'a> Poll<'a> {
-    pub(super) fn new(state: &'a mut WatcherState) -> Self {
-        Self { state }
-    }
-
-    /// Runs the poll; returns true if there is more to do now.
-    pub(super) async fn run(mut self) -> Result<bool, PollError> {
-        let WatcherArgs { spec, client, .. } = &self.state.args;
-        let tip = self.state.known.tip();
+impl WatcherState {
+    /// Polls once; returns true if there is more to do now.
+    pub(super) async fn poll(&mut self) -> Result<bool, PollError> {
+        let WatcherArgs { spec, client, .. } = &self.args;
+        let tip = self.known.tip();
         let cursor = tip.map(|tip| tip.number);
         // A stalled endpoint looks like a chain without new blocks, so after a while the others are asked as well.
-        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now::<Timestamp>().millis_since(tip.time));
+        let quiet_ms = tip.map_or(0, |tip| self.args.clock.now::<Timestamp>().millis_since(tip.time));
         let floor = cursor.map_or(0, |cursor| cursor + u64::from(quiet_ms > STANDSTILL_MS));
         let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, floor).await?;
         let latest = (heads.latest.number, heads.latest.hash);
-        match self.state.known.next(latest, heads.at_cursor.map(|header| header.hash)) {
+        match self.known.next(latest, heads.at_cursor.map(|header| header.hash)) {
             Next::Reorganised => {
                 self.unwind().await?;
                 Ok(true)
@@ -118,10 +100,10 @@ impl<'a> Poll<'a> {
             }
             Next::Read { to } => {
                 let from = cursor.map_or_else(|| spec.start_block.unwrap_or(to).min(to), |cursor| cursor + 1);
-                let to = to.min(from + self.state.step_blocks - 1);
+                let to = to.min(from + self.step_blocks - 1);
                 match self.read(from, to, &heads).await {
                     Err(PollError::Client(ClientError::RangeTooLarge(_))) if to > from => {
-                        self.state.step_blocks = (to - from).div_ceil(2);
+                        self.step_blocks = (to - from).div_ceil(2);
                         Ok(true)
                     }
                     // The branch was orphaned between the two requests; the next poll finds the fork.
@@ -133,16 +115,16 @@ impl<'a> Poll<'a> {
     }
 
     async fn was_left(&self) -> Result<bool, PollError> {
-        let Some(tip) = self.state.known.tip() else { return Ok(false) };
-        let now = self.state.args.client.headers([tip.number]).await?;
+        let Some(tip) = self.known.tip() else { return Ok(false) };
+        let now = self.args.client.headers([tip.number]).await?;
         Ok(now.first().is_some_and(|header| header.hash != tip.hash))
     }
 
     async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
-        let WatcherArgs { spec, client, .. } = &self.state.args;
+        let WatcherArgs { spec, client, .. } = &self.args;
         let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
         let links: Vec<Link> = headers.iter().map(link_of).collect();
-        match self.state.known.check(&links) {
+        match self.known.check(&links) {
             Ok(()) if links.first().is_some_and(|first| first.number == from) => {}
             Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block belongs to another branch")),
             Err(Unlinked::Within) => return Err(PollError::Inconsistent("the blocks belong to several branches")),
@@ -153,18 +135,18 @@ impl<'a> Poll<'a> {
             self.finalise(reach);
         }
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
-        let args = &self.state.args;
-        let found = self.state.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
+        let args = &self.args;
+        let found = self.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
         let transfers = found::of_payments(args.lookup(), &found).await?;
         let transfers = found::made(args.lookup(), transfers).await?;
         let told = self.commit(&links, transfers, heads).await?;
         self.grow_step();
-        self.state.report.blocks_read += links.len() as u64;
+        self.report.blocks_read += links.len() as u64;
         let Some(view) = self.view(heads) else { return Ok(()) };
         // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
         // database.
         self.finalise(view.reach());
-        self.state.notify_observed(&told).await;
+        self.notify_observed(&told).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
         self.tell_progress(&links);
@@ -178,7 +160,7 @@ impl<'a> Poll<'a> {
         if last.hash != heads.latest.hash {
             return None;
         }
-        let spec = &self.state.args.spec;
+        let spec = &self.args.spec;
         let of_branch = |header: &&BlockHeader| header.number != last.number || header.hash == last.hash;
         let tag = |header: Option<&BlockHeader>, is_known| self.tag(header.filter(of_branch), is_known, heads);
         Some(ChainProgress {
@@ -188,6 +170,20 @@ impl<'a> Poll<'a> {
         })
     }
 
+    /// Write that moves the cursor, to which the blocks are added.
+    pub(super) fn batch(&self, cursor: &Link, second_look_from: u64) -> ChainBatch {
+        let chain = self.args.spec.chain;
+        ChainBatch {
+            chain,
+            cursor_before: self.known.tip().map(|tip| tip.hash.to_string()),
+            cursor: rows::cursor_row(chain, cursor, second_look_from, self.args.clock.now()),
+            orphaned_blocks: Vec::new(),
+            headers: Vec::new(),
+            headers_keep_from: 0,
+            transfers: Vec::new(),
+        }
+    }
+
     /// Writes the blocks and moves the cursor; returns the rows that changed.
     async fn commit(
         &mut self,
@@ -195,44 +191,41 @@ impl<'a> Poll<'a> {
         transfers: Vec<transfers::Model>,
         heads: &Heads,
     ) -> Result<Vec<transfers::Model>, PollError> {
-        let WatcherArgs { spec, journal, clock, .. } = &self.state.args;
+        let WatcherArgs { spec, journal, .. } = &self.args;
         let Some(last) = links.last() else { return Ok(Vec::new()) };
         let first = links.first().map_or(last.number, |first| first.number);
-        let second_look_from = match self.state.known.tip() {
+        let second_look_from = match self.known.tip() {
             // Without rescans there is nothing to keep for them.
             _ if spec.second_look_blocks == 0 => last.number + 1,
             None => first,
-            Some(_) => self.state.second.from,
+            Some(_) => self.second.from,
         };
         let keep_from = self.finalized(heads).unwrap_or(0).min(last.number).min(second_look_from);
         let kept = links.iter().filter(|link| link.number >= keep_from);
         let batch = ChainBatch {
-            chain: spec.chain,
-            cursor_before: self.state.known.tip().map(|tip| tip.hash.to_string()),
-            cursor: rows::cursor_row(spec.chain, last, second_look_from, clock.now()),
-            orphaned_blocks: Vec::new(),
             headers: kept.map(|link| rows::header_row(spec.chain, link)).collect(),
             headers_keep_from: rows::row_number(keep_from),
             transfers,
+            ..self.batch(last, second_look_from)
         };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
-        metrics::transfers(spec.chain, receipt.transfers.len());
-        self.state.known.extend(links, keep_from);
-        self.state.second.from = second_look_from;
-        self.state.report.transfers_recorded += receipt.transfers.len() as u64;
+        metrics::TRANSFERS.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
+        self.known.extend(links, keep_from);
+        self.second.from = second_look_from;
+        self.report.transfers_recorded += receipt.transfers.len() as u64;
         Ok(receipt.transfers)
     }
 
     fn grow_step(&mut self) {
-        let step = &mut self.state.step_blocks;
-        *step = (*step + (*step / STEP_GROWTH_DIVISOR).max(1)).min(self.state.args.spec.range_blocks_max.max(1));
+        let step = &mut self.step_blocks;
+        *step = (*step + (*step / STEP_GROWTH_DIVISOR).max(1)).min(self.args.spec.range_blocks_max.max(1));
     }
 
     /// Reverts orphaned blocks down to the last common one.
     async fn unwind(&mut self) -> Result<(), PollError> {
-        let WatcherArgs { spec, journal, clock, .. } = &self.state.args;
+        let WatcherArgs { spec, journal, .. } = &self.args;
         let fork = self.find_fork().await?;
-        let mut known = self.state.known.clone();
+        let mut known = self.known.clone();
         let Some(tip) = known.tip() else { return Ok(()) };
         let (cursor, gone) = if let Some(number) = fork {
             let gone = known.cut_above(number);
@@ -242,41 +235,40 @@ impl<'a> Poll<'a> {
             tracing::error!(chain = %spec.chain, "a reorganisation is deeper than all remembered blocks");
             let lowest = known.links().next().map_or(0, |link| link.number);
             let gone = known.links().map(|link| link.hash).collect();
-            let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
+            let below = self.args.client.headers([lowest.saturating_sub(1)]).await?;
             let cursor = below.first().map(link_of).ok_or(ClientError::UnknownBlock)?;
             known = payferry_journal::chain::cursor::Known::from_links([cursor]);
             (cursor, gone)
         };
         let depth = gone.len();
-        let second_look_from = self.state.second.from.min(cursor.number + 1);
+        let second_look_from = self.second.from.min(cursor.number + 1);
         let batch = ChainBatch {
-            chain: spec.chain,
-            cursor_before: Some(tip.hash.to_string()),
-            cursor: rows::cursor_row(spec.chain, &cursor, second_look_from, clock.now()),
             orphaned_blocks: gone.iter().map(Hash32::to_string).collect(),
             headers: if fork.is_none() { vec![rows::header_row(spec.chain, &cursor)] } else { Vec::new() },
-            headers_keep_from: 0,
-            transfers: Vec::new(),
+            ..self.batch(&cursor, second_look_from)
         };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         tracing::warn!(chain = %spec.chain, depth, common.number = cursor.number,
             transfers = receipt.transfers.len(), "chain {} was reorganised", spec.chain);
-        metrics::reorganised(spec.chain, depth);
-        self.state.known = known;
-        self.state.second.from = second_look_from;
-        self.state.report.blocks_orphaned += depth as u64;
-        self.state.notify_observed(&receipt.transfers).await;
+        let chain = metrics::of(spec.chain);
+        metrics::REORGS.add(&chain, 1);
+        #[allow(clippy::cast_precision_loss, reason = "depths are far below 2^52")]
+        metrics::REORG_DEPTH.record(&chain, depth as f64);
+        self.known = known;
+        self.second.from = second_look_from;
+        self.report.blocks_orphaned += depth as u64;
+        self.notify_observed(&receipt.transfers).await;
         Ok(())
     }
 
     /// The newest remembered block that is still canonical.
     async fn find_fork(&self) -> Result<Option<u64>, PollError> {
         let mut theirs: BTreeMap<u64, Hash32> = BTreeMap::new();
-        let numbers: Vec<u64> = self.state.known.links().rev().map(|link| link.number).collect();
+        let numbers: Vec<u64> = self.known.links().rev().map(|link| link.number).collect();
         for numbers in numbers.chunks(ANCESTOR_HEADERS) {
-            let headers = self.state.args.client.known_headers(numbers.iter().copied()).await?;
+            let headers = self.args.client.known_headers(numbers.iter().copied()).await?;
             theirs.extend(headers.iter().map(|header: &BlockHeader| (header.number, header.hash)));
-            if let Some(number) = self.state.known.fork_point(&theirs) {
+            if let Some(number) = self.known.fork_point(&theirs) {
                 return Ok(Some(number));
             }
         }
@@ -285,25 +277,25 @@ impl<'a> Poll<'a> {
 
     /// Number of the finalized block on the branch that was read.
     fn finalized(&self, heads: &Heads) -> Option<u64> {
-        let spec = &self.state.args.spec;
+        let spec = &self.args.spec;
         self.tag(heads.finalized.as_ref(), spec.has_finalized, heads)
     }
 
     fn tag(&self, header: Option<&BlockHeader>, is_known: bool, heads: &Heads) -> Option<u64> {
         if !is_known {
-            return heads.latest.number.checked_sub(self.state.args.spec.fallback_depth_blocks);
+            return heads.latest.number.checked_sub(self.args.spec.fallback_depth_blocks);
         }
         let header = header?;
-        let same = self.state.known.hash(header.number).is_none_or(|hash| hash == header.hash);
+        let same = self.known.hash(header.number).is_none_or(|hash| hash == header.hash);
         same.then_some(header.number)
     }
 
     /// View of the chain; `None` before its first block is read.
     fn view(&self, heads: &Heads) -> Option<ChainView> {
-        let spec = &self.state.args.spec;
-        let tip = self.state.known.tip()?;
+        let spec = &self.args.spec;
+        let tip = self.known.tip()?;
         let finalized = self.finalized(heads);
-        let recent = self.state.known.links().filter(|link| link.number >= finalized.unwrap_or(0).min(tip.number));
+        let recent = self.known.links().filter(|link| link.number >= finalized.unwrap_or(0).min(tip.number));
         let blocks = recent.map(|link| (link.number, (link.hash, link.time))).collect();
         Some(ChainView {
             chain: spec.chain,
@@ -323,16 +315,16 @@ impl<'a> Poll<'a> {
 
     /// Publishes the view of the chain.
     fn publish(&self, view: ChainView) {
-        let WatcherArgs { watchlist, clock, .. } = &self.state.args;
+        let WatcherArgs { watchlist, clock, .. } = &self.args;
         metrics::record_view(&view, clock.now());
         watchlist.set_view(view);
     }
 
     /// Notifies of outages first, so that no deadline passes that an outage extends.
     fn tell_progress(&self, links: &[Link]) {
-        let WatcherArgs { spec, inbox, .. } = &self.state.args;
+        let WatcherArgs { spec, inbox, .. } = &self.args;
         let before = links.first().and_then(|first| first.number.checked_sub(1));
-        let before = before.and_then(|number| self.state.known.link(number));
+        let before = before.and_then(|number| self.known.link(number));
         for gap in gaps(before.iter().chain(links), spec.outage_secs) {
             inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }
@@ -342,18 +334,18 @@ impl<'a> Poll<'a> {
 
     /// Notifies payments with transfers that have become final, as far as the chain's progress is known.
     fn finalise_waiting(&self) {
-        let WatcherArgs { spec, watchlist, .. } = &self.state.args;
+        let WatcherArgs { spec, watchlist, .. } = &self.args;
         if let Some(reach) = watchlist.reach(spec.chain) {
             self.finalise(reach);
         }
     }
 
     fn finalise(&self, reach: ChainProgress) {
-        let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
+        let WatcherArgs { spec, watchlist, inbox, .. } = &self.args;
         let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
             let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
             (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })
         });
-        inbox.tell_together(waits.collect());
+        inbox.notify_together(waits.collect());
     }
 }

@@ -19,6 +19,7 @@ use payferry_journal::chain::cursor::Link;
 
 use super::found::FoundTransfer;
 use super::metrics;
+use super::poll::PollError;
 use super::watchlist::Watchlist;
 
 /// JSON-RPC code: the method does not exist.
@@ -26,15 +27,6 @@ const METHOD_NOT_FOUND: i64 = -32_601;
 /// Providers' messages for a method that they do not have or do not offer on the plan.
 const METHOD_REFUSALS: [&str; 6] =
     ["not supported", "unsupported", "not available", "does not exist", "not found", "not allowed"];
-
-/// Reason why a range was not read completely.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error("the endpoint's responses contradict each other: {0}")]
-    Inconsistent(&'static str),
-}
 
 /// Queries of one chain, prepared once.
 #[derive(Clone, Debug)]
@@ -63,7 +55,7 @@ impl Reader {
         watchlist: &Watchlist,
         headers: &[BlockHeader],
         recent_from: u64,
-    ) -> Result<Vec<FoundTransfer>, ReadError> {
+    ) -> Result<Vec<FoundTransfer>, PollError> {
         let split = headers.partition_point(|header| header.number < recent_from);
         let (old, recent) = headers.split_at(split);
         let mut found = Vec::new();
@@ -79,7 +71,7 @@ impl Reader {
                 self.take(client, watchlist, header, of_block.to_vec(), &mut found).await?;
             }
             if !rest.is_empty() {
-                return Err(ReadError::Inconsistent("a log belongs to a block that was not requested"));
+                return Err(PollError::Inconsistent("a log belongs to a block that was not requested"));
             }
         }
         let hashes: Vec<Hash32> = recent.iter().map(|header| header.hash).collect();
@@ -96,7 +88,7 @@ impl Reader {
         client: &ChainClient,
         links: &[Link],
         elsewhere: bool,
-    ) -> Result<Vec<FoundTransfer>, ReadError> {
+    ) -> Result<Vec<FoundTransfer>, PollError> {
         let ([first, .., last] | [first @ last]) = links else { return Ok(Vec::new()) };
         let range = self.filter.clone().from_block(first.number).to_block(last.number);
         let mut found = Vec::new();
@@ -104,7 +96,7 @@ impl Reader {
         for log in logs {
             let place = log.block_number.and_then(|number| number.checked_sub(first.number));
             let link = place.and_then(|place| links.get(usize::try_from(place).ok()?));
-            let link = link.ok_or(ReadError::Inconsistent("a log belongs to a block that was not requested"))?;
+            let link = link.ok_or(PollError::Inconsistent("a log belongs to a block that was not requested"))?;
             found.extend(self.checked(link, &log)?);
         }
         Ok(found)
@@ -118,7 +110,7 @@ impl Reader {
         header: &BlockHeader,
         mut logs: Vec<Log>,
         found: &mut Vec<FoundTransfer>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), PollError> {
         let is_empty = logs.is_empty();
         if self.is_doubtful(watchlist, header, &logs) {
             match client.logs_of_receipts(header.hash).await {
@@ -129,7 +121,7 @@ impl Reader {
                     if missed > 0 {
                         tracing::warn!(chain = %self.chain, block.number = header.number, logs = missed,
                             "an endpoint omitted logs of a block");
-                        metrics::logs_left_out(self.chain, missed);
+                        metrics::LOGS_LEFT_OUT.add(&metrics::of(self.chain), missed as u64);
                         logs = receipts;
                     }
                 }
@@ -155,7 +147,7 @@ impl Reader {
         if repeated > 0 {
             tracing::warn!(chain = %self.chain, block.number = header.number, logs = repeated,
                 "an endpoint returned logs more than once; duplicates are ignored");
-            metrics::logs_repeated(self.chain, repeated);
+            metrics::LOGS_REPEATED.add(&metrics::of(self.chain), repeated);
         }
         Ok(())
     }
@@ -177,12 +169,12 @@ impl Reader {
     }
 
     /// Decodes a log as a transfer of this block; an error if it belongs to another block.
-    fn checked(&self, block: &Link, log: &Log) -> Result<Option<FoundTransfer>, ReadError> {
+    fn checked(&self, block: &Link, log: &Log) -> Result<Option<FoundTransfer>, PollError> {
         if log.removed || log.block_hash.map(domain_hash) != Some(block.hash) {
-            return Err(ReadError::Inconsistent("a log has another block hash than its header"));
+            return Err(PollError::Inconsistent("a log has another block hash than its header"));
         }
         let (Some(log_index), Some(tx_hash)) = (log.log_index, log.transaction_hash) else {
-            return Err(ReadError::Inconsistent("a log has no index or transaction hash"));
+            return Err(PollError::Inconsistent("a log has no index or transaction hash"));
         };
         let event = decode(log).filter(|_| self.is_asked_for(log));
         Ok(event.map(|event| FoundTransfer {

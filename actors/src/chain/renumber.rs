@@ -3,16 +3,14 @@
 
 use std::iter;
 
-use alloy::sol_types::SolCall;
 use payferry_contracts::Payferry;
 use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
-use payferry_evm::client::ClientError;
 use payferry_journal::{JournalWrite, Renumbering, counter_of_operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::checkpoint::Step;
-use super::done::is_done_call;
+use super::done::{decoded, is_done_call};
 use super::errors::{Errors, SettleError};
 use super::settler::{SettlerArgs, SettlerState};
 
@@ -65,8 +63,7 @@ impl SettlerState {
             let calls = probes.map(|number| is_done_call(spec.contract, number)).collect();
             let mut furthest = None;
             for (doublings, answer) in iter::zip(0_u32.., self.state_at(read, calls).await?) {
-                let malformed = |error: alloy::sol_types::Error| ClientError::Malformed(error.to_string());
-                if Payferry::isDoneCall::abi_decode_returns(&answer?).map_err(malformed)? {
+                if decoded::<Payferry::isDoneCall>(&answer?)? {
                     furthest = Some(doublings);
                 }
             }

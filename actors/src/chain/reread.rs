@@ -121,10 +121,7 @@ async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {
     let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(link_of).collect();
-    let found = reader.rescan(lookup.client, &links, false).await?;
-    let rows = found::of_payments(lookup, &found).await?;
-    let rows = found::unrecorded(lookup, rows).await?;
-    found::made(lookup, rows).await
+    found::missing(lookup, reader, &links, false).await
 }
 
 async fn record(database: &Database, row: transfers::Model, reread: &mut RereadResult) -> Result<(), RereadError> {

@@ -10,7 +10,6 @@ use payferry_entities::transfers;
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::{AbortOnDrop, backoff};
 use payferry_journal::chain::cursor::Link;
-use payferry_journal::chain::rows;
 use payferry_journal::{ChainBatch, JournalWrite};
 use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
@@ -80,13 +79,7 @@ impl WatcherState {
         // Another endpoint may be on another branch, or failing, for a longer time.
         let elsewhere = self.second.failures.is_multiple_of(2);
         let task = tokio::spawn(async move {
-            let outcome = async {
-                let found = reader.rescan(&args.client, &links, elsewhere).await?;
-                let rows = found::of_payments(args.lookup(), &found).await?;
-                let missed = found::unrecorded(args.lookup(), rows).await?;
-                found::made(args.lookup(), missed).await
-            };
-            let outcome = Box::pin(outcome).await;
+            let outcome = Box::pin(found::missing(args.lookup(), &reader, &links, elsewhere)).await;
             let _ = myself.cast(WatcherMessage::RescanResult(Box::new(RescanResult { links, outcome })));
         });
         self.second.under_way = Some(AbortOnDrop(task));
@@ -123,7 +116,7 @@ impl WatcherState {
     }
 
     async fn record_missed(&mut self, links: &[Link], missed: Vec<transfers::Model>) -> Result<(), PollError> {
-        let WatcherArgs { spec, journal, clock, .. } = &self.args;
+        let WatcherArgs { spec, journal, .. } = &self.args;
         let (Some(tip), Some(first), Some(last)) = (self.known.tip(), links.first(), links.last()) else {
             return Ok(());
         };
@@ -133,18 +126,10 @@ impl WatcherState {
             return Ok(());
         }
         let from = last.number + 1;
-        let batch = ChainBatch {
-            chain: spec.chain,
-            cursor_before: Some(tip.hash.to_string()),
-            cursor: rows::cursor_row(spec.chain, &tip, from, clock.now()),
-            orphaned_blocks: Vec::new(),
-            headers: Vec::new(),
-            headers_keep_from: 0,
-            transfers: missed,
-        };
+        let batch = ChainBatch { transfers: missed, ..self.batch(&tip, from) };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         self.second.from = from;
-        metrics::record_rescan(spec.chain, last.number);
+        metrics::RESCAN_NUMBER.set_count(&metrics::of(spec.chain), last.number);
         if !receipt.transfers.is_empty() {
             let mut blocks: HashMap<i64, usize> = HashMap::new();
             for row in &receipt.transfers {
@@ -154,7 +139,7 @@ impl WatcherState {
                 tracing::error!(chain = %spec.chain, block.number = number, transfers = count,
                     "an endpoint of {} omitted transfers to payments; a rescan found them", spec.chain);
             }
-            metrics::logs_missed(spec.chain, receipt.transfers.len());
+            metrics::LOGS_MISSED.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
             self.report.transfers_recorded += receipt.transfers.len() as u64;
             self.report.transfers_missed += receipt.transfers.len() as u64;
             self.notify_observed(&receipt.transfers).await;

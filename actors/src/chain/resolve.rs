@@ -54,12 +54,10 @@ impl SettlerState {
         let mined_len = queue::mined_txs_len(database, spec.chain).await?;
         self.report.unmined = submitted.len();
         self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
-        metrics::settling(spec.chain, self.report.open, self.report.unmined);
+        metrics::OPEN.set_count(&metrics::of(spec.chain), self.report.open as u64);
+        metrics::UNMINED.set_count(&metrics::of(spec.chain), self.report.unmined as u64);
         let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
-        self.sent.retain(|id, _| open.contains(id));
-        self.usurped.retain(|id, _| open.contains(id));
-        self.passed.retain(|id, _| open.contains(id));
-        self.refused.retain(|id, _| open.contains(id));
+        self.unmined.retain(|id, _| open.contains(id));
 
         if !self.sent_again {
             self.send_mined_again(&mined).await?;
@@ -160,7 +158,8 @@ impl SettlerState {
             let Some(last) = of(tx) else { continue };
             // Start counting the blocks without the transaction now.
             self.blocks_without(tx, last);
-            if self.sent.get(&tx.id).is_none_or(|sent| now.duration_since(*sent) >= SEND_AGAIN_AFTER) {
+            let sent = self.unmined.get(&tx.id).and_then(|unmined| unmined.sent);
+            if sent.is_none_or(|sent| now.duration_since(sent) >= SEND_AGAIN_AFTER) {
                 self.send(tx.id, &last.raw).await;
             }
         }
@@ -198,7 +197,8 @@ impl SettlerState {
     /// Number of blocks read since this attempt was first checked.
     fn blocks_without(&mut self, tx: &chain_txs::Model, attempt: &chain_tx_attempts::Model) -> u64 {
         let Some(reach) = self.args.watchlist.reach(self.args.spec.chain) else { return 0 };
-        let (hash, since) = self.passed.entry(tx.id).or_insert_with(|| (attempt.tx_hash.clone(), reach.read));
+        let checked = &mut self.unmined.entry(tx.id).or_default().checked;
+        let (hash, since) = checked.get_or_insert_with(|| (attempt.tx_hash.clone(), reach.read));
         if *hash != attempt.tx_hash {
             hash.clone_from(&attempt.tx_hash);
             *since = reach.read;
@@ -216,7 +216,7 @@ impl SettlerState {
         let mut rows = queue::carried(database, &[tx.id]).await?;
         let place = TxPosition::of(receipt)?;
         if !receipt.status() {
-            metrics::reverted(self.args.spec.chain);
+            metrics::REVERTED.add(&metrics::of(spec.chain), 1);
             tracing::error!(chain = %self.args.spec.chain, tx.hash = %place.tx_hash,
                 "a batch reverted; its operations are queued again");
             let requeued: Vec<_> = rows.iter().filter(|row| row.status != "failed").collect();
@@ -241,7 +241,7 @@ impl SettlerState {
         outcomes.extend(undone.iter().map(|row| outcome(row, "submitted", None)));
         let changed = self.record(tx, "mined", Some(&place), outcomes).await?;
         metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
-        metrics::mined(self.args.spec.chain);
+        metrics::MINED.add(&metrics::of(self.args.spec.chain), 1);
         self.reached(Step::Recorded)?;
         self.notify_orphaned(&undone, &changed);
         Ok(())
@@ -304,7 +304,7 @@ impl SettlerState {
             }
             return Ok(());
         }
-        metrics::record_orphaned(self.args.spec.chain);
+        metrics::ORPHANED.add(&metrics::of(spec.chain), 1);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction was orphaned; it is sent again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;

@@ -30,6 +30,7 @@ use super::checkpoint::{Checkpoint, NoCheckpoint};
 use super::errors::{Errors, SettleError};
 use super::gas_price_cache;
 use super::metrics;
+use super::operations::SentOutcomes;
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
 
@@ -44,6 +45,8 @@ struct HandleInner {
     nudged: Notify,
     settle_paused: AtomicBool,
     send_paused: AtomicBool,
+    /// True if outcomes are to be sent again.
+    repeats_outcomes: AtomicBool,
     submitted: AtomicU64,
     trouble: RwLock<Option<(Timestamp, String)>>,
     gas_balance_wei: RwLock<Option<u128>>,
@@ -107,6 +110,15 @@ impl SettlerHandle {
         self.inner.submitted.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Has outcomes sent again at the next poll, except those that were applied.
+    pub(crate) fn repeat_outcomes(&self) {
+        self.inner.repeats_outcomes.store(true, Ordering::Release);
+    }
+
+    pub(super) fn takes_repetition(&self) -> bool {
+        self.inner.repeats_outcomes.swap(false, Ordering::AcqRel)
+    }
+
     fn flag(&self, role: Role) -> &AtomicBool {
         match role {
             Role::Settle => &self.inner.settle_paused,
@@ -116,7 +128,7 @@ impl SettlerHandle {
 }
 
 /// Actor of one chain: signs, sends and tracks transactions.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settler;
 
 /// Arguments of a settler. The supervisor keeps them and spawns a replacement from a clone.
@@ -173,12 +185,6 @@ impl SettlerArgs {
     }
 }
 
-impl std::fmt::Debug for SettlerArgs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SettlerArgs").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
-
 /// Messages of a settler.
 #[derive(Debug)]
 pub enum SettlerMessage {
@@ -211,22 +217,28 @@ pub struct SettlerReport {
     pub trouble: Option<String>,
 }
 
+/// Progress of an unmined transaction.
+#[derive(Default)]
+pub(super) struct UnminedTx {
+    /// Time of the last broadcast.
+    pub(super) sent: Option<Instant>,
+    /// Time since when the chain has used its nonce without any of our hashes.
+    pub(super) nonce_taken: Option<Instant>,
+    /// Newest attempt, and the last block read when it was first checked.
+    pub(super) checked: Option<(String, u64)>,
+    /// Reason why it was rejected at the last broadcast.
+    pub(super) refused: Option<BlockingError>,
+}
+
 /// Internal state of a running settler. It only avoids work; none of it is needed.
 pub struct SettlerState {
     pub(super) args: SettlerArgs,
     pub(super) report: SettlerReport,
-    /// Outcomes sent: revision and time.
-    pub(super) notified: HashMap<String, (i64, Instant)>,
-    /// Failures sent: revision and time.
-    pub(super) failed_told: HashMap<String, (i64, Instant)>,
+    pub(super) outcomes: SentOutcomes,
     /// Operations with a vault balance that is too low: checks so far, and time of the next one.
     pub(super) short: HashMap<String, (u32, Instant)>,
-    /// Time of the last broadcast of each transaction.
-    pub(super) sent: HashMap<i64, Instant>,
-    /// Time since when the chain has used a nonce without any of our hashes.
-    pub(super) usurped: HashMap<i64, Instant>,
-    /// Newest attempt at each unmined transaction, and the last block read when it was first checked.
-    pub(super) passed: HashMap<i64, (String, u64)>,
+    /// Unmined transactions by row id.
+    pub(super) unmined: BTreeMap<i64, UnminedTx>,
     /// Lowest block down to which completed operations were searched for on-chain.
     pub(super) searched: HashMap<String, u64>,
     /// True if transactions mined before the start were sent again.
@@ -237,8 +249,6 @@ pub struct SettlerState {
     pub(super) done_page: queue::Page,
     /// Next page of failed operations.
     pub(super) failed_page: queue::Page,
-    /// Reasons why unmined transactions were rejected at their last broadcast.
-    pub(super) refused: BTreeMap<i64, BlockingError>,
     window_open: bool,
     polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
@@ -246,12 +256,6 @@ pub struct SettlerState {
     sending: Pass,
     _ticker: AbortOnDrop,
     _weigher: AbortOnDrop,
-}
-
-impl std::fmt::Debug for SettlerState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SettlerState").field("report", &self.report).finish_non_exhaustive()
-    }
 }
 
 impl Settler {
@@ -285,18 +289,14 @@ impl Behaviour for Settler {
         Ok(SettlerState {
             args,
             report,
-            notified: HashMap::new(),
-            failed_told: HashMap::new(),
+            outcomes: SentOutcomes::default(),
             short: HashMap::new(),
-            sent: HashMap::new(),
-            usurped: HashMap::new(),
-            passed: HashMap::new(),
+            unmined: BTreeMap::new(),
             searched: HashMap::new(),
             sent_again: false,
             mined_page: queue::Page::default(),
             done_page: queue::Page::default(),
             failed_page: queue::Page::default(),
-            refused: BTreeMap::new(),
             window_open: false,
             polls,
             looking: Pass::default(),
@@ -383,7 +383,8 @@ impl SettlerState {
         errors.take(resolved)?;
         let completed = self.complete(errors).await;
         errors.take(completed)?;
-        metrics::queued(self.args.spec.chain, queue::queued_len(&self.args.database, self.args.spec.chain).await?);
+        let queued = queue::queued_len(&self.args.database, self.args.spec.chain).await?;
+        metrics::QUEUED.set_count(&metrics::of(self.args.spec.chain), queued);
         if !self.window_open {
             if self.has_queued().await? {
                 self.open_window(myself);
@@ -415,11 +416,11 @@ impl SettlerState {
     fn report_trouble(&mut self) {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
-        let refused = self.refused.values();
+        let refused = self.unmined.values().filter_map(|tx| tx.refused.as_ref());
         let all = self.looking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
         let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
         self.report.failures = self.looking.failures().max(self.sending.failures());
-        metrics::settler_trouble(chain, trouble.is_some());
+        metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(trouble.is_some()));
         if self.report.trouble != trouble {
             if let Some(reason) = &trouble {
                 tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");

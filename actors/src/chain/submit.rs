@@ -21,6 +21,7 @@ use payferry_journal::{JournalWrite, Refusal, RefusedOperation, SignedOperation,
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
+use super::done::decoded;
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
 use super::metrics;
@@ -218,7 +219,7 @@ impl SettlerState {
         let receipt = self.args.journal.submit(JournalWrite::Submission(Box::new(submission))).await?;
         self.reached(Step::Stored)?;
         self.args.handle.count_submitted();
-        metrics::submitted(self.args.spec.chain);
+        metrics::SUBMITTED.add(&metrics::of(self.args.spec.chain), 1);
         Ok((receipt.chain_tx_id, raw))
     }
 
@@ -268,11 +269,9 @@ impl SettlerState {
 
     /// Sends the signed bytes of an unmined transaction, and keeps the reason if they were rejected.
     pub(super) async fn send(&mut self, tx_id: i64, raw: &str) {
-        self.sent.insert(tx_id, Instant::now());
-        match self.broadcast(raw).await {
-            Some(refused) => self.refused.insert(tx_id, refused),
-            None => self.refused.remove(&tx_id),
-        };
+        self.unmined.entry(tx_id).or_default().sent = Some(Instant::now());
+        let refused = self.broadcast(raw).await;
+        self.unmined.entry(tx_id).or_default().refused = refused;
     }
 
     /// Sends signed bytes; returns the reason if they were rejected. They are stored, so an error costs only time: the
@@ -310,7 +309,7 @@ impl SettlerState {
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
             "an unmined transaction on {} is sent again with higher fees", spec.chain);
         self.report.raised += 1;
-        metrics::replaced(spec.chain);
+        metrics::REPLACED.add(&metrics::of(spec.chain), 1);
         self.send(tx.id, &raw).await;
         self.reached(Step::Broadcast)
     }
@@ -324,8 +323,7 @@ impl SettlerState {
         let call =
             NodeInterface::gasEstimateL1ComponentCall { to, contractCreation: false, data: input.clone() }.abi_encode();
         let answer = self.args.client.call(NODE_INTERFACE, call).await?;
-        let estimate = NodeInterface::gasEstimateL1ComponentCall::abi_decode_returns(&answer)
-            .map_err(|error| ClientError::Malformed(error.to_string()))?;
+        let estimate = decoded::<NodeInterface::gasEstimateL1ComponentCall>(&answer)?;
         Ok(estimate.gasEstimateForL1.saturating_mul(L1_GAS_ROOM_PERCENT) / 100)
     }
 }

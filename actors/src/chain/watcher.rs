@@ -24,7 +24,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::metrics;
-use super::poll::{Poll, PollError};
+use super::poll::PollError;
 use super::reader::Reader;
 use super::rescan::{Rescan, RescanResult};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
@@ -51,7 +51,7 @@ pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Recei
 }
 
 /// Actor of one chain: polls, commits and notifies payments.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watcher;
 
 /// Arguments of a watcher. The supervisor keeps them and spawns a replacement from a clone.
@@ -73,12 +73,6 @@ pub struct WatcherArgs {
     pub clock: Clock,
     /// Wake-ups besides the poll interval.
     pub wake_ups: Option<HeadSignals>,
-}
-
-impl std::fmt::Debug for WatcherArgs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatcherArgs").field("spec", &self.spec).finish_non_exhaustive()
-    }
 }
 
 /// Messages of a watcher.
@@ -131,12 +125,6 @@ pub struct WatcherState {
     polls: PollRequests,
     pub(super) swept: Sweep,
     _ticker: AbortOnDrop,
-}
-
-impl std::fmt::Debug for WatcherState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatcherState").field("report", &self.report).finish_non_exhaustive()
-    }
 }
 
 impl Watcher {
@@ -271,7 +259,7 @@ impl WatcherState {
     /// Polls once; returns true if there is more to read now.
     async fn step(&mut self) -> bool {
         let outcome = match self.check().await {
-            Ok(()) => Poll::new(self).run().await,
+            Ok(()) => self.poll().await,
             Err(error) => Err(PollError::Spec(error)),
         };
         match outcome {
@@ -303,7 +291,7 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::look_failed(self.args.spec.chain, error.trouble());
+        metrics::poll_failed(self.args.spec.chain, error.trouble());
         if error.wants_reload() {
             self.reload().await;
         }

@@ -273,16 +273,11 @@ impl Watchlist {
         self.lane(chain).moved.subscribe()
     }
 
-    /// Records why the chain cannot be read; returns true if this changed the view.
-    pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) -> bool {
+    /// Records why the chain cannot be read, if so.
+    pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) {
         (*self.lane(chain).trouble.write()).clone_from(&trouble);
-        let mut view = self.lane(chain).view.write();
-        match view.as_mut() {
-            Some(view) if view.trouble != trouble => {
-                view.trouble = trouble;
-                true
-            }
-            _ => false,
+        if let Some(view) = self.lane(chain).view.write().as_mut() {
+            view.trouble = trouble;
         }
     }
 
@@ -311,12 +306,7 @@ impl Watchlist {
     }
 
     fn lane(&self, chain: Chain) -> &Lane {
-        let index = match chain {
-            Chain::Base => 0,
-            Chain::Polygon => 1,
-            Chain::Arbitrum => 2,
-        };
-        &self.inner.chains[index]
+        &self.inner.chains[chain as usize]
     }
 }
 

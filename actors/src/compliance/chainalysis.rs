@@ -11,12 +11,12 @@ use payferry_domain::Address;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_runtime::clock::Clock;
 use reqwest::header::HeaderValue;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, RequestBuilder, Response};
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::http::{api_url, body_of, client_for};
+use super::http::{HttpFailure, api_url, body_of, client_for, labels, send, token_header};
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
 
@@ -26,10 +26,8 @@ const NAME: &str = "chainalysis_api";
 const TOKEN_HEADER: &str = "Token";
 /// Timeout of one request; screening an unknown address takes three requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum number of categories kept as flags.
-const FLAGS_MAX: usize = 16;
-/// Maximum length of a flag, characters.
-const FLAG_CHARS_MAX: usize = 48;
+/// Failure of an answer that is no assessment of the address.
+const MALFORMED: HttpFailure = HttpFailure::Malformed(" instead of the address's assessment");
 
 /// Reasons for an unusable configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,11 +77,7 @@ impl ChainalysisApi {
     /// Creates a provider at `base_url`, the parent of `v2/entities`: `https://api.chainalysis.com/api/risk`.
     pub fn new(base_url: &str, token: &str, clock: Clock) -> Result<Self, ChainalysisApiError> {
         let entities = entities_below(base_url).ok_or(ChainalysisApiError::BadUrl)?;
-        let mut token = HeaderValue::from_str(token.trim()).map_err(|_| ChainalysisApiError::BadToken)?;
-        if token.is_empty() {
-            return Err(ChainalysisApiError::BadToken);
-        }
-        token.set_sensitive(true);
+        let token = token_header(token).ok_or(ChainalysisApiError::BadToken)?;
         let client = client_for(&entities).map_err(|_| ChainalysisApiError::NoClient)?;
         let decisions = RiskDecisions::default();
         Ok(Self { client, entities, token, timeout: REQUEST_TIMEOUT, decisions, clock })
@@ -104,36 +98,36 @@ impl ChainalysisApi {
     }
 
     /// Returns the assessment of an address; `None` if it is not registered.
-    async fn assessment(&self, account: Address) -> Result<Option<Assessment>, ChainalysisFailure> {
+    async fn assessment(&self, account: Address) -> Result<Option<Assessment>, HttpFailure> {
         let mut url = self.entities.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.push(&account.to_string());
         }
-        let response = self.exchange(self.client.request(Method::GET, url)).await?;
-        if response.status() == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        let body = body_of(good(response)?).await?.ok_or(ChainalysisFailure::Malformed)?;
-        let assessment: Assessment = serde_json::from_slice(&body).map_err(|_| ChainalysisFailure::Malformed)?;
+        let response = match self.exchange(self.client.get(url)).await {
+            Err(HttpFailure::Status(404)) => return Ok(None),
+            response => response?,
+        };
+        let body = body_of(response).await?.ok_or(MALFORMED)?;
+        let assessment: Assessment = serde_json::from_slice(&body).map_err(|_| MALFORMED)?;
         let about = assessment.address.as_deref().and_then(|text| text.parse().ok());
-        if about == Some(account) { Ok(Some(assessment)) } else { Err(ChainalysisFailure::Malformed) }
+        if about == Some(account) { Ok(Some(assessment)) } else { Err(MALFORMED) }
     }
 
-    async fn register(&self, account: Address) -> Result<(), ChainalysisFailure> {
-        let request = self.client.request(Method::POST, self.entities.clone()).json(&json!({ "address": account }));
-        good(self.exchange(request).await?).map(|_| ())
+    async fn register(&self, account: Address) -> Result<(), HttpFailure> {
+        let request = self.client.post(self.entities.clone()).json(&json!({ "address": account }));
+        self.exchange(request).await.map(|_| ())
     }
 
-    async fn exchange(&self, request: RequestBuilder) -> Result<Response, ChainalysisFailure> {
-        Ok(request.header(TOKEN_HEADER, self.token.clone()).timeout(self.timeout).send().await?)
+    async fn exchange(&self, request: RequestBuilder) -> Result<Response, HttpFailure> {
+        send(request.header(TOKEN_HEADER, self.token.clone()).timeout(self.timeout), "the token").await
     }
 
-    async fn assess(&self, account: Address) -> Result<Assessment, ChainalysisFailure> {
+    async fn assess(&self, account: Address) -> Result<Assessment, HttpFailure> {
         if let Some(assessment) = self.assessment(account).await? {
             return Ok(assessment);
         }
         self.register(account).await?;
-        self.assessment(account).await?.ok_or(ChainalysisFailure::NotAssessed)
+        self.assessment(account).await?.ok_or(HttpFailure::NotAssessed)
     }
 }
 
@@ -150,14 +144,13 @@ impl KytScreener for ChainalysisApi {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let trouble = |trouble: ChainalysisFailure| KytError(format!("the Chainalysis API {trouble}"));
+        let trouble = |trouble: HttpFailure| KytError(format!("the Chainalysis API {trouble}"));
         let assessment = self.assess(request.address).await.map_err(trouble)?;
         if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
-            return Err(trouble(ChainalysisFailure::NotAssessed));
+            return Err(trouble(HttpFailure::NotAssessed));
         }
-        let level =
-            assessment.risk.as_deref().ok_or_else(|| trouble(ChainalysisFailure::NotAssessed))?.to_ascii_lowercase();
-        let decision = self.decisions.of(&level).ok_or_else(|| trouble(ChainalysisFailure::UnknownLevel))?;
+        let level = assessment.risk.as_deref().ok_or_else(|| trouble(HttpFailure::NotAssessed))?.to_ascii_lowercase();
+        let decision = self.decisions.of(&level).ok_or_else(|| trouble(HttpFailure::UnknownLevel))?;
         let verdict = verdict::bare(NAME, decision, self.clock.now());
         Ok(Verdict { risk_level: Some(level), flags: assessment.flags(), ..verdict })
     }
@@ -172,33 +165,6 @@ impl RiskDecisions {
             "low" => Some(self.low),
             _ => None,
         }
-    }
-}
-
-/// Reasons for a missing verdict. They contain neither the token nor the URL nor text from the provider.
-#[derive(Debug, thiserror::Error)]
-enum ChainalysisFailure {
-    #[error("did not answer in time")]
-    Timeout,
-    #[error("cannot be reached")]
-    Unreachable,
-    #[error("limits the rate of requests (HTTP 429)")]
-    RateLimited,
-    #[error("refuses the token (HTTP {0})")]
-    TokenRefused(u16),
-    #[error("answered HTTP {0}")]
-    Status(u16),
-    #[error("returned an unexpected answer instead of the address's assessment")]
-    Malformed,
-    #[error("has not assessed the address yet")]
-    NotAssessed,
-    #[error("returned an unknown risk level")]
-    UnknownLevel,
-}
-
-impl From<reqwest::Error> for ChainalysisFailure {
-    fn from(error: reqwest::Error) -> Self {
-        if error.is_timeout() { Self::Timeout } else { Self::Unreachable }
     }
 }
 
@@ -225,15 +191,7 @@ impl Assessment {
         let named = self.cluster.into_iter();
         let named = named.chain(self.address_identifications.into_iter().flatten());
         let named = named.chain(self.triggers.into_iter().flatten());
-        let mut flags = Vec::new();
-        for category in named.filter_map(|named| named.category) {
-            let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-            let flag: String = category.trim().chars().take(FLAG_CHARS_MAX).map(word).collect();
-            if !flag.is_empty() && !flags.contains(&flag) && flags.len() < FLAGS_MAX {
-                flags.push(flag);
-            }
-        }
-        flags
+        labels(named.filter_map(|named| named.category))
     }
 }
 
@@ -242,13 +200,4 @@ fn entities_below(base_url: &str) -> Option<Url> {
     let mut url = api_url(base_url)?;
     url.path_segments_mut().ok()?.extend(["v2", "entities"]);
     Some(url)
-}
-
-fn good(response: Response) -> Result<Response, ChainalysisFailure> {
-    match response.status().as_u16() {
-        200..300 => Ok(response),
-        429 => Err(ChainalysisFailure::RateLimited),
-        status @ (401 | 403) => Err(ChainalysisFailure::TokenRefused(status)),
-        status => Err(ChainalysisFailure::Status(status)),
-    }
 }

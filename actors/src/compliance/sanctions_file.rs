@@ -128,7 +128,7 @@ impl Current {
     }
 
     fn keep(&mut self, error: SanctionsFileError) {
-        super::metrics::file_error(error.as_str());
+        super::metrics::FILE_ERRORS.add(&[("reason", error.as_str())], 1);
         if self.trouble.as_ref() != Some(&error) {
             let version = self.list.version();
             tracing::warn!(list.version = version, %error, "the previous sanctions list stays in use");

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::kyt::{KytScreener, ScreenRequest, Subject};
-use super::metrics::ScreeningMetrics;
+use super::{metrics, verdict};
 use crate::inbox::PaymentInbox;
 
 /// Flag of a verdict that only says that the provider did not answer.
@@ -56,17 +56,9 @@ pub struct Screening {
     screening_actor: ScreeningActor,
 }
 
-impl std::fmt::Debug for Screening {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Screening").field("actor", &self.actor).finish_non_exhaustive()
-    }
-}
-
 pub(crate) enum Message {
-    /// Screen now.
-    Screen(Box<ScreenRequest>),
-    /// Screen again after the review interval; raise an alarm after `alarm_at`.
-    ScreenLater(Box<ScreenRequest>, Timestamp),
+    /// Screen now, or again after the review interval. Raise an alarm after the time.
+    Screen(Box<ScreenRequest>, Option<Timestamp>),
     /// A request has finished.
     Done(Subject),
 }
@@ -82,17 +74,18 @@ impl Screening {
         registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
-        let (metrics, waiting) = (Arc::new(ScreeningMetrics::new()), Arc::default());
-        let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, metrics, waiting };
+        metrics::register();
+        let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, waiting: Arc::default() };
         let actor = registry.spawn("screening", screening_actor.clone(), (), Some(supervisor)).await?;
         Ok(Self { actor, screening_actor })
     }
 
     /// Sets the gauges that are not updated by events.
     pub(crate) fn refresh_metrics(&self) {
-        let ScreeningActor { config, permits, waiting, metrics, .. } = &self.screening_actor;
+        let ScreeningActor { config, permits, waiting, .. } = &self.screening_actor;
         let in_flight = config.concurrency_max.saturating_sub(permits.available_permits());
-        metrics.show(in_flight, waiting.load(Ordering::Relaxed));
+        metrics::IN_FLIGHT.set_count(&[], in_flight as u64);
+        metrics::WAITING.set_count(&[], waiting.load(Ordering::Relaxed) as u64);
     }
 
     /// The actor's cell, for its supervisor.
@@ -100,15 +93,16 @@ impl Screening {
         self.actor.get_cell()
     }
 
-    /// Requests a screening of a transfer; the payment receives the verdict.
-    pub fn screen(&self, request: ScreenRequest) {
+    /// Requests a screening; the payment or outbound transfer receives the verdict. With `alarm_at`, it is in review: it
+    /// is screened again after a pause, and raises an alarm after that time.
+    pub fn screen(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
         // If the actor is stopped, it is about to restart, and then every payment repeats its request.
-        let _ = self.actor.cast(Message::Screen(Box::new(request)));
+        let _ = self.actor.cast(Message::Screen(Box::new(request), alarm_at));
     }
 
     /// Screens an address while the caller waits; `None` if the provider does not answer in time.
     pub async fn screen_now(&self, request: &ScreenRequest) -> Option<Verdict> {
-        let ScreeningActor { config, screener, permits, metrics, .. } = &self.screening_actor;
+        let ScreeningActor { config, screener, permits, .. } = &self.screening_actor;
         let ask = async {
             let _permit = permits.acquire().await;
             screener.screen(request).await
@@ -116,24 +110,19 @@ impl Screening {
         let begun = Instant::now();
         match tokio::time::timeout(config.timeout, ask).await {
             Ok(Ok(verdict)) => {
-                metrics.answered(verdict.decision, begun.elapsed());
+                answered(verdict.decision, begun);
                 Some(verdict)
             }
             Ok(Err(error)) => {
                 tracing::warn!(provider = screener.name(), %error, "could not screen an address");
-                metrics.errors.increment(1);
+                metrics::ERRORS.add(&[], 1);
                 None
             }
             Err(_) => {
-                metrics.errors.increment(1);
+                metrics::ERRORS.add(&[], 1);
                 None
             }
         }
-    }
-
-    /// Requests another screening of a transfer in review after a pause.
-    pub fn screen_again_later(&self, request: ScreenRequest, alarm_at: Timestamp) {
-        let _ = self.actor.cast(Message::ScreenLater(Box::new(request), alarm_at));
     }
 }
 
@@ -144,7 +133,6 @@ struct ScreeningActor {
     inbox: Arc<dyn PaymentInbox>,
     clock: Clock,
     permits: Arc<Semaphore>,
-    metrics: Arc<ScreeningMetrics>,
     /// Transfers without a final verdict.
     waiting: Arc<AtomicUsize>,
 }
@@ -173,11 +161,11 @@ impl Behaviour for ScreeningActor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         let (request, pause) = match message {
-            Message::Screen(request) => (request, Duration::ZERO),
-            Message::ScreenLater(request, alarm_at) => {
+            Message::Screen(request, None) => (request, Duration::ZERO),
+            Message::Screen(request, Some(alarm_at)) => {
                 if self.clock.now::<Timestamp>() >= alarm_at {
                     tracing::error!(subject = %request.subject, "{} has been in review for too long", request.subject);
-                    self.metrics.overdue.increment(1);
+                    metrics::OVERDUE.add(&[], 1);
                 }
                 (request, self.config.review_interval)
             }
@@ -207,6 +195,11 @@ impl Behaviour for ScreeningActor {
     }
 }
 
+fn answered(decision: Decision, begun: Instant) {
+    metrics::VERDICTS.add(&[("decision", decision.as_str())], 1);
+    metrics::SECONDS.record(&[], begun.elapsed().as_secs_f64());
+}
+
 impl ScreeningActor {
     /// Repeats the request until there is an answer. After the first failure the payment receives `review`, so that it
     /// shows why it waits.
@@ -219,7 +212,7 @@ impl ScreeningActor {
                 let begun = Instant::now();
                 let answer = tokio::time::timeout(self.config.timeout, self.screener.screen(request)).await;
                 if let Ok(Ok(verdict)) = &answer {
-                    self.metrics.answered(verdict.decision, begun.elapsed());
+                    answered(verdict.decision, begun);
                 }
                 answer
             };
@@ -230,7 +223,7 @@ impl ScreeningActor {
             };
             let (subject, provider) = (&request.subject, self.screener.name());
             tracing::warn!(%subject, provider, %error, "screening failed, retrying");
-            self.metrics.errors.increment(1);
+            metrics::ERRORS.add(&[], 1);
             if !std::mem::replace(&mut told, true) {
                 self.notify(request, self.unavailable());
             }
@@ -254,17 +247,7 @@ impl ScreeningActor {
     }
 
     fn unavailable(&self) -> Verdict {
-        Verdict {
-            decision: Decision::Review,
-            by_operator: false,
-            risk_level: None,
-            score: None,
-            flags: vec![FLAG_UNAVAILABLE.to_owned()],
-            provider: self.screener.name().to_owned(),
-            provider_ref: None,
-            list_version: None,
-            plain_sender: None,
-            checked_at: self.clock.now(),
-        }
+        let verdict = verdict::bare(self.screener.name(), Decision::Review, self.clock.now());
+        Verdict { flags: vec![FLAG_UNAVAILABLE.to_owned()], ..verdict }
     }
 }

@@ -13,6 +13,7 @@ use payferry_domain::payment::Verdict;
 use payferry_evm::ChainClient;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict::both_plain;
 
 /// Timeout of the query for the code of an address. A verdict waits no longer for it.
 pub const SENDER_KIND_TIMEOUT: Duration = Duration::from_secs(4);
@@ -61,11 +62,7 @@ impl KytScreener for SenderKind {
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let (verdict, is_plain) = futures::join!(self.screener.screen(request), self.is_plain(request));
         let mut verdict = verdict?;
-        // A sender that the provider calls not plain stays so.
-        verdict.plain_sender = match (verdict.plain_sender, is_plain) {
-            (Some(said), Some(found)) => Some(said && found),
-            (said, found) => found.or(said),
-        };
+        verdict.plain_sender = both_plain(verdict.plain_sender, is_plain);
         Ok(verdict)
     }
 }
@@ -73,16 +70,13 @@ impl KytScreener for SenderKind {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use alloy::primitives::Bytes;
     use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
+    use payferry_domain::Address;
     use payferry_domain::payment::Decision;
-    use payferry_domain::{Address, Timestamp};
 
     use super::*;
-    use crate::compliance::tests::request_from;
-    use crate::compliance::verdict::bare;
+    use crate::compliance::tests::{Stub, request_from, says};
     use payferry_evm::wallet::alloy_address;
 
     const CONTRACT: Address = Address([0xc0; 20]);
@@ -90,22 +84,14 @@ mod tests {
     const PLAIN: Address = Address([0xee; 20]);
 
     /// Allows everything, or does not answer.
-    #[derive(Default)]
-    struct Provider(AtomicBool);
-
-    #[async_trait::async_trait]
-    impl KytScreener for Provider {
-        #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
-        fn name(&self) -> &str {
-            "provider"
-        }
-
-        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
-            if self.0.load(Ordering::Relaxed) {
-                return Err(KytError("away".to_owned()));
-            }
-            Ok(bare("provider", Decision::Allow, Timestamp(7)))
-        }
+    fn provider(answers: bool) -> Arc<dyn KytScreener> {
+        Arc::new(Stub("provider", move || {
+            std::future::ready(if answers {
+                says("provider", Decision::Allow)
+            } else {
+                Err(KytError("away".to_owned()))
+            })
+        }))
     }
 
     async fn chain() -> Devchain {
@@ -128,7 +114,7 @@ mod tests {
     async fn accounts_are_plain_and_contracts_are_not() {
         let chain = chain().await;
         let clients = [(Chain::Base, ChainClient::new(chain.transport()))];
-        let screener = SenderKind::new(Arc::new(Provider::default()), clients);
+        let screener = SenderKind::new(provider(true), clients);
         assert_eq!(found(&screener, PLAIN).await, Some(true));
         assert_eq!(found(&screener, DELEGATED).await, Some(true), "its key still controls it");
         assert_eq!(found(&screener, CONTRACT).await, Some(false));
@@ -142,11 +128,11 @@ mod tests {
         let chain = chain().await;
         chain.set_faults(Faults { error_rate: 1.0, ..Faults::default() });
         let clients = || [(Chain::Base, ChainClient::new(chain.transport()))];
-        let screener = SenderKind::new(Arc::new(Provider::default()), clients());
+        let screener = SenderKind::new(provider(true), clients());
         assert_eq!(found(&screener, PLAIN).await, None);
-        let elsewhere = SenderKind::new(Arc::new(Provider::default()), []);
+        let elsewhere = SenderKind::new(provider(true), []);
         assert_eq!(found(&elsewhere, PLAIN).await, None, "a chain that is not configured here");
-        let silent = SenderKind::new(Arc::new(Provider(AtomicBool::new(true))), clients());
+        let silent = SenderKind::new(provider(false), clients());
         let request = ScreenRequest { wants_sender_kind: true, ..request_from(PLAIN) };
         assert!(silent.screen(&request).await.is_err(), "an error of the provider stays an error");
     }

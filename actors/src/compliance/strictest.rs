@@ -7,6 +7,7 @@ use futures::{FutureExt, StreamExt};
 use payferry_domain::payment::{Decision, Verdict};
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict::both_plain;
 
 /// KYT provider with the strictest decision of several. An error of one provider is an error of all, unless another one
 /// blocks: a block is final whatever the others answer, and does not wait for them.
@@ -74,11 +75,7 @@ fn merge(mut verdicts: Vec<(usize, Verdict)>) -> Result<Verdict, KytError> {
                 decided.flags.push(flag);
             }
         }
-        // The sender counts as plain only if every provider that checked it says so.
-        decided.plain_sender = match (decided.plain_sender, other.plain_sender) {
-            (Some(one), Some(another)) => Some(one && another),
-            (one, another) => one.or(another),
-        };
+        decided.plain_sender = both_plain(decided.plain_sender, other.plain_sender);
     }
     Ok(decided)
 }
@@ -100,11 +97,8 @@ mod tests {
     use tokio::sync::Barrier;
 
     use super::*;
-    use crate::compliance::tests::request;
+    use crate::compliance::tests::{Stub, request, says};
     use crate::compliance::verdict::bare;
-
-    /// Gives a scripted answer.
-    struct Scripted(&'static str, Answer);
 
     #[derive(Clone, Copy)]
     enum Answer {
@@ -113,28 +107,23 @@ mod tests {
         Hangs,
     }
 
-    #[async_trait::async_trait]
-    impl KytScreener for Scripted {
-        fn name(&self) -> &str {
-            self.0
-        }
-
-        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
-            match self.1 {
-                Answer::Says(decision, flags) => {
+    impl Answer {
+        async fn of(self, provider: &str) -> Result<Verdict, KytError> {
+            match self {
+                Self::Says(decision, flags) => {
                     let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
-                    Ok(Verdict { flags, ..bare(self.0, decision, Timestamp(7)) })
+                    says(provider, decision).map(|verdict| Verdict { flags, ..verdict })
                 }
-                Answer::Fails => Err(KytError("away".to_owned())),
-                Answer::Hangs => std::future::pending().await,
+                Self::Fails => Err(KytError("away".to_owned())),
+                Self::Hangs => std::future::pending().await,
             }
         }
     }
 
     async fn ask(answers: &[(&'static str, Answer)]) -> Result<Verdict, KytError> {
         let mut screeners: Vec<Arc<dyn KytScreener>> = Vec::new();
-        for (name, answer) in answers {
-            screeners.push(Arc::new(Scripted(name, *answer)));
+        for &(name, answer) in answers {
+            screeners.push(Arc::new(Stub(name, move || answer.of(name))));
         }
         let first = screeners.remove(0);
         let asked = Strictest::new(first, screeners);
@@ -180,25 +169,22 @@ mod tests {
         assert_eq!(blocked.decision, Decision::Block);
     }
 
-    /// Answers only when both providers are asked.
-    struct Together(Arc<Barrier>);
-
-    #[async_trait::async_trait]
-    impl KytScreener for Together {
-        fn name(&self) -> &'static str {
-            "together"
-        }
-
-        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
-            self.0.wait().await;
-            Ok(bare("together", Decision::Allow, Timestamp(7)))
-        }
-    }
-
     #[tokio::test]
     async fn all_providers_are_asked_concurrently() {
         let barrier = Arc::new(Barrier::new(2));
-        let asked = Strictest::new(Arc::new(Together(barrier.clone())), vec![Arc::new(Together(barrier))]);
+        // Answers only when both providers are asked.
+        let together = || {
+            let barrier = barrier.clone();
+            let answer = move || {
+                let barrier = barrier.clone();
+                async move {
+                    barrier.wait().await;
+                    says("together", Decision::Allow)
+                }
+            };
+            Arc::new(Stub("together", answer))
+        };
+        let asked = Strictest::new(together(), vec![together()]);
         assert_eq!(asked.name(), "together+together");
         let request = request();
         let verdict = tokio::time::timeout(Duration::from_mins(1), asked.screen(&request)).await;

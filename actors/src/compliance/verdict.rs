@@ -22,6 +22,14 @@ pub(super) fn bare(provider: &str, decision: Decision, checked_at: Timestamp) ->
     }
 }
 
+/// Combines two answers: the sender counts as plain only if everything that checked it says so.
+pub(super) fn both_plain(one: Option<bool>, another: Option<bool>) -> Option<bool> {
+    match (one, another) {
+        (Some(one), Some(another)) => Some(one && another),
+        (one, another) => one.or(another),
+    }
+}
+
 /// Creates the verdict of a sanctions list: block listed addresses, allow the rest.
 pub(super) fn of_listing(provider: &str, listed: bool, checked_at: Timestamp) -> Verdict {
     let (decision, level, score, flags) = if listed {

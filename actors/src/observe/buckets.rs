@@ -22,8 +22,8 @@ const REORG_BLOCKS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0, 
 pub const BUCKETS: &[(&str, &[f64])] = &[
     (super::MAILBOX_WAIT, MAILBOX),
     (super::HANDLING, MAILBOX),
-    (super::metrics::TRANSITION, TRANSITION),
+    (super::metrics::TRANSITION.name, TRANSITION),
     (payferry_journal::COMMIT_SECONDS, COMMIT),
     (payferry_journal::GROUP_UNITS, GROUP_UNITS),
-    (crate::chain::REORG_DEPTH, REORG_BLOCKS),
+    (crate::chain::metrics::REORG_DEPTH.name, REORG_BLOCKS),
 ];

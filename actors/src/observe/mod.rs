@@ -17,5 +17,5 @@ pub use buckets::BUCKETS;
 pub use quarantine::{Quarantine, QuarantinedSubject};
 pub use tally::Tallied;
 pub use tree::TreeBooks;
+pub(crate) use view::Note;
 pub use view::{OutboundLine, PaymentLine, TreeView};
-pub(crate) use view::{line_note, outbound_note, read_line_note, read_outbound_note};

@@ -4,7 +4,6 @@
 //! reported meet without a gap. A commit of unknown outcome has payments counted again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::metrics::Histogram;
@@ -44,19 +43,18 @@ pub struct Tallied {
 /// Counts of one tree.
 #[derive(Default)]
 pub(crate) struct Tally {
-    counts: [[AtomicI64; STATUSES]; CHAINS],
-    live: [[AtomicI64; STATUSES]; CHAINS],
+    cells: Mutex<Cells>,
     steps: Steps,
-    count: CountState,
+    count: Mutex<CountState>,
 }
 
 /// Relation of the counts to the database.
 #[derive(Default)]
 struct CountState {
-    counted: AtomicBool,
-    doubtful: AtomicBool,
-    under_way: AtomicBool,
-    begun: Mutex<Option<Instant>>,
+    counted: bool,
+    doubtful: bool,
+    under_way: bool,
+    begun: Option<Instant>,
 }
 
 /// A count in progress: the snapshot of the database, and the counts at that time.
@@ -68,24 +66,22 @@ struct Count {
 impl Tally {
     /// Marks the counts as possibly wrong, so that a new count follows.
     pub(crate) fn doubt(&self) {
-        self.count.doubtful.store(true, Ordering::Release);
+        self.count.lock().doubtful = true;
     }
 
     /// True if a full count has finished since the start. Until then, the counts only contain commits since the start.
     pub(crate) fn is_counted(&self) -> bool {
-        self.count.counted.load(Ordering::Acquire)
+        self.count.lock().counted
     }
 
     fn is_count_due(&self) -> bool {
-        let CountState { doubtful, under_way, begun, .. } = &self.count;
-        let has_paused = || begun.lock().is_none_or(|begun| begun.elapsed() >= COUNT_PAUSE);
-        doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()
+        let CountState { doubtful, under_way, begun, .. } = &*self.count.lock();
+        *doubtful && !under_way && begun.is_none_or(|begun| begun.elapsed() >= COUNT_PAUSE)
     }
 
     /// Begins to count, once nothing of before is being committed still.
     async fn begin_count(&self, quiet: Quiet<'_>) -> Option<Count> {
-        let CountState { doubtful, under_way, begun, .. } = &self.count;
-        *begun.lock() = Some(Instant::now());
+        self.count.lock().begun = Some(Instant::now());
         let snapshot = async {
             // Waits for commits in progress: nothing would count them afterwards.
             quiet.settled().await?;
@@ -93,9 +89,9 @@ impl Tally {
         };
         match tokio::time::timeout(SNAPSHOT_PATIENCE, snapshot).await {
             Ok(Ok(snapshot)) => {
-                doubtful.store(false, Ordering::Release);
-                under_way.store(true, Ordering::Release);
-                Some(Count { snapshot, tallied: self.cells() })
+                let mut count = self.count.lock();
+                (count.doubtful, count.under_way) = (false, true);
+                Some(Count { snapshot, tallied: *self.cells.lock() })
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, "payments cannot currently be counted");
@@ -107,65 +103,50 @@ impl Tally {
 
     /// Finishes a count and corrects the counts. Commits made meanwhile have been added to them.
     async fn finish_count(&self, count: Count) {
-        match count.cells().await {
+        let found = count.cells().await;
+        let mut state = self.count.lock();
+        match found {
             Ok(found) => {
+                let mut cells = self.cells.lock();
                 for (chain, status) in every() {
                     let by = |of: &Cells| of[chain as usize][status as usize];
                     let (found, tallied) = (by(&found), by(&count.tallied));
-                    self.counts[chain as usize][status as usize].fetch_add(found.0 - tallied.0, Ordering::Relaxed);
-                    self.live[chain as usize][status as usize].fetch_add(found.1 - tallied.1, Ordering::Relaxed);
+                    let cell = &mut cells[chain as usize][status as usize];
+                    *cell = (cell.0 + found.0 - tallied.0, cell.1 + found.1 - tallied.1);
                 }
-                self.count.counted.store(true, Ordering::Release);
+                state.counted = true;
             }
             Err(error) => {
                 tracing::warn!(%error, "payments could not be counted; retrying");
-                self.doubt();
+                state.doubtful = true;
             }
         }
-        self.count.under_way.store(false, Ordering::Release);
-    }
-
-    fn cells(&self) -> Cells {
-        let mut cells = Cells::default();
-        for (chain, status) in every() {
-            let of =
-                |all: &[[AtomicI64; STATUSES]; CHAINS]| all[chain as usize][status as usize].load(Ordering::Relaxed);
-            cells[chain as usize][status as usize] = (of(&self.counts), of(&self.live));
-        }
-        cells
-    }
-
-    fn add(&self, chain: Chain, standing: PaymentState, count: i64) {
-        let (chain, status) = (chain as usize, standing.status as usize);
-        self.counts[chain][status].fetch_add(count, Ordering::Relaxed);
-        if standing.live {
-            self.live[chain][status].fetch_add(count, Ordering::Relaxed);
-        }
+        state.under_way = false;
     }
 
     /// Counts for every status on every chain, including zeros.
     pub(crate) fn read(&self) -> Vec<Tallied> {
-        let of = |counts: &[[AtomicI64; STATUSES]; CHAINS], chain: Chain, status: Status| {
-            u64::try_from(counts[chain as usize][status as usize].load(Ordering::Relaxed)).unwrap_or_default()
+        let cells = *self.cells.lock();
+        let positive = |count: i64| u64::try_from(count).unwrap_or_default();
+        let tallied = |(chain, status): (Chain, Status)| {
+            let (count, live) = cells[chain as usize][status as usize];
+            Tallied { status, chain, count: positive(count), live: positive(live) }
         };
-        every()
-            .map(|(chain, status)| Tallied {
-                status,
-                chain,
-                count: of(&self.counts, chain, status),
-                live: of(&self.live, chain, status),
-            })
-            .collect()
+        every().map(tallied).collect()
     }
 }
 
 #[async_trait]
 impl CommitObserver for Tally {
     fn committed(&self, moved: &PaymentMove) {
-        if let Some(before) = moved.before {
-            self.add(moved.chain, before, -1);
-        }
-        self.add(moved.chain, moved.after, 1);
+        let mut cells = self.cells.lock();
+        let mut add = |state: PaymentState, count: i64| {
+            let cell = &mut cells[moved.chain as usize][state.status as usize];
+            *cell = (cell.0 + count, cell.1 + if state.live { count } else { 0 });
+        };
+        moved.before.into_iter().for_each(|before| add(before, -1));
+        add(moved.after, 1);
+        drop(cells);
         for pair in moved.steps.windows(2) {
             self.steps.took(pair[0], pair[1]);
         }

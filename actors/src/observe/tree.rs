@@ -1,6 +1,5 @@
 //! Metrics of a whole tree: those of its actors, the quarantined subjects, and the payments by status.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -37,16 +36,10 @@ impl Deref for TreeBooks {
     }
 }
 
-impl fmt::Debug for TreeBooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.actors.fmt(f)
-    }
-}
-
 impl TreeBooks {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
-        metrics::describe();
+        metrics::register();
         Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 
@@ -85,7 +78,8 @@ impl TreeBooks {
         (quarantined.payments_len(), quarantined.outbound_len())
     }
 
-    pub(crate) fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
+    /// Reason of the quarantine, if it is quarantined.
+    pub fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
         self.quarantined.lock().get(of.into()).cloned()
     }
 

@@ -1,7 +1,7 @@
 //! The tree as it shows itself, and a line for each payment, payout and withdrawal.
 
-use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
-use payferry_domain::payment::{Payment, Status};
+use payferry_domain::outbound::{OutboundId, OutboundStatus};
+use payferry_domain::payment::Status;
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_runtime::observe::{ActorKind, ActorRegistry, NodeState, NodeView, ROOT_NAME};
 use serde::Serialize;
@@ -49,41 +49,30 @@ pub struct OutboundLine {
     pub since: Timestamp,
 }
 
-/// Position of the review bit in a note.
-const IN_REVIEW_PLACE: u32 = 16;
-
-/// Packs status, chain and version into eight bytes.
-pub(crate) fn line_note(payment: &Payment) -> u64 {
-    note(payment.status as u64, payment.terms.chain, payment.version)
+/// Summary of an aggregate that an actor keeps in eight bytes.
+pub(crate) struct Note {
+    /// Position of the status in the list of all.
+    pub(crate) status: usize,
+    pub(crate) chain: Chain,
+    pub(crate) version: u32,
+    pub(crate) in_review: bool,
 }
 
-/// Packs the same values of a payout or withdrawal, and its review bit.
-pub(crate) fn outbound_note(outbound: &OutboundTransfer) -> u64 {
-    let in_review = u64::from(outbound.is_in_review()) << IN_REVIEW_PLACE;
-    note(outbound.status as u64, outbound.order.asset.chain, outbound.version) | in_review
-}
+impl Note {
+    pub(crate) fn pack(self) -> u64 {
+        let Self { status, chain, version, in_review } = self;
+        u64::from(version) << 32 | u64::from(in_review) << 16 | (chain as u64) << 8 | status as u64
+    }
 
-fn note(status: u64, chain: Chain, version: u32) -> u64 {
-    u64::from(version) << 32 | (chain as u64) << 8 | status
-}
-
-/// Unpacks a note of [`line_note`].
-pub(crate) fn read_line_note(note: u64) -> (Status, Chain, u32) {
-    let (status, chain, version) = read_note(note);
-    (Status::ALL.get(status).copied().unwrap_or(Status::Pending), chain, version)
-}
-
-/// Unpacks a note of [`outbound_note`].
-pub(crate) fn read_outbound_note(note: u64) -> (OutboundStatus, bool, Chain, u32) {
-    let (status, chain, version) = read_note(note);
-    let status = OutboundStatus::ALL.get(status).copied().unwrap_or(OutboundStatus::Pending);
-    (status, note >> IN_REVIEW_PLACE & 1 == 1, chain, version)
-}
-
-fn read_note(note: u64) -> (usize, Chain, u32) {
-    let place = |shift: u32| usize::try_from(note >> shift & 0xff).unwrap_or_default();
-    let chain = Chain::ALL.get(place(8)).copied().unwrap_or(Chain::Base);
-    (place(0), chain, u32::try_from(note >> 32).unwrap_or_default())
+    pub(crate) fn unpack(note: u64) -> Self {
+        let place = |shift: u32| usize::try_from(note >> shift & 0xff).unwrap_or_default();
+        Self {
+            status: place(0),
+            chain: Chain::ALL.get(place(8)).copied().unwrap_or(Chain::Base),
+            version: u32::try_from(note >> 32).unwrap_or_default(),
+            in_review: place(16) == 1,
+        }
+    }
 }
 
 /// View of the tree. `payments_live` returns the live payments of a shard.

@@ -1,50 +1,39 @@
 //! Metrics of payments: transitions and effects.
 
-use std::time::Duration;
-
-use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Counter, counter};
 use payferry_domain::payment::{Payment, Transition};
 use payferry_domain::{Chain, Token};
 use payferry_runtime::observe::Counters;
 
-const INITIATED: &str = "payferry_payments_initiated_total";
-const EVENTS: &str = "payferry_payment_events_total";
-const VIOLATIONS: &str = "payferry_invariant_violations_total";
-const REHYDRATION: &str = "payferry_rehydration_seconds";
-const ALARMS: &str = "payferry_alarms_total";
-const UNATTENDED: &str = "payferry_payments_unattended_total";
-
-fn describe() {
-    describe_counter!(INITIATED, "Payments initiated, by chain and token.");
-    describe_counter!(EVENTS, "Events of payments, by name of the domain event.");
-    describe_counter!(VIOLATIONS, "Invariants violated after a transition. Any violation is a defect.");
-    describe_gauge!(REHYDRATION, Unit::Seconds, "Time from the start until every live payment had its actor again.");
-    describe_counter!(ALARMS, "Alerts of payments that need the operator's attention.");
-    describe_counter!(UNATTENDED, "Live payments that were found without an actor, and got one.");
+payferry_runtime::metrics! {
+    Counter INITIATED = "payferry_payments_initiated_total", "Payments initiated, by chain and token.";
+    Counter EVENTS = "payferry_payment_events_total", "Events of payments, by name of the domain event.";
+    Counter VIOLATIONS = "payferry_invariant_violations_total",
+        "Invariants violated after a transition. Any violation is a defect.";
+    Gauge(Seconds) REHYDRATION = "payferry_rehydration_seconds",
+        "Time from the start until every live payment had its actor again.";
+    Counter ALARMS = "payferry_alarms_total", "Alerts of payments that need the operator's attention.";
+    Counter UNATTENDED = "payferry_payments_unattended_total",
+        "Live payments that were found without an actor, and got one.";
 }
 
-/// Handles, looked up once.
+/// Handles that every payment uses, looked up once.
 pub(crate) struct PaymentMetrics {
     initiated: [[Counter; Token::ALL.len()]; Chain::ALL.len()],
     events: Counters,
-    violations: Counter,
-    rehydration: Gauge,
-    alarms: Counter,
-    unattended: Counter,
 }
 
 impl PaymentMetrics {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         describe();
+        for metric in [VIOLATIONS, REHYDRATION, ALARMS, UNATTENDED] {
+            metric.register(&[]);
+        }
         let initiated =
-            |chain: Chain, token: Token| counter!(INITIATED, "chain" => chain.as_str(), "token" => token.as_str());
+            |chain: Chain, token: Token| counter!(INITIATED.name, "chain" => chain.as_str(), "token" => token.as_str());
         Self {
             initiated: Chain::ALL.map(|chain| Token::ALL.map(|token| initiated(chain, token))),
-            events: Counters::new(EVENTS, "event"),
-            violations: counter!(VIOLATIONS),
-            rehydration: gauge!(REHYDRATION),
-            alarms: counter!(ALARMS),
-            unattended: counter!(UNATTENDED),
+            events: Counters::new(EVENTS.name, "event"),
         }
     }
 
@@ -59,23 +48,9 @@ impl PaymentMetrics {
             self.events.increment(event.name());
         }
         for violation in &transition.violations {
-            self.violations.increment(1);
+            VIOLATIONS.add(&[], 1);
             let id = transition.payment.id();
             tracing::error!(payment.id = %id, ?violation, "payment {id} violated an invariant");
         }
-    }
-
-    /// Records the time until every shard had read its live payments.
-    pub(super) fn rehydrated(&self, after: Duration) {
-        self.rehydration.set(after.as_secs_f64());
-    }
-
-    pub(super) fn alarmed(&self) {
-        self.alarms.increment(1);
-    }
-
-    /// Counts a live payment without an actor.
-    pub(super) fn unattended(&self) {
-        self.unattended.increment(1);
     }
 }

@@ -1,19 +1,369 @@
-//! Payments at run time: one supervised actor per payment, sixteen supervisors, and a router.
+//! Payments at run time: decisions with their writes, and the execution of effects.
 //!
-//! The domain makes the decisions, and the database holds the state. This module executes.
+//! The domain makes the decisions, and the database holds the state. The actors are those of [`crate::aggregate`].
 
-mod actor;
-mod effects;
 mod metrics;
 mod outages;
-mod router;
-mod shard;
 
-pub use payferry_journal::payments as store;
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Once};
+use std::time::Instant;
 
-pub use actor::{AnswerRow, PaymentMemory, ResultRows};
-pub(crate) use actor::{Ask, Message};
-pub(crate) use effects::PaymentServices;
-pub(crate) use outages::Outages;
-pub(crate) use router::Router;
-pub(crate) use shard::{Reminder, Shard, ShardMessage};
+use payferry_domain::outbound::{self, OutboundId};
+use payferry_domain::payment::{
+    self, Command, Effect, Event, Outage, OutageId, Payment, Rejection, Requester, Status, TransferKey, TransferStatus,
+    Transition, resume,
+};
+use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
+use payferry_entities::{Database, StoreError, audit_log, idempotency_keys};
+use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::payments::{self, Unapplied};
+use payferry_runtime::observe::{ActorKind, ActorMetrics};
+
+use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, SupervisorMessage};
+use crate::compliance::{ScreenRequest, Subject};
+use crate::failed::Failed;
+use crate::inbox::PaymentInbox;
+use crate::observe::{Note, PaymentLine};
+use crate::outbound::OutboundTransfers;
+use crate::services::Services;
+
+use metrics::PaymentMetrics;
+use outages::Outages;
+
+/// Creates the idempotency row of a command's response, from the payment as it will be after the commit.
+pub type AnswerRow = Box<dyn Fn(&Payment) -> idempotency_keys::Model + Send + Sync>;
+
+/// Rows that are written together with the result of a command, and only if it has a result.
+#[derive(Default)]
+pub struct ResultRows {
+    /// Response for the command's idempotency key.
+    pub answer: Option<AnswerRow>,
+    /// Audit entry of the requester.
+    pub audit: Option<audit_log::Model>,
+}
+
+impl ResultRows {
+    /// Adds an audit entry made by `audit::row`.
+    #[must_use]
+    pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
+        Self { audit: Some(audit::row(entry, by, at)), ..self }
+    }
+}
+
+impl From<Option<AnswerRow>> for ResultRows {
+    fn from(answer: Option<AnswerRow>) -> Self {
+        Self { answer, audit: None }
+    }
+}
+
+/// The live payments.
+pub(crate) type Payments = Aggregates<Payment>;
+
+/// Services that only payments use.
+pub(crate) struct PaymentServices {
+    pub(crate) outages: Outages,
+    unapplied: Unapplied,
+    pub(crate) metrics: PaymentMetrics,
+    /// Start of the tree.
+    begun: Instant,
+    /// Completed when all supervisors had started their payments for the first time.
+    started_first: Once,
+}
+
+impl PaymentServices {
+    pub(crate) fn new(database: Database) -> Self {
+        let (outages, unapplied, metrics) = (Outages::default(), Unapplied::new(database), PaymentMetrics::new());
+        Self { outages, unapplied, metrics, begun: Instant::now(), started_first: Once::new() }
+    }
+}
+
+impl Aggregate for Payment {
+    type Id = PaymentId;
+    type Command = Command;
+    type Rejection = Rejection;
+    type Effect = Effect;
+    type Transition = Transition;
+    type Rows = ResultRows;
+    type Own = PaymentServices;
+    type Line = PaymentLine;
+
+    const KIND: ActorKind = ActorKind::Payment;
+    const SUPERVISOR: ActorKind = ActorKind::Shard;
+    const NOT_RUNNING: &'static str = "the payment's shard is not running; retry later";
+    const PASSIVATE: Effect = Effect::Passivate;
+
+    fn id(&self) -> PaymentId {
+        self.id()
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn status_name(&self) -> &'static str {
+        self.status.as_str()
+    }
+
+    fn needs_actor(&self) -> bool {
+        self.is_live()
+    }
+
+    fn note(&self) -> u64 {
+        let (status, chain, version) = (self.status as usize, self.terms.chain, self.version);
+        Note { status, chain, version, in_review: false }.pack()
+    }
+
+    fn line(id: PaymentId, actor: &ActorMetrics) -> PaymentLine {
+        let Note { status, chain, version, .. } = Note::unpack(actor.note());
+        let status = Status::ALL.get(status).copied().unwrap_or(Status::Pending);
+        PaymentLine { id, status, chain, version, mailbox: actor.depth(), since: actor.since().into() }
+    }
+
+    fn resume(&self) -> Vec<Effect> {
+        resume(self)
+    }
+
+    fn shard(id: PaymentId) -> u8 {
+        id.shard()
+    }
+
+    fn made_at(id: PaymentId) -> Timestamp {
+        id.made_at()
+    }
+
+    async fn load(database: &Database, id: PaymentId) -> Result<Option<Self>, StoreError> {
+        payments::load(database, id).await
+    }
+
+    async fn load_live(
+        database: &Database,
+        shards: RangeInclusive<u8>,
+        after: Option<PaymentId>,
+        limit: u64,
+    ) -> Result<Vec<Self>, StoreError> {
+        payments::load_live(database, shards, after, limit).await
+    }
+
+    async fn live_ids(
+        database: &Database,
+        shards: RangeInclusive<u8>,
+        after: Option<PaymentId>,
+        limit: u64,
+    ) -> Result<Vec<PaymentId>, StoreError> {
+        payments::live_ids(database, shards, after, limit).await
+    }
+
+    fn must_know_all(&self, command: &Command) -> bool {
+        match command {
+            Command::PassDeadline { chain_time } => self.awaits_deadline() && *chain_time >= self.deadline(),
+            Command::ScreenTransfer { key, .. } => {
+                self.transfer(*key).is_some_and(|transfer| transfer.status == TransferStatus::Final)
+            }
+            // Transfers that count from now on must not have been orphaned.
+            Command::FinaliseTransfer { .. }
+            | Command::TakeIn { .. }
+            | Command::Cancel
+            | Command::Accept { .. }
+            | Command::RequestRefund { .. } => true,
+            _ => false,
+        }
+    }
+
+    async fn unapplied(&self, payments: &Payments) -> Result<Vec<Command>, Failed<Rejection>> {
+        let rows = payments.own.unapplied.of(self.id()).await?;
+        let facts = payments.chains.facts(&payments.database, &rows).await?;
+        Ok(facts.into_iter().map(Command::ObserveTransfer).collect())
+    }
+
+    async fn decide(
+        &self,
+        payments: &Payments,
+        command: &Command,
+        result_rows: &ResultRows,
+    ) -> Result<Decided<Self>, Failed<Rejection>> {
+        let command = &*as_it_is_now(payments, self.id(), command).await?;
+        let rejected = |rejection| Failed::refused(CommandError::Rejected(rejection));
+        let real_now = payments.clock.real_now();
+        let Some(transition) = payment::transition(self, command, payments.clock.now()).map_err(rejected)? else {
+            let write = payments::applied_write(self, command, real_now);
+            return Ok(Decided::Known(write, still_in_review(command, self)));
+        };
+        let psp = payments.psps.get(self.terms.psp_id).await?;
+        let send_max = psp.ceilings.send_max;
+        if asked_of(&transition).is_some_and(|amount| amount > send_max) {
+            return Err(Failed::refused(CommandError::AboveSendLimit { send_max }));
+        }
+        let rows = payments::RequestRows {
+            idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),
+            audit: result_rows.audit.clone(),
+        };
+        let ceiling = psp.ceilings.send_daily_max;
+        let is_sent = |event| psp.is_sent(event, &transition.announcements);
+        let write = payments::transition_write(self, &transition, command, rows, real_now, ceiling, is_sent)?;
+        Ok(Decided::Change(write, transition))
+    }
+
+    fn committed(transition: Transition, payments: &Payments) -> (Self, Vec<Effect>) {
+        payments.own.metrics.moved(&transition);
+        (transition.payment, transition.effects)
+    }
+
+    fn execute(&self, payments: &Payments, effect: &Effect) {
+        let id = self.id();
+        match effect {
+            Effect::AwaitFinality { key, revision, block_number, finality } => {
+                payments.chains.watchlist().await_finality(id, *key, *revision, *block_number, *finality);
+            }
+            Effect::Screen { key, revision, from, amount } => {
+                payments.screen(of_transfer(self, *key, *revision, *from, *amount), None);
+            }
+            Effect::AwaitReview { key, revision, alarm_at } => {
+                let Some(transfer) = self.transfer(*key) else { return };
+                let request = of_transfer(self, *key, *revision, transfer.from, transfer.amount);
+                payments.screen(request, Some(*alarm_at));
+            }
+            Effect::ScreenRefund { refund_id, to, amount, chain } => {
+                let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
+                payments.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), None);
+            }
+            Effect::AwaitRefundReview { refund_id, to, amount, chain, alarm_at } => {
+                let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
+                payments.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
+            }
+            Effect::AwaitDeadline { chain, at } => {
+                // An outage must be applied before the deadline that it extends. The second call catches an outage that
+                // arrived in between.
+                notify_outages(payments, self);
+                payments.to_supervisor(id, SupervisorMessage::AwaitDeadline(id, *chain, *at));
+                notify_outages(payments, self);
+            }
+            Effect::AwaitRetry { at, .. } => {
+                let retry = Command::RetrySettlement { by: Requester::Schedule };
+                payments.to_supervisor(id, SupervisorMessage::SendAt(id, *at, retry));
+            }
+            Effect::Settle { chain, .. } | Effect::CancelSettlement { chain, .. } | Effect::Send { chain, .. } => {
+                payments.chains.nudge_settler(*chain);
+            }
+            Effect::DeliverWebhooks => payments.nudge_webhooks(self.terms.psp_id),
+            // The actor does this itself, because only it can leave.
+            Effect::Passivate => {}
+            Effect::Alarm(alarm) => {
+                metrics::ALARMS.add(&[], 1);
+                tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} needs the operator's attention");
+            }
+        }
+    }
+
+    fn on_chain_progress(progress: ChainProgress) -> Option<Command> {
+        Some(match progress {
+            ChainProgress::ReadTo(chain_time) => Command::PassDeadline { chain_time },
+            ChainProgress::Stalled(outage) => move_deadline(outage),
+        })
+    }
+
+    fn wallet(&self) -> Option<(Address, PaymentId)> {
+        Some((self.terms.wallet, self.id()))
+    }
+
+    fn created(&self, payments: &Payments) {
+        payments.own.metrics.initiated(self);
+    }
+
+    fn all_started(payments: &Payments) {
+        let PaymentServices { begun, started_first, .. } = &payments.own;
+        started_first.call_once(|| metrics::REHYDRATION.set(&[], begun.elapsed().as_secs_f64()));
+    }
+
+    fn unattended() {
+        metrics::UNATTENDED.add(&[], 1);
+    }
+}
+
+/// Replaces the transfers of a `TakeIn` command with those that are set aside now. The caller saw older rows; transfers
+/// orphaned since were already notified, to a payment that did not list them.
+async fn as_it_is_now<'c>(
+    payments: &Payments,
+    id: PaymentId,
+    command: &'c Command,
+) -> Result<Cow<'c, Command>, Failed<Rejection>> {
+    let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
+    let Services { database, chains, .. } = &**payments;
+    let rows =
+        payments::set_aside_of(database, id, chains.running().map(|spec| spec.chain), observed.len() as u64).await?;
+    let observed = chains.facts(database, &rows).await?;
+    Ok(Cow::Owned(Command::TakeIn { observed }))
+}
+
+/// A verdict that changes nothing about a transfer in review still ends the wait: the next wait begins.
+fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
+    let Command::ScreenTransfer { key: screened, .. } = command else { return Vec::new() };
+    let mut owed = resume(payment);
+    owed.retain(|effect| matches!(effect, Effect::AwaitReview { key, .. } if key == screened));
+    owed
+}
+
+/// Amount that the PSP itself requested to send. Amounts that follow from its policies are part of the payment, which
+/// has its own limit; funds that could not be settled are returned in full or not at all.
+fn asked_of(transition: &Transition) -> Option<Amount> {
+    transition.events.iter().find_map(|event| match event {
+        Event::RefundRequested { refund, withdraws_settlement: false } if refund.requested_by == Requester::Psp => {
+            Some(refund.amount)
+        }
+        _ => None,
+    })
+}
+
+/// Screening request for the sender of a transfer.
+fn of_transfer(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
+    let subject = Subject::Transfer { payment_id: payment.id(), key, revision };
+    let wants_sender_kind = payment.terms.refund_to_sender;
+    ScreenRequest { subject, chain: key.chain, address: from, amount, wants_sender_kind }
+}
+
+/// Notifies a payment about outages that may have moved its deadline and that it does not know.
+fn notify_outages(payments: &Payments, payment: &Payment) {
+    for outage in payments.own.outages.unknown_to(payment) {
+        payments.send(payment.id(), Message::fact(move_deadline(outage)));
+    }
+}
+
+fn move_deadline(Outage { id, from, to }: Outage) -> Command {
+    Command::MoveDeadline { outage: id, from, to }
+}
+
+/// Delivers facts from watchers, settlers and screening to the actors of one tree.
+pub(crate) struct Inbox {
+    pub(crate) payments: Arc<Payments>,
+    pub(crate) outbound: Arc<OutboundTransfers>,
+}
+
+impl PaymentInbox for Inbox {
+    fn notify(&self, payment_id: PaymentId, command: Command) {
+        self.payments.send(payment_id, Message::fact(command));
+    }
+
+    fn notify_together(&self, facts: Vec<(PaymentId, Command)>) {
+        self.payments.journal.expect_announcements(facts.len());
+        for (payment_id, command) in facts {
+            self.notify(payment_id, command);
+        }
+    }
+
+    fn notify_outbound(&self, outbound_id: OutboundId, command: outbound::Command) {
+        self.outbound.send(outbound_id, Message::fact(command));
+    }
+
+    fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
+        self.payments.chain_progressed(chain, ChainProgress::ReadTo(block_time));
+    }
+
+    fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
+        let outage = Outage { id: OutageId(outage), from, to };
+        // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the
+        // other.
+        self.payments.own.outages.keep(chain, outage);
+        self.payments.chain_progressed(chain, ChainProgress::Stalled(outage));
+    }
+}

@@ -6,6 +6,8 @@ use payferry_domain::Address;
 use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 
+use super::Unbalanced;
+
 /// Number of payments per statement.
 pub(super) const PAYMENTS_STEP: usize = 2_000;
 
@@ -63,12 +65,7 @@ pub(super) async fn of_payments(
         held("'payment', 'suspense'")
     );
     let list = serde_json::to_string(subjects).map_err(|error| DbErr::Json(error.to_string()))?;
-    let mut held: HashMap<String, Vec<Holding>> = HashMap::new();
-    for row in query(database, &sql, [list.into()]).await? {
-        let holding = (row.try_get_by_index(1)?, address(&row, 2)?, row.try_get_by_index(3)?);
-        held.entry(row.try_get_by_index(0)?).or_default().push(holding);
-    }
-    Ok(held)
+    by_owner(query(database, &sql, [list.into()]).await?)
 }
 
 /// Balances of the vaults of PSPs according to the postings, including reserved amounts; of one PSP or of all.
@@ -79,7 +76,7 @@ pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<H
         held("'psp', 'in_flight'"),
         whose(only)
     );
-    by_psp(query_at_length(database, &sql, [only.unwrap_or_default().into()]).await?)
+    by_owner(query_at_length(database, &sql, [only.unwrap_or_default().into()]).await?)
 }
 
 /// Balances of the vaults of PSPs according to the running balances.
@@ -88,7 +85,7 @@ pub(super) async fn balances_of_psps(
     only: Option<&str>,
 ) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let sql = format!("SELECT psp_id, chain, token_address, available + reserved FROM balances WHERE {}", whose(only));
-    by_psp(query(database, &sql, [only.unwrap_or_default().into()]).await?)
+    by_owner(query(database, &sql, [only.unwrap_or_default().into()]).await?)
 }
 
 fn whose(only: Option<&str>) -> &'static str {
@@ -96,7 +93,8 @@ fn whose(only: Option<&str>) -> &'static str {
     if only.is_some() { "psp_id = $1" } else { "$1 = ''" }
 }
 
-fn by_psp(rows: Vec<QueryResult>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+/// Holdings by the first column.
+fn by_owner(rows: Vec<QueryResult>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let mut held: HashMap<String, Vec<Holding>> = HashMap::new();
     for row in rows {
         let holding = (row.try_get_by_index(1)?, address(&row, 2)?, row.try_get_by_index(3)?);
@@ -116,18 +114,8 @@ pub(super) async fn of_treasury(database: &Database) -> Result<Vec<Holding>, DbE
     rows.iter().map(|row| Ok((row.try_get_by_index(0)?, address(row, 1)?, row.try_get_by_index(2)?))).collect()
 }
 
-/// Running balance that differs from the sum of its postings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unequal {
-    pub psp_id: String,
-    pub chain: String,
-    pub token_address: Address,
-    pub posted: i64,
-    pub balance: i64,
-}
-
 /// Differences between `balances` and the postings: available against `psp`, reserved against `in_flight`.
-pub(super) async fn unequal(database: &Database) -> Result<Vec<Unequal>, DbErr> {
+pub(super) async fn unbalanced(database: &Database) -> Result<Vec<Unbalanced>, DbErr> {
     let one = |account: &str, column: &str| {
         format!(
             "SELECT psp_id, chain, token_address, CAST(SUM(posted) AS BIGINT), CAST(SUM(kept) AS BIGINT) FROM (\
@@ -141,7 +129,7 @@ pub(super) async fn unequal(database: &Database) -> Result<Vec<Unequal>, DbErr> 
     let mut found = Vec::new();
     for (account, column) in [("psp", "available"), ("in_flight", "reserved")] {
         for row in query_at_length(database, &one(account, column), []).await? {
-            found.push(Unequal {
+            found.push(Unbalanced {
                 psp_id: row.try_get_by_index(0)?,
                 chain: row.try_get_by_index(1)?,
                 token_address: address(&row, 2)?,

@@ -80,17 +80,7 @@ pub async fn reconcile_part(
     if !options.whole_ledger {
         return Ok(reconciliation.report);
     }
-    let unequal = ledger::unequal(database).await?;
-    reconciliation.report.unbalanced = unequal
-        .into_iter()
-        .map(|one| Unbalanced {
-            psp_id: one.psp_id,
-            chain: one.chain,
-            token_address: one.token_address,
-            posted: one.posted,
-            balance: one.balance,
-        })
-        .collect();
+    reconciliation.report.unbalanced = ledger::unbalanced(database).await?;
     Ok(reconciliation.report)
 }
 
@@ -105,20 +95,7 @@ struct Reconciliation<'a> {
 
 impl<'a> Reconciliation<'a> {
     fn new(database: &'a Database, chains: &'a [(ChainSpec, ChainClient)], at: Timestamp, options: Options) -> Self {
-        let report = Report {
-            at,
-            payments: 0,
-            balances: 0,
-            under_way: 0,
-            set_aside: 0,
-            chains_ms: 0,
-            after: String::new(),
-            sums: BTreeMap::new(),
-            differences: Vec::new(),
-            differences_total: 0,
-            unbalanced: Vec::new(),
-            unread: BTreeMap::new(),
-        };
+        let report = Report { at, ..Report::default() };
         let chains = chains.iter().map(|chain| (chain.0.chain, chain)).collect();
         Self { database, options, chains, report, doubtful: Vec::new() }
     }
@@ -156,22 +133,33 @@ impl<'a> Reconciliation<'a> {
             .into_tuple()
             .all(self.database.reader())
             .await?;
-        let mut expected: BTreeMap<FundsPosition, i64> = BTreeMap::new();
+        let mut expected = BTreeMap::new();
         for id in ids {
             let Ok(psp_id) = id.parse::<PspId>() else { continue };
-            let holdings = held.remove(&id).unwrap_or_default();
-            for (chain, token_address, units) in self.every_asset().into_iter().chain(holdings) {
-                let Ok(chain) = chain.parse() else { continue };
-                let Some((spec, _)) = self.chains.get(&chain) else {
-                    self.leave_out(chain, units);
-                    continue;
-                };
-                let address = Vaults::new(spec.contract).of_psp(psp_id);
-                let place = FundsPosition { owner: Owner::Psp { psp_id: id.clone() }, chain, token_address, address };
-                *expected.entry(place).or_default() += units;
-            }
+            let holdings = self.every_asset().into_iter().chain(held.remove(&id).unwrap_or_default());
+            let owner = Owner::Psp { psp_id: id };
+            self.expect(&mut expected, &owner, holdings, |spec| Vaults::new(spec.contract).of_psp(psp_id));
         }
         self.compare(expected).await
+    }
+
+    /// Adds the holdings of an owner with one address per chain.
+    fn expect(
+        &mut self,
+        expected: &mut BTreeMap<FundsPosition, i64>,
+        owner: &Owner,
+        holdings: impl Iterator<Item = ledger::Holding>,
+        address: impl Fn(&ChainSpec) -> Address,
+    ) {
+        for (chain, token_address, units) in holdings {
+            let Ok(chain) = chain.parse() else { continue };
+            let Some((spec, _)) = self.chains.get(&chain) else {
+                self.leave_out(chain, units);
+                continue;
+            };
+            let place = FundsPosition { owner: owner.clone(), chain, token_address, address: address(spec) };
+            *expected.entry(place).or_default() += units;
+        }
     }
 
     async fn of_psps(&self, only: Option<&str>) -> Result<HashMap<String, Vec<ledger::Holding>>, DbErr> {
@@ -184,18 +172,10 @@ impl<'a> Reconciliation<'a> {
 
     /// The treasury is only reported, not compared, unless `treasury_kept` is set: its owner may move funds.
     async fn at_treasury(&mut self) -> Result<(), DbErr> {
-        let mut expected: BTreeMap<FundsPosition, i64> = BTreeMap::new();
+        let mut expected = BTreeMap::new();
         let everywhere = if self.options.treasury_kept { self.every_asset() } else { Vec::new() };
-        let posted = ledger::of_treasury(self.database).await?;
-        for (chain, token_address, units) in everywhere.into_iter().chain(posted) {
-            let Ok(chain) = chain.parse() else { continue };
-            let Some((spec, _)) = self.chains.get(&chain) else {
-                self.leave_out(chain, units);
-                continue;
-            };
-            let place = FundsPosition { owner: Owner::Treasury, chain, token_address, address: spec.treasury };
-            expected.insert(place, units);
-        }
+        let holdings = everywhere.into_iter().chain(ledger::of_treasury(self.database).await?);
+        self.expect(&mut expected, &Owner::Treasury, holdings, |spec| spec.treasury);
         self.compare(expected).await
     }
 

@@ -157,7 +157,7 @@ pub struct Sums {
 }
 
 /// Result of a reconciliation.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Time of the start.
     pub at: Timestamp,

@@ -98,7 +98,8 @@ impl VaultFindings {
         view.checked_at = Some(now);
         view.payments = report.payments;
         view.unread = report.unread.into_iter().map(|(chain, why)| format!("{chain}: {why}")).collect();
-        metrics::ran(report.payments);
+        metrics::RUNS.add(&[], 1);
+        metrics::PAYMENTS.add(&[], report.payments);
     }
 }
 
@@ -116,14 +117,15 @@ fn log_new(difference: &Difference) {
 }
 
 /// Actor that reconciles the vaults periodically.
+#[derive(Clone)]
 pub(crate) struct VaultAuditor {
-    database: Database,
-    clock: Clock,
-    findings: VaultFindings,
-    chains: Arc<Vec<(ChainSpec, ChainClient)>>,
-    interval: Duration,
+    pub(crate) database: Database,
+    pub(crate) clock: Clock,
+    pub(crate) findings: VaultFindings,
+    pub(crate) chains: Arc<Vec<(ChainSpec, ChainClient)>>,
+    pub(crate) interval: Duration,
     /// True if the treasury is compared with the ledger, too.
-    treasury_kept: bool,
+    pub(crate) treasury_kept: bool,
 }
 
 pub(crate) enum Message {
@@ -138,19 +140,6 @@ pub(crate) struct State {
     /// Run in progress; ends with the actor.
     running: Option<AbortOnDropHandle<()>>,
     after: String,
-}
-
-impl VaultAuditor {
-    pub(crate) fn new(
-        database: Database,
-        clock: Clock,
-        findings: VaultFindings,
-        chains: Arc<Vec<(ChainSpec, ChainClient)>>,
-        interval: Duration,
-        treasury_kept: bool,
-    ) -> Self {
-        Self { database, clock, findings, chains, interval, treasury_kept }
-    }
 }
 
 impl Behaviour for VaultAuditor {
@@ -191,10 +180,9 @@ impl Behaviour for VaultAuditor {
 
 impl VaultAuditor {
     fn run(&self, myself: Mailbox<Message>, after: String) -> AbortOnDropHandle<()> {
-        let (database, clock) = (self.database.clone(), self.clock.clone());
-        let (findings, chains) = (self.findings.clone(), self.chains.clone());
-        let (interval, treasury_kept) = (self.interval, self.treasury_kept);
+        let auditor = self.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
+            let Self { database, clock, findings, chains, interval, treasury_kept } = auditor;
             let options = Options {
                 thorough: false,
                 pause: LOOK_PAUSE.min(interval),

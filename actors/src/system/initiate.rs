@@ -1,28 +1,20 @@
 //! Initiates payments: watch the wallet, commit, spawn the actor.
 
-use std::sync::Arc;
-
 use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{
-    Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token,
-};
-use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
 use payferry_journal::payments::initiation_write;
 use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite};
-use tracing::Instrument;
 
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, PaymentServices, Reminder, ShardMessage};
+use crate::payment::AnswerRow;
 
 /// Number of random bytes in a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
 /// Number of bytes in a magic link for the creation time in milliseconds, as in the payment's id.
 const LINK_TIME_BYTES: usize = 6;
-/// Time after which a commit with an unknown outcome has ended, plus a margin.
-const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
 /// Request for a new payment. All values are validated; the merchant belongs to the PSP.
 pub struct InitiatePayment {
@@ -108,33 +100,14 @@ impl System {
             finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             created_at: now,
         };
-        let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
+        let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
         let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
         let write = initiation_write(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let write = JournalWrite::Initiation(Box::new(write));
-        // A queued write is executed even if the caller stops waiting, and then the payment needs an actor. The
-        // response maker holds its idempotency key that long: a second request learns that the first is still running.
-        let (services, kept) = (services.clone(), request.answer);
-        let made = async move {
-            let watchlist = services.chains.watchlist();
-            watchlist.watch(transition.payment.terms.wallet, id);
-            let made = match services.journal.submit(write).await {
-                Ok(_) => Ok(bring_to_life(&services, transition).await),
-                Err(error) => {
-                    if matches!(error, JournalError::Unknown(_)) {
-                        look_after_all(&services, id);
-                    } else {
-                        watchlist.forget(transition.payment.terms.wallet);
-                    }
-                    Err(error)
-                }
-            };
-            drop(kept);
-            made
-        };
-        let made = tokio::spawn(made.in_current_span()).await;
-        let made = made.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
-        made.map(|payment| *payment).map_err(|error| match error {
+        // The response maker holds its idempotency key until the write is executed: a second request learns that the
+        // first is still running.
+        let created = services.create(transition.payment, transition.effects, write, request.answer).await;
+        created.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => InitiateError::IdempotencyKeyTaken,
             JournalError::Busy => InitiateError::Busy,
             JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),
@@ -174,7 +147,7 @@ impl System {
                 if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
-                if chains.selector().is_paused(chain) {
+                if chains.is_paused(chain) {
                     return Err(InitiateError::ChainPaused { chain: Some(chain) });
                 }
                 match chains.view(chain) {
@@ -182,50 +155,21 @@ impl System {
                     _ => Err(InitiateError::ChainAway { chain: Some(chain), candidates: Vec::new() }),
                 }
             }
-            ChainChoiceRequest::Best => match chains.selector().best(token, now) {
-                Ok(choice) => Ok((choice.chain, ChainChoice::Best { candidates: choice.candidates })),
-                Err(none) => {
+            ChainChoiceRequest::Best => match chains.best(token, now) {
+                (Some(chain), candidates) => Ok((chain, ChainChoice::Best { candidates })),
+                (None, candidates) => {
                     let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
                     let mut taking = Chain::ALL.iter().filter(|chain| taken(chain)).peekable();
                     if taking.peek().is_none() {
                         Err(InitiateError::TokenUnavailable { token, chain: None })
-                    } else if taking.all(|chain| chains.selector().is_paused(*chain)) {
+                    } else if taking.all(|chain| chains.is_paused(*chain)) {
                         Err(InitiateError::ChainPaused { chain: None })
                     } else {
-                        Err(InitiateError::ChainAway { chain: None, candidates: none.candidates })
+                        Err(InitiateError::ChainAway { chain: None, candidates })
                     }
                 }
             },
         }
-    }
-}
-
-/// Spawns the actor of a committed payment. If that fails, its shard starts it.
-async fn bring_to_life(services: &Arc<PaymentServices>, transition: Box<payment::Transition>) -> Box<Payment> {
-    let payment = Box::new(transition.payment);
-    services.metrics.initiated(&payment);
-    let id = payment.id();
-    let spawned = match services.router.shard_of(id) {
-        Some(shard) => services.router.spawn(services, payment.clone(), shard.get_cell()).await.map(|_| ()),
-        None => Err("there is no shard yet".into()),
-    };
-    match spawned {
-        Ok(()) => transition.effects.iter().for_each(|effect| services.carry_out(&payment, effect)),
-        Err(error) => {
-            tracing::warn!(payment.id = %id, %error, "payment {id} has no actor yet");
-            services.router.send(id, Message::Resume);
-        }
-    }
-    payment
-}
-
-/// Starts a payment with an unknown commit outcome, if it exists: now, and again when a commit still in progress has
-/// ended.
-fn look_after_all(services: &PaymentServices, id: PaymentId) {
-    services.router.send(id, Message::Resume);
-    if let Some(shard) = services.router.shard_of(id) {
-        let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
-        let _ = shard.cast(ShardMessage::Remind(id, Reminder::Resume, at));
     }
 }
 

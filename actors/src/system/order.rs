@@ -8,8 +8,7 @@ use payferry_journal::outbound as store;
 use payferry_journal::payments::RequestRows;
 use payferry_journal::psps::Ceilings;
 
-use super::{COMMAND_TIMEOUT, OutboundCommandError, System};
-use crate::outbound::{Message, OutboundMessage, QueuedCommand};
+use super::{OutboundCommandError, System, run};
 
 /// Creates the idempotency row of the response to an order.
 pub type OrderAnswer = Box<dyn Fn(&OutboundTransfer) -> idempotency_keys::Model + Send + Sync>;
@@ -67,23 +66,10 @@ impl System {
         let accepted = outbound::accept(order);
         let rows = RequestRows { idempotency: request.answer.map(|answer| answer(&accepted.outbound)), audit: None };
         let real_now = services.clock.real_now();
-        let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
+        let write = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
-        // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
-        let (services, live) = (services.clone(), self.outbound().live.clone());
-        let made = tokio::spawn(async move {
-            let written = services.journal.submit(unit).await;
-            let id = accepted.outbound.id();
-            match &written {
-                Ok(_) => live.to_supervisor(OutboundMessage::Begin(Box::new(accepted.outbound.clone()))),
-                // If it exists after all, it is started.
-                Err(JournalError::Unknown(_)) => live.to_supervisor(OutboundMessage::Wake(id, Message::Resume)),
-                Err(_) => {}
-            }
-            written.map(|_| accepted.outbound)
-        });
-        let made = made.await.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
-        made.map_err(|error| match error {
+        let created = self.outbound().create(accepted.outbound, accepted.effects, write, ()).await;
+        created.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => OrderError::IdempotencyKeyTaken,
             JournalError::InsufficientBalance => OrderError::InsufficientBalance,
             JournalError::AboveDailyLimit => OrderError::AboveDailyLimit { send_daily_max },
@@ -100,15 +86,6 @@ impl System {
         command: Command,
         audit: Option<audit_log::Model>,
     ) -> Result<OutboundTransfer, OutboundCommandError> {
-        let (reply, replied) = ractor::concurrency::oneshot();
-        let queued_command = QueuedCommand { command, audit, reply: Some(reply.into()) };
-        self.outbound().live.to_supervisor(OutboundMessage::Wake(id, Message::Take(Box::new(queued_command))));
-        // The command may have been received, and may still be written.
-        let unknown = |what: &str| OutboundCommandError::Unknown(format!("{id} {what}"));
-        match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(unknown("was interrupted")),
-            Err(_) => Err(unknown("did not respond in time")),
-        }
+        run(self.outbound(), id, command, audit, &id.to_string()).await
     }
 }

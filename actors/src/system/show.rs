@@ -1,19 +1,22 @@
-//! Views of the tree: counts, pages of lists, and the actor of one payment.
+//! Views of the tree: counts, pages of lists, and the actor of one payment, payout or withdrawal.
 //!
 //! Their cost does not grow with the number of live or failed actors, nor with the number of viewers: repeated requests
 //! to a hanging actor leave at most one message in its mailbox.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
 
+use payferry_domain::outbound::{self, OutboundId};
+use payferry_domain::payment;
 use payferry_domain::{PaymentId, Timestamp};
-use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, KindView, Mailbox, NodeState};
+use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, Mailbox, NodeState};
 use ractor::RpcReplyPort;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::System;
-use crate::observe::{ActorSubject, PaymentLine, Quarantine, QuarantinedSubject, Tallied, TreeView};
-use crate::payment::{Message, PaymentMemory};
+use crate::aggregate::{ActorMemory, Aggregate, Aggregates, Message};
+use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeBooks, TreeView};
 
 /// Maximum time for a payment to reply.
 pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,11 +42,12 @@ pub struct SystemView {
     pub sendings_quarantined: usize,
 }
 
-/// View of a payment's actor.
+/// View of the actor of a payment, payout or withdrawal.
 #[derive(Debug, Clone, Serialize)]
-pub struct PaymentView {
-    /// Id of the payment.
-    pub payment_id: PaymentId,
+pub struct ActorView<E> {
+    /// Id, in the field `payment_id` or `sending_id`.
+    #[serde(flatten, serialize_with = "in_field_of_its_kind")]
+    pub id: ActorSubject,
     /// State of the actor.
     pub state: NodeState,
     /// Wall-clock time of the last start; `None` while it is not running.
@@ -55,22 +59,44 @@ pub struct PaymentView {
     pub restarts: u64,
     /// Last failure, as far as it is recorded.
     pub last_failure: Option<Failure>,
-    /// Reason of the quarantine, if the payment is quarantined.
+    /// Reason of the quarantine, if it is quarantined.
     pub quarantined: Option<Quarantine>,
     /// State of the actor; `None` if it is not running or does not reply in time.
-    pub memory: Option<PaymentMemory>,
+    pub memory: Option<ActorMemory<E>>,
+}
+
+/// View of a payment's actor.
+pub type PaymentView = ActorView<payment::Effect>;
+/// View of the actor of a payout or withdrawal.
+pub type OutboundView = ActorView<outbound::Effect>;
+
+fn in_field_of_its_kind<S: Serializer>(id: &ActorSubject, serializer: S) -> Result<S::Ok, S::Error> {
+    let field = match id {
+        ActorSubject::Payment(_) => "payment_id",
+        ActorSubject::OutboundTransfer(_) => "sending_id",
+    };
+    serializer.collect_map([(field, id)])
+}
+
+/// The metrics of the tree: its actors, their incidents, and the quarantined subjects.
+impl Deref for System {
+    type Target = TreeBooks;
+
+    fn deref(&self) -> &TreeBooks {
+        self.registry()
+    }
 }
 
 impl System {
     /// Counts of the tree.
     pub fn observe(&self) -> SystemView {
-        let (router, registry) = (&self.payments().router, self.registry());
+        let (payments, registry) = (self.payments(), self.registry());
         let (payments_quarantined, sendings_quarantined) = registry.quarantined_lens();
         SystemView {
             ready: self.is_ready(),
-            payments_live: router.live_len(),
-            payments_spawned: router.spawned(),
-            sendings_live: self.outbound().live.live_len(),
+            payments_live: payments.live_len(),
+            payments_spawned: payments.spawned(),
+            sendings_live: self.outbound().live_len(),
             restarts: registry.restarts(),
             payments_quarantined,
             sendings_quarantined,
@@ -79,12 +105,21 @@ impl System {
 
     /// View of a payment's actor; `None` if it has none and is not quarantined.
     pub async fn observe_payment(&self, payment_id: PaymentId) -> Option<PaymentView> {
-        let (router, registry) = (&self.payments().router, self.registry());
-        let (actor, quarantined) = (router.live(payment_id), registry.quarantine_of(payment_id));
+        self.observe_actor(self.payments(), payment_id).await
+    }
+
+    /// View of the actor of a payout or withdrawal; `None` if it has none and is not quarantined.
+    pub async fn observe_outbound(&self, id: OutboundId) -> Option<OutboundView> {
+        self.observe_actor(self.outbound(), id).await
+    }
+
+    async fn observe_actor<A: Aggregate>(&self, aggregates: &Aggregates<A>, id: A::Id) -> Option<ActorView<A::Effect>> {
+        let registry = self.registry();
+        let (actor, quarantined) = (aggregates.live(id), registry.quarantine_of(id));
         if actor.is_none() && quarantined.is_none() {
             return None;
         }
-        let (restarts, last_failure) = registry.failures_of(payment_id);
+        let (restarts, last_failure) = registry.failures_of(id);
         let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
         // Read before the request, so that the request is not counted as waiting.
         let (since, figures) = match &actor {
@@ -95,23 +130,22 @@ impl System {
             Some(actor) => ask(actor, Message::Observe).await,
             None => None,
         };
-        Some(PaymentView { payment_id, state, since, figures, restarts, last_failure, quarantined, memory })
+        Some(ActorView { id: id.into(), state, since, figures, restarts, last_failure, quarantined, memory })
     }
 
     /// The tree: every permanent actor by name; payments, payouts and withdrawals only as counts.
     pub fn tree(&self) -> TreeView {
-        let (router, registry) = (&self.payments().router, self.registry());
-        registry.tree(|shard| router.live_len_in(shard), self.outbound().live.live_len())
-    }
-
-    /// Measurements of every kind of actor.
-    pub fn kinds(&self) -> Vec<KindView> {
-        self.registry().kinds()
+        self.registry().tree(|shard| self.payments().live_len_in(shard), self.outbound().live_len())
     }
 
     /// Page of the live payments of a shard after `after`, by id. The cost depends only on the page.
     pub fn payments_of_shard(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
-        self.payments().router.lines(index, after, limit)
+        self.payments().lines(index, after, limit)
+    }
+
+    /// Page of the live payouts and withdrawals after `after`, by id. The cost depends only on the page.
+    pub fn outbound_live(&self, after: Option<OutboundId>, limit: usize) -> Vec<OutboundLine> {
+        self.outbound().lines(0, after, limit)
     }
 
     /// Payments by status and chain, including zeros: counted at the start and updated by each commit.
@@ -125,45 +159,15 @@ impl System {
         self.registry().tally().is_counted()
     }
 
-    /// True if a payment, payout or withdrawal is quarantined.
-    pub fn is_quarantined(&self, of: impl Into<ActorSubject>) -> bool {
-        self.registry().is_quarantined(of)
-    }
-
-    /// Page of the quarantined subjects, oldest quarantine first, after `after`. The cost depends only on the page.
-    pub fn given_up(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
-        self.registry().given_up(after, limit)
-    }
-
     /// Stored incidents with a number above `after` (all of them for `None`), oldest first.
     pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
         self.registry().incidents(after.unwrap_or_default())
-    }
-
-    /// Up to `limit` stored incidents, newest first.
-    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
-        self.registry().latest_incidents(limit)
-    }
-
-    /// Up to `limit` stored incidents of one actor, newest first.
-    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
-        self.registry().latest_incidents_of(kind, name, limit)
-    }
-
-    /// Number of stored incidents.
-    pub fn incidents_len(&self) -> usize {
-        self.registry().incidents_len()
-    }
-
-    /// Receiver of the newest incident's number; 0 before the first.
-    pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.registry().watch_incidents()
     }
 }
 
 /// Requests the state of an actor; `None` if it is too busy or gone. The request is only sent when the mailbox is
 /// empty: otherwise every view of a hanging actor would leave a message in its mailbox.
-pub(super) async fn ask<M: Send + 'static, T: Send + 'static>(
+async fn ask<M: Send + 'static, T: Send + 'static>(
     actor: &Mailbox<M>,
     question: impl FnOnce(RpcReplyPort<T>) -> M,
 ) -> Option<T> {

@@ -1,10 +1,8 @@
 //! Starts the tree, in the order of its dependencies.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use payferry_entities::Database;
 use payferry_evm::wallet::OperatorSigner;
@@ -12,16 +10,16 @@ use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::psps::{Ceilings, PspDirectory};
 use payferry_journal::{Journal, JournalTask, opening};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Cause, ROOT_NAME};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::{Child, Root, RootMessage};
 use payferry_webhook::{WebhookConfig, WebhookSender};
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::inbox::Inbox;
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
+use crate::aggregate::{Aggregate, Aggregates, Supervisor};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
@@ -29,9 +27,8 @@ use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, Ide
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
-use crate::outbound::{OutboundServices, OutboundSupervisor};
 use crate::pauses::Pauses;
-use crate::payment::{PaymentServices, Shard};
+use crate::payment::{Inbox, PaymentServices};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::services::Services;
@@ -95,24 +92,12 @@ impl System {
     }
 
     async fn start_tree(config: SystemConfig) -> Result<Self, StartError> {
-        let SystemConfig {
-            database,
-            sealer,
-            clock,
-            chains: setups,
-            screener,
-            screening,
-            identity,
-            compliance,
-            webhooks,
-            ceilings,
-            auditors,
-            shards,
-        } = config;
+        let SystemConfig { database, sealer, clock, chains: setups, auditors, shards, .. } = config;
         let opened = opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
+        payferry_evm::metrics::describe();
         crate::chain::metrics::describe();
         for setup in &setups {
             crate::chain::metrics::register(setup.spec.chain, setup.client.endpoints_len());
@@ -130,7 +115,7 @@ impl System {
         let writing = write(task, ActorRegistry::clone(&registry));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
-            psps: PspDirectory::new(database.clone(), ceilings),
+            psps: PspDirectory::new(database.clone(), config.ceilings),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
             screening: RwLock::default(),
             webhooks: RwLock::default(),
@@ -139,14 +124,10 @@ impl System {
             clock,
             registry,
         });
-        let payments = Arc::new(PaymentServices::new(services.clone(), shards));
-        let sendings = Arc::new(OutboundServices::new(services.clone()));
-        let inbox = Arc::new(Inbox {
-            router: payments.router.clone(),
-            outages: payments.outages.clone(),
-            sendings: sendings.live.clone(),
-            journal: services.journal.clone(),
-        });
+        let own = PaymentServices::new(services.database.clone());
+        let payments = Arc::new(Aggregates::new(services.clone(), shards, own));
+        let outbound = Arc::new(Aggregates::new(services.clone(), 1, ()));
+        let inbox = Arc::new(Inbox { payments: payments.clone(), outbound: outbound.clone() });
         // Before the settlers: pauses outlast a restart.
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
@@ -154,7 +135,7 @@ impl System {
         let parts = Arc::new(Parts {
             services,
             payments,
-            sendings,
+            outbound,
             compliance: RwLock::default(),
             ledger: Findings::default(),
             vaults: VaultFindings::default(),
@@ -170,68 +151,70 @@ impl System {
             _following: following,
         };
         let system = Self { inner: Arc::new(inner) };
-        system.start_webhooks(webhooks).await?;
+        system.start_webhooks(config.webhooks).await?;
         let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
-        let screener = Arc::new(SenderKind::new(screener, clients));
-        system.start_screening(screening, screener).await?;
-        system.start_compliance(compliance, identity).await?;
-        system.start_outbound_supervisor().await?;
+        let screener = Arc::new(SenderKind::new(config.screener, clients));
+        system.start_screening(config.screening, screener).await?;
+        system.start_compliance(config.compliance, config.identity).await?;
+        system.start_supervisor(system.outbound(), 0, "outbound supervisor").await?;
         for setup in &setups {
             system.start_settler(setup).await?;
         }
         // Before the shards and the watchers: from now on no wallet of a live payment is missing.
         wallets::watch_live(system.services()).await;
         for index in 0..shards {
-            system.start_shard(index).await?;
+            system.start_supervisor(system.payments(), index, &index.to_string()).await?;
         }
-        let chains = setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect();
+        let chains = Arc::new(setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect());
         for setup in setups {
             system.start_watcher(setup).await?;
         }
-        system.start_ledger_auditor(auditors).await?;
+        let Parts { services, ledger, vaults, .. } = &*system.inner.parts;
+        let (database, clock) = (services.database.clone(), services.clock.clone());
+        let auditor = LedgerAuditor {
+            database: database.clone(),
+            clock: clock.clone(),
+            findings: ledger.clone(),
+            interval: auditors.ledger_interval,
+        };
+        system.keep(check::NAME, auditor, (), || ()).await?;
         if let Some(interval) = auditors.vaults_interval {
-            system.start_vault_auditor(chains, interval, auditors.treasury_kept).await?;
+            let (findings, treasury_kept) = (vaults.clone(), auditors.treasury_kept);
+            let auditor = VaultAuditor { database, clock, findings, chains, interval, treasury_kept };
+            system.keep(watch::NAME, auditor, (), || ()).await?;
         }
         Ok(system)
     }
 
     async fn start_webhooks(&self, config: WebhookConfig) -> Result<(), StartError> {
-        let (services, sealer) = (self.services().clone(), self.inner.sealer.clone());
-        self.adopt(ActorKind::WebhookSender, "webhook sender", move |root| {
-            let (services, sealer, config) = (services.clone(), sealer.clone(), config.clone());
-            async move {
-                let (database, journal, clock) =
-                    (services.database.clone(), services.journal.clone(), services.clock.clone());
-                let registry = ActorRegistry::clone(&services.registry);
-                let sender = WebhookSender::start(root, database, journal, sealer, clock, registry, config).await?;
-                let cell = sender.cell();
-                *services.webhooks.write() = Some(sender);
-                Ok(cell)
-            }
-            .boxed()
-        })
-        .await
+        let context = (self.services().clone(), self.inner.sealer.clone(), config);
+        let start = |root, (services, sealer, config): (Arc<Services>, _, _)| async move {
+            let (database, journal, clock) =
+                (services.database.clone(), services.journal.clone(), services.clock.clone());
+            let registry = ActorRegistry::clone(&services.registry);
+            let sender = WebhookSender::start(root, database, journal, sealer, clock, registry, config).await?;
+            let cell = sender.cell();
+            *services.webhooks.write() = Some(sender);
+            Ok(cell)
+        };
+        self.adopt(ActorKind::WebhookSender, "webhook sender", context, start, || ()).await
     }
 
     async fn start_screening(&self, config: ScreeningConfig, screener: Arc<dyn KytScreener>) -> Result<(), StartError> {
-        let (parts, inbox) = (self.inner.parts.clone(), self.inner.inbox.clone());
-        self.adopt(ActorKind::Screening, "screening", move |root| {
-            let (parts, inbox, config, screener) = (parts.clone(), inbox.clone(), config.clone(), screener.clone());
-            async move {
-                let Parts { services, payments, sendings, .. } = &*parts;
-                let clock = services.clock.clone();
-                let screening = Screening::start(root, config, screener, inbox, clock, &services.registry).await?;
-                let cell = screening.cell();
-                let restarted = services.screening.write().replace(screening).is_some();
-                if restarted {
-                    payments.router.resume_all();
-                    sendings.live.resume_all();
-                }
-                Ok(cell)
+        let context = (self.inner.parts.clone(), self.inner.inbox.clone(), config, screener);
+        let start = |root, (parts, inbox, config, screener): (Arc<Parts>, Arc<Inbox>, _, _)| async move {
+            let Parts { services, payments, outbound, .. } = &*parts;
+            let clock = services.clock.clone();
+            let screening = Screening::start(root, config, screener, inbox, clock, &services.registry).await?;
+            let cell = screening.cell();
+            let restarted = services.screening.write().replace(screening).is_some();
+            if restarted {
+                payments.resume_all();
+                outbound.resume_all();
             }
-            .boxed()
-        })
-        .await
+            Ok(cell)
+        };
+        self.adopt(ActorKind::Screening, "screening", context, start, || ()).await
     }
 
     async fn start_compliance(
@@ -239,81 +222,22 @@ impl System {
         config: ComplianceConfig,
         provider: Option<Arc<dyn IdentityProvider>>,
     ) -> Result<(), StartError> {
-        let (parts, sealer) = (self.inner.parts.clone(), self.inner.sealer.clone());
-        self.adopt(ActorKind::ComplianceDesk, identity::NAME, move |root| {
-            let (parts, sealer) = (parts.clone(), sealer.clone());
-            let (config, provider) = (config.clone(), provider.clone());
-            async move {
-                let services = &parts.services;
-                let (database, clock) = (services.database.clone(), services.clock.clone());
-                let registry = &services.registry;
-                let compliance =
-                    ComplianceService::start(root, config, provider, database, sealer, clock, registry).await?;
-                let cell = compliance.cell();
-                *parts.compliance.write() = Some(compliance);
-                Ok(cell)
-            }
-            .boxed()
-        })
-        .await
-    }
-
-    async fn start_outbound_supervisor(&self) -> Result<(), StartError> {
-        let services = self.outbound().clone();
-        let died = services.clone();
-        let forget = move || died.live.forget_supervisor();
-        let start = move |root| {
-            let services = services.clone();
-            async move {
-                let registry = services.registry.clone();
-                let supervisor =
-                    registry.spawn("outbound supervisor", OutboundSupervisor::new(services), (), Some(root)).await?;
-                Ok(supervisor.get_cell())
-            }
-            .boxed()
+        let context = (self.inner.parts.clone(), self.inner.sealer.clone(), config, provider);
+        let start = |root, (parts, sealer, config, provider): (Arc<Parts>, _, _, _)| async move {
+            let Services { database, clock, registry, .. } = &*parts.services;
+            let (database, clock) = (database.clone(), clock.clone());
+            let compliance =
+                ComplianceService::start(root, config, provider, database, sealer, clock, registry).await?;
+            let cell = compliance.cell();
+            *parts.compliance.write() = Some(compliance);
+            Ok(cell)
         };
-        self.adopt_with(ActorKind::SendingDesk, "outbound supervisor", start, forget).await
-    }
-
-    async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {
-        let parts = self.inner.parts.clone();
-        self.adopt(ActorKind::Auditor, check::NAME, move |root| {
-            let parts = parts.clone();
-            async move {
-                let Parts { services, ledger, .. } = &*parts;
-                let (database, clock) = (services.database.clone(), services.clock.clone());
-                let auditor = LedgerAuditor::new(database, clock, ledger.clone(), config.ledger_interval);
-                Ok(services.registry.spawn(check::NAME, auditor, (), Some(root)).await?.get_cell())
-            }
-            .boxed()
-        })
-        .await
-    }
-
-    async fn start_vault_auditor(
-        &self,
-        chains: Vec<(ChainSpec, ChainClient)>,
-        interval: Duration,
-        treasury_kept: bool,
-    ) -> Result<(), StartError> {
-        let (parts, chains) = (self.inner.parts.clone(), Arc::new(chains));
-        self.adopt(ActorKind::Auditor, watch::NAME, move |root| {
-            let (parts, chains) = (parts.clone(), chains.clone());
-            async move {
-                let Parts { services, vaults, .. } = &*parts;
-                let (database, clock) = (services.database.clone(), services.clock.clone());
-                let auditor = VaultAuditor::new(database, clock, vaults.clone(), chains, interval, treasury_kept);
-                Ok(services.registry.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
-            }
-            .boxed()
-        })
-        .await
+        self.adopt(ActorKind::ComplianceDesk, identity::NAME, context, start, || ()).await
     }
 
     async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {
         let services = self.services();
         let chain = setup.spec.chain;
-        let handle = services.chains.settler(chain).cloned().unwrap_or_default();
         let args = SettlerArgs {
             spec: Arc::new(setup.spec.clone()),
             client: setup.client.clone(),
@@ -324,19 +248,15 @@ impl System {
             clock: services.clock.clone(),
             settle_signer: setup.signer.clone(),
             send_signer: setup.signer.clone(),
-            handle,
+            handle: services.chains.settler(chain).cloned().unwrap_or_default(),
             checkpoint: setup.checkpoint.clone(),
         };
-        let registry = ActorRegistry::clone(&services.registry);
-        self.adopt(ActorKind::Settler, chain.as_str(), move |root| {
-            let (args, registry) = (args.clone(), registry.clone());
-            async move { Ok(Settler::start(&registry, args, Some(root)).await?.get_cell()) }.boxed()
-        })
-        .await
+        self.keep(chain.as_str(), Settler, args, || ()).await
     }
 
     async fn start_watcher(&self, setup: ChainSetup) -> Result<(), StartError> {
         let services = self.services();
+        let chain = setup.spec.chain;
         let args = WatcherArgs {
             spec: Arc::new(setup.spec),
             client: setup.client,
@@ -347,45 +267,55 @@ impl System {
             clock: services.clock.clone(),
             wake_ups: setup.wake_ups,
         };
-        let chain = args.spec.chain;
-        let registry = ActorRegistry::clone(&services.registry);
-        self.adopt(ActorKind::Watcher, chain.as_str(), move |root| {
-            let (args, registry) = (args.clone(), registry.clone());
-            async move { Ok(Watcher::start(&registry, args, Some(root)).await?.get_cell()) }.boxed()
-        })
-        .await
+        self.keep(chain.as_str(), Watcher, args, || ()).await
     }
 
-    async fn start_shard(&self, index: usize) -> Result<(), StartError> {
-        let services = self.payments().clone();
-        let died = services.clone();
-        let forget = move || died.shard_died(index);
-        let start = move |root| {
-            let services = services.clone();
-            async move {
-                let registry = services.registry.clone();
-                let shard = registry.spawn(&index.to_string(), Shard::new(services, index), (), Some(root)).await?;
-                Ok(shard.get_cell())
-            }
-            .boxed()
+    /// Starts the supervisor of a shard of aggregates.
+    async fn start_supervisor<A: Aggregate>(
+        &self,
+        aggregates: &Arc<Aggregates<A>>,
+        index: usize,
+        name: &str,
+    ) -> Result<(), StartError> {
+        let died = aggregates.clone();
+        let supervisor = Supervisor { aggregates: aggregates.clone(), index };
+        self.keep(name, supervisor, (), move || died.supervisor_died(index)).await
+    }
+
+    /// Starts an actor, and keeps it running. `forget` cleans up when it has failed.
+    async fn keep<B>(
+        &self,
+        name: &str,
+        behaviour: B,
+        args: B::Arguments,
+        forget: impl Fn() + Send + Sync + 'static,
+    ) -> Result<(), StartError>
+    where
+        B: Behaviour + Clone,
+        B::Arguments: Clone + Sync,
+    {
+        let context = (ActorRegistry::clone(self.registry()), name.to_owned(), behaviour, args);
+        let start = |root, (registry, name, behaviour, args): (ActorRegistry, String, B, _)| async move {
+            Ok(registry.spawn(&name, behaviour, args, Some(root)).await?.get_cell())
         };
-        self.adopt_with(ActorKind::Shard, &index.to_string(), start, forget).await
+        self.adopt(B::KIND, name, context, start, forget).await
     }
 
-    /// Adopts an actor that needs no cleanup.
-    async fn adopt<F>(&self, kind: ActorKind, name: &str, start: F) -> Result<(), StartError>
+    /// Has the root keep an actor running. `start` gets a clone of the context at each start.
+    async fn adopt<C, F>(
+        &self,
+        kind: ActorKind,
+        name: &str,
+        context: C,
+        start: impl Fn(ActorCell, C) -> F + Send + Sync + 'static,
+        forget: impl Fn() + Send + Sync + 'static,
+    ) -> Result<(), StartError>
     where
-        F: Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync + 'static,
+        C: Clone + Send + Sync + 'static,
+        F: Future<Output = Result<ActorCell, ActorProcessingErr>> + Send + 'static,
     {
-        self.adopt_with(kind, name, start, || ()).await
-    }
-
-    async fn adopt_with<F, G>(&self, kind: ActorKind, name: &str, start: F, forget: G) -> Result<(), StartError>
-    where
-        F: Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync + 'static,
-        G: Fn() + Send + Sync + 'static,
-    {
-        let child = Child { kind, name: name.to_owned(), start: Arc::new(start), forget: Arc::new(forget) };
+        let start = Arc::new(move |root| start(root, context.clone()).boxed());
+        let child = Child { kind, name: name.to_owned(), start, forget: Arc::new(forget) };
         let failed = |reason: String| StartError { what: format!("{} {name}", kind.as_str()), reason };
         match ractor::call!(self.inner.root, |reply| RootMessage::Adopt(child, reply)) {
             Ok(Ok(())) => Ok(()),

@@ -5,7 +5,7 @@ use payferry_actors::CommandError;
 use payferry_actors::reconcile;
 use payferry_domain::Amount;
 use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};
-use payferry_entities::{payment_transitions, payments, transfers};
+use payferry_entities::{chain_cursors, payment_transitions, payments, transfers};
 use payferry_evm::ChainClient;
 use payferry_journal::payments::SET_ASIDE;
 use sea_orm::sea_query::{Expr, ExprTrait};
@@ -99,6 +99,19 @@ async fn transfers_beyond_the_list_are_set_aside_and_can_be_listed() {
         report.set_aside
     };
     assert_eq!(reconciled().await, 1);
+
+    // A rescan that reads these blocks later would find the transfer on the chain and restore it.
+    let rows = transfers::Entity::find().all(database.reader()).await.unwrap();
+    let last_block = rows.iter().map(|row| row.block_number).max().unwrap();
+    let is_rescanned = async || {
+        let cursor = chain_cursors::Entity::find().one(database.reader()).await.unwrap().unwrap();
+        cursor.second_look_from > last_block
+    };
+    let since = std::time::Instant::now();
+    while !is_rescanned().await {
+        assert!(since.elapsed() < std::time::Duration::from_mins(4), "block {last_block} is not rescanned");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 
     // The operator's view is outdated: one transfer was reorged in the meantime, which was reported, and is mined
     // again.

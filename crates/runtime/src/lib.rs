@@ -1,10 +1,11 @@
 //! Building blocks of the service without payment logic: the actor wrapper, supervision, metrics of actors,
-//! the clock, sealing, and the TLS provider.
+//! the clock, sealing, private files, and the TLS provider.
 //!
 //! This crate depends on no other crate of the workspace. Times are [`std::time::SystemTime`], and actors are named by
 //! strings.
 
 pub mod clock;
+pub mod files;
 pub mod observe;
 pub mod seal;
 pub mod supervise;

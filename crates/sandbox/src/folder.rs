@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use payferry_actors::files::write_private;
 use payferry_domain::Chain;
+use payferry_runtime::files::write_private;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -5,7 +5,6 @@
 //! a check that was started but not recorded is started again under the same key.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +22,7 @@ use sea_orm::DbErr;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::conclude::{VerdictEffect, apply_callback};
-use super::metrics::ComplianceMetrics;
+use super::metrics;
 use super::provider::{CallbackError, IdentityProvider};
 use super::queue::{self, Backlog, Task};
 use super::work::{CheckContext, ProviderOutage, verdict_name};
@@ -87,12 +86,6 @@ pub struct ComplianceService {
     alarmed: Arc<AtomicBool>,
 }
 
-impl fmt::Debug for ComplianceService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ComplianceService").field("actor", &self.actor).finish_non_exhaustive()
-    }
-}
-
 pub(crate) enum Message {
     /// Sweep the queue.
     Sweep,
@@ -111,9 +104,8 @@ impl ComplianceService {
         clock: Clock,
         registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
-        let metrics = ComplianceMetrics::new();
-        let check_context =
-            CheckContext { config, provider, database, sealer, clock, metrics, outage: Mutex::default() };
+        metrics::register();
+        let check_context = CheckContext { config, provider, database, sealer, clock, outage: Mutex::default() };
         let check_context = Arc::new(check_context);
         let service = ComplianceActor { check_context: Arc::clone(&check_context) };
         let actor = registry.spawn(NAME, service, (), Some(supervisor)).await?;
@@ -153,36 +145,37 @@ impl ComplianceService {
     /// Verifies a callback of the provider and applies it. Returns the number of changed customers; repeated and late
     /// callbacks change none.
     pub async fn callback(&self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<usize, CallbackFailure> {
-        let CheckContext { provider: configured, database, clock, metrics, .. } = &*self.check_context;
+        let CheckContext { provider: configured, database, clock, .. } = &*self.check_context;
         let configured = configured.as_ref().filter(|configured| configured.name() == provider);
         let configured = configured.ok_or(CallbackFailure::UnknownProvider)?;
+        let record = |outcome| metrics::CALLBACKS.add(&[("outcome", outcome)], 1);
         // The time was written by another machine's clock.
         let facts = configured.read_callback(headers, body, clock.real_now()).inspect_err(|error| {
             let outcome = match error {
                 CallbackError::Forged(_) => "forged",
                 CallbackError::Unreadable(_) => "unreadable",
             };
-            metrics.callbacks.increment(outcome);
+            record(outcome);
         })?;
         let mut changed = 0;
         for fact in &facts {
             let concluded = apply_callback(database, clock, configured.name(), fact).await;
-            match concluded.inspect_err(|_| metrics.callbacks.increment("not_applied"))? {
+            match concluded.inspect_err(|_| record("not_applied"))? {
                 VerdictEffect::Changed => {
                     changed += 1;
-                    metrics.verdicts.increment(verdict_name(Some(&fact.verdict)));
+                    metrics::VERDICTS.add(&[("verdict", verdict_name(Some(&fact.verdict)))], 1);
                 }
                 VerdictEffect::Known => {}
             }
         }
-        metrics.callbacks.increment(if changed > 0 { "applied" } else { "without_effect" });
+        record(if changed > 0 { "applied" } else { "without_effect" });
         Ok(changed)
     }
 
     /// Sets the gauges from the database and raises the alarm when checks become overdue.
     pub(crate) async fn refresh_backlog(&self) -> Result<(), DbErr> {
         let backlog = self.backlog().await?;
-        self.check_context.metrics.show(backlog);
+        metrics::show(backlog);
         let is_overdue = backlog.overdue > 0;
         if is_overdue && !self.alarmed.swap(is_overdue, Ordering::Relaxed) {
             let provider = self.provider().unwrap_or("none configured");
@@ -231,7 +224,7 @@ impl Behaviour for ComplianceActor {
             Message::Sweep => self.sweep(myself, state).await,
             Message::Done(check) => {
                 state.under_way.remove(&check);
-                self.check_context.metrics.show_in_flight(state.under_way.len());
+                metrics::IN_FLIGHT.set_count(&[], state.under_way.len() as u64);
                 if std::mem::take(&mut state.has_more) {
                     self.sweep(myself, state).await;
                 }
@@ -243,7 +236,7 @@ impl Behaviour for ComplianceActor {
 
 impl ComplianceActor {
     async fn sweep(&self, myself: &Mailbox<Message>, state: &mut State) {
-        let CheckContext { config, provider, database, clock, metrics, .. } = &*self.check_context;
+        let CheckContext { config, provider, database, clock, .. } = &*self.check_context;
         let room = config.concurrency_max.saturating_sub(state.under_way.len());
         if provider.is_none() {
             return;
@@ -273,7 +266,7 @@ impl ComplianceActor {
                 drop(done);
             });
         }
-        metrics.show_in_flight(state.under_way.len());
+        metrics::IN_FLIGHT.set_count(&[], state.under_way.len() as u64);
     }
 }
 

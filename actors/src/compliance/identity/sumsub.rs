@@ -26,7 +26,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::{CheckId, Timestamp};
 use payferry_runtime::clock::Clock;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::{Client, Method};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ use self::review::{Levels, Review};
 use super::provider::{
     CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
 };
-use crate::compliance::http::{api_url, body_of, client_for};
+use crate::compliance::http::{HttpFailure, api_url, body_of, client_for, send, token_header};
 
 /// Provider name in rows, in the audit log and in the path of callbacks.
 pub const SUMSUB_PROVIDER: &str = "sumsub";
@@ -48,6 +48,9 @@ const LINK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 const RESCREEN_LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Prefix of app tokens of Sumsub's own sandbox, whose verdicts are meaningless in production.
 const SANDBOX_TOKEN_PREFIX: &str = "sbx:";
+/// What the provider refuses with 401 or 403.
+const CREDENTIALS: &str = "the app token, its permissions or the signature";
+const MALFORMED: HttpFailure = HttpFailure::Malformed("");
 
 /// Configuration of Sumsub. `Debug` shows no secret.
 #[derive(Clone)]
@@ -118,11 +121,7 @@ impl Sumsub {
         let SumsubSettings { base_url, app_token, secret_key, callback_secret, level, rescreen_level, timeout } =
             settings;
         let api = api_url(&base_url).ok_or(SumsubError::BadUrl)?;
-        let mut token = HeaderValue::from_str(app_token.trim()).map_err(|_| SumsubError::BadToken)?;
-        if token.is_empty() {
-            return Err(SumsubError::BadToken);
-        }
-        token.set_sensitive(true);
+        let token = token_header(&app_token).ok_or(SumsubError::BadToken)?;
         let (secret_key, callback_secret) = (secret_key.trim(), callback_secret.trim());
         if secret_key.is_empty() || callback_secret.is_empty() {
             return Err(SumsubError::EmptySecret);
@@ -138,7 +137,7 @@ impl Sumsub {
     }
 
     /// Returns the applicant of a check, created with `data` if there is none yet, and whether it existed before.
-    async fn applicant(&self, check: CheckId, level: &str, data: Value) -> Result<(String, bool), SumsubFailure> {
+    async fn applicant(&self, check: CheckId, level: &str, data: Value) -> Result<(String, bool), HttpFailure> {
         let mut body = json!({ "externalUserId": check });
         if let (Some(body), Value::Object(data)) = (body.as_object_mut(), data) {
             body.extend(data);
@@ -147,7 +146,7 @@ impl Sumsub {
         let made = self.call(Method::POST, &path, &[("levelName", level)], Some(&body)).await;
         let (made, existed) = match made {
             // Created before a crash and not recorded.
-            Err(SumsubFailure::Status(409)) => {
+            Err(HttpFailure::Status(409)) => {
                 let key = format!("-;externalUserId={check}");
                 (self.call(Method::GET, &["resources", "applicants", &key, "one"], &[], None).await?, true)
             }
@@ -158,15 +157,15 @@ impl Sumsub {
         if applicant.external_user_id == check.to_string() && !applicant.id.is_empty() {
             Ok((applicant.id, existed))
         } else {
-            Err(SumsubFailure::Malformed)
+            Err(MALFORMED)
         }
     }
 
-    async fn review(&self, applicant: &str) -> Result<Review, SumsubFailure> {
+    async fn review(&self, applicant: &str) -> Result<Review, HttpFailure> {
         self.call(Method::GET, &["resources", "applicants", applicant, "status"], &[], None).await
     }
 
-    async fn link(&self, check: CheckId) -> Result<Url, SumsubFailure> {
+    async fn link(&self, check: CheckId) -> Result<Url, HttpFailure> {
         let body = json!({
             "levelName": self.levels.identity,
             "userId": check,
@@ -174,13 +173,10 @@ impl Sumsub {
         });
         let path = ["resources", "sdkIntegrations", "levels", "-", "websdkLink"];
         let link: Link = self.call(Method::POST, &path, &[], Some(&body)).await?;
-        Url::parse(&link.url)
-            .ok()
-            .filter(|url| ["https", "http"].contains(&url.scheme()))
-            .ok_or(SumsubFailure::Malformed)
+        Url::parse(&link.url).ok().filter(|url| ["https", "http"].contains(&url.scheme())).ok_or(MALFORMED)
     }
 
-    async fn begin_identity(&self, request: &CheckRequest) -> Result<StartedCheck, SumsubFailure> {
+    async fn begin_identity(&self, request: &CheckRequest) -> Result<StartedCheck, HttpFailure> {
         let (applicant, existed) = self.applicant(request.check, &self.levels.identity, json!({})).await?;
         if existed && let CheckStatus::Decided(verdict) = self.review(&applicant).await?.check_status(&self.levels) {
             return Ok(StartedCheck::Decided { provider_ref: applicant, verdict });
@@ -189,7 +185,7 @@ impl Sumsub {
         Ok(StartedCheck::Open { provider_ref: applicant, url: Some(url), look_after: None })
     }
 
-    async fn begin_rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, SumsubFailure> {
+    async fn begin_rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, HttpFailure> {
         let Subject { first_name, last_name, dob, country, phone_number } = subject;
         let mut data = json!({
             "fixedInfo": { "firstName": first_name, "lastName": last_name, "dob": dob, "country": country },
@@ -219,13 +215,13 @@ impl Sumsub {
         path: &[&str],
         query: &[(&str, &str)],
         body: Option<&Value>,
-    ) -> Result<T, SumsubFailure> {
+    ) -> Result<T, HttpFailure> {
         let mut url = self.api.clone();
-        url.path_segments_mut().map_err(|()| SumsubFailure::Malformed)?.extend(path);
+        url.path_segments_mut().map_err(|()| MALFORMED)?.extend(path);
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let body = body.map(serde_json::to_vec).transpose().map_err(|_| SumsubFailure::Malformed)?;
+        let body = body.map(serde_json::to_vec).transpose().map_err(|_| MALFORMED)?;
         // The provider compares it with its own clock, so the sandbox's time offset is excluded.
         let at_secs = self.clock.real_now::<Timestamp>().as_millis() / 1_000;
         let signature = self.signature(at_secs, &method, &url, body.as_deref().unwrap_or_default());
@@ -239,8 +235,8 @@ impl Sumsub {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
-        let answer = body_of(good(request.send().await?)?).await?.ok_or(SumsubFailure::Malformed)?;
-        serde_json::from_slice(&answer).map_err(|_| SumsubFailure::Malformed)
+        let answer = body_of(send(request, CREDENTIALS).await?).await?.ok_or(MALFORMED)?;
+        serde_json::from_slice(&answer).map_err(|_| MALFORMED)
     }
 
     /// Computes HMAC-SHA256 over the time, the method, path and query, and the body, as lower-case hexadecimal digits.
@@ -275,18 +271,18 @@ impl IdentityProvider for Sumsub {
     }
 
     async fn begin(&self, request: &CheckRequest) -> Result<StartedCheck, IdentityError> {
-        self.begin_identity(request).await.map_err(IdentityError::from)
+        self.begin_identity(request).await.map_err(failed)
     }
 
     async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, IdentityError> {
-        self.begin_rescreen(request, subject).await.map_err(IdentityError::from)
+        self.begin_rescreen(request, subject).await.map_err(failed)
     }
 
     async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError> {
         match self.review(provider_ref).await {
             Ok(review) => Ok(review.check_status(&self.levels)),
-            Err(SumsubFailure::Status(404)) => Ok(CheckStatus::Lapsed),
-            Err(trouble) => Err(trouble.into()),
+            Err(HttpFailure::Status(404)) => Ok(CheckStatus::Lapsed),
+            Err(failure) => Err(failed(failure)),
         }
     }
 
@@ -300,42 +296,8 @@ impl IdentityProvider for Sumsub {
     }
 }
 
-/// Reasons for a missing answer. They contain neither secrets nor the URL nor text from the provider.
-#[derive(Debug, thiserror::Error)]
-enum SumsubFailure {
-    #[error("did not answer in time")]
-    Timeout,
-    #[error("cannot be reached")]
-    Unreachable,
-    #[error("limits the rate of requests (HTTP 429)")]
-    RateLimited,
-    #[error("refuses the app token, its permissions or the signature (HTTP {0})")]
-    Refused(u16),
-    #[error("answered HTTP {0}")]
-    Status(u16),
-    #[error("returned an unexpected answer")]
-    Malformed,
-}
-
-impl From<reqwest::Error> for SumsubFailure {
-    fn from(error: reqwest::Error) -> Self {
-        if error.is_timeout() { Self::Timeout } else { Self::Unreachable }
-    }
-}
-
-impl From<SumsubFailure> for IdentityError {
-    fn from(trouble: SumsubFailure) -> Self {
-        Self(format!("the Sumsub API {trouble}"))
-    }
-}
-
-fn good(response: Response) -> Result<Response, SumsubFailure> {
-    match response.status() {
-        status if status.is_success() => Ok(response),
-        StatusCode::TOO_MANY_REQUESTS => Err(SumsubFailure::RateLimited),
-        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(SumsubFailure::Refused(status.as_u16())),
-        status => Err(SumsubFailure::Status(status.as_u16())),
-    }
+fn failed(failure: HttpFailure) -> IdentityError {
+    IdentityError(format!("the Sumsub API {failure}"))
 }
 
 /// An applicant; only the used fields.

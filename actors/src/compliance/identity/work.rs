@@ -14,7 +14,7 @@ use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
 use super::conclude::{VerdictEffect, end};
-use super::metrics::ComplianceMetrics;
+use super::metrics;
 use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject};
 use super::queue::{self, Task};
 use super::service::ComplianceConfig;
@@ -38,7 +38,6 @@ pub(super) struct CheckContext {
     pub(super) database: Database,
     pub(super) sealer: Sealer,
     pub(super) clock: Clock,
-    pub(super) metrics: ComplianceMetrics,
     pub(super) outage: Mutex<Option<ProviderOutage>>,
 }
 
@@ -159,7 +158,7 @@ impl CheckContext {
         let word = verdict_name(verdict.as_ref());
         let concluded = end(&self.database, &self.clock, task.customer, task.check, verdict, provider.name()).await?;
         if concluded == VerdictEffect::Changed {
-            self.metrics.verdicts.increment(word);
+            metrics::VERDICTS.add(&[("verdict", word)], 1);
         }
         Ok(())
     }
@@ -170,12 +169,12 @@ impl CheckContext {
         let timeout = self.config.timeout;
         let answer = tokio::time::timeout(timeout, request).await;
         let answer = answer.unwrap_or_else(|_| Err(IdentityError(format!("no answer within {timeout:?}"))));
-        self.metrics.seconds.record(begun.elapsed().as_secs_f64());
+        metrics::SECONDS.record(&[], begun.elapsed().as_secs_f64());
         let mut outage = self.outage.lock();
         match &answer {
             Ok(_) => *outage = None,
             Err(IdentityError(reason)) => {
-                self.metrics.errors.increment(1);
+                metrics::ERRORS.add(&[], 1);
                 let since = outage.as_ref().map_or_else(|| self.clock.real_now(), |outage| outage.since);
                 *outage = Some(ProviderOutage { reason: reason.clone(), since });
             }

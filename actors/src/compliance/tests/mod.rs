@@ -19,6 +19,7 @@ use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::ActorRegistry;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
+use super::verdict::bare;
 use super::{
     AllowAll, ChainalysisOracle, KytError, KytScreener, ListScreener, ScreenRequest, Screening, ScreeningConfig,
     Strictest, Subject,
@@ -49,6 +50,29 @@ pub(super) fn request() -> ScreenRequest {
         amount: Amount::from_units(1_000_000),
         wants_sender_kind: false,
     }
+}
+
+/// Provider with this name, which answers by a function.
+pub(super) struct Stub<F>(pub &'static str, pub F);
+
+#[async_trait::async_trait]
+impl<F, A> KytScreener for Stub<F>
+where
+    F: Fn() -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Verdict, KytError>> + Send + 'static,
+{
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+        (self.1)().await
+    }
+}
+
+/// Verdict of a stub.
+pub(super) fn says(provider: &str, decision: Decision) -> Result<Verdict, KytError> {
+    Ok(bare(provider, decision, Timestamp(7)))
 }
 
 /// Waits until the condition holds.
@@ -200,7 +224,7 @@ async fn money_is_held_until_the_oracle_answers() {
     let both = Strictest::new(Arc::new(list), vec![Arc::new(oracle_on(&chain))]);
     let inbox = Arc::<Inbox>::default();
     let (screening, roof) = screening(both, &inbox).await;
-    screening.screen(request_from(OUTLAW));
+    screening.screen(request_from(OUTLAW), None);
     let held = (Decision::Review, "list+chainalysis_oracle".to_owned());
     until("the payment is notified that it waits", async || inbox.notified() == [held.clone()]).await;
     assert_eq!(inbox.0.lock()[0].flags, ["provider_unavailable"]);
@@ -210,33 +234,21 @@ async fn money_is_held_until_the_oracle_answers() {
     roof.stop(None);
 }
 
-/// Answers `review` first and then `allow`.
-struct ReviewThenAllow(AtomicU32);
-
-#[async_trait::async_trait]
-impl KytScreener for ReviewThenAllow {
-    fn name(&self) -> &'static str {
-        "hesitant"
-    }
-
-    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let verdict = AllowAll::new(Clock::default()).screen(request).await?;
-        let asked = self.0.fetch_add(1, Ordering::Relaxed);
-        let decision = if asked == 0 { Decision::Review } else { Decision::Allow };
-        Ok(Verdict { decision, provider: "hesitant".to_owned(), ..verdict })
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn money_in_review_is_screened_again_by_all_providers() {
     let lists = chain_with(LISTS_THE_OUTLAW).await;
-    let both = Strictest::new(Arc::new(oracle_on(&lists)), vec![Arc::new(ReviewThenAllow(AtomicU32::new(0)))]);
+    let asked = AtomicU32::new(0);
+    let review_then_allow = Stub("hesitant", move || {
+        let is_first = asked.fetch_add(1, Ordering::Relaxed) == 0;
+        std::future::ready(says("hesitant", if is_first { Decision::Review } else { Decision::Allow }))
+    });
+    let both = Strictest::new(Arc::new(oracle_on(&lists)), vec![Arc::new(review_then_allow)]);
     let inbox = Arc::<Inbox>::default();
     let (screening, roof) = screening(both, &inbox).await;
     let request = request();
-    screening.screen(request.clone());
+    screening.screen(request.clone(), None);
     until("the review is reported", async || inbox.notified() == [(Decision::Review, "hesitant".to_owned())]).await;
-    screening.screen_again_later(request, Timestamp(i64::MAX));
+    screening.screen(request, Some(Timestamp(i64::MAX)));
     until("the second screening is reported", async || inbox.notified().len() == 2).await;
     assert_eq!(inbox.notified()[1], (Decision::Allow, "chainalysis_oracle".to_owned()));
     roof.stop(None);

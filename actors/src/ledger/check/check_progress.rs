@@ -143,7 +143,7 @@ impl CheckProgress {
             }
         }
         wanted.retain(|subject| !subjects.unreadable.contains(subject));
-        metrics::checked(wanted.len());
+        metrics::CHECKED.add(&[], wanted.len() as u64);
         findings.take(|place| place.subject.as_ref().is_some_and(|subject| wanted.contains(subject)), compared, now);
         // A short page is the last one: the walk starts again.
         self.payments_after = next(payments.len(), WALK_PAYMENTS, payments.into_iter().last().map(|row| row.id));

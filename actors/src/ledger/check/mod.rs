@@ -38,21 +38,16 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(50);
 const LOOK_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The actor of the ledger check.
+#[derive(Clone)]
 pub(crate) struct LedgerAuditor {
-    database: Database,
-    clock: Clock,
-    findings: Findings,
-    interval: Duration,
+    pub(crate) database: Database,
+    pub(crate) clock: Clock,
+    pub(crate) findings: Findings,
+    pub(crate) interval: Duration,
 }
 
 /// Message: run the next step.
 pub(crate) struct CheckStep;
-
-impl LedgerAuditor {
-    pub(crate) fn new(database: Database, clock: Clock, findings: Findings, interval: Duration) -> Self {
-        Self { database, clock, findings, interval }
-    }
-}
 
 impl Behaviour for LedgerAuditor {
     const KIND: ActorKind = ActorKind::Auditor;

@@ -142,7 +142,7 @@ pub fn chains(system: &System, works: Option<&Works>) -> Vec<ChainLine> {
             safe_number: view.as_ref().and_then(|view| view.safe),
             finalized_number: view.as_ref().and_then(|view| view.finalized),
             base_fee_wei: view.as_ref().map(|view| view.base_fee_wei.to_string()),
-            paused: system.chains().selector().is_paused(chain),
+            paused: system.chains().is_paused(chain),
             settler: settler(system, chain, work),
         })
     };

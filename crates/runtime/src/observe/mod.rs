@@ -8,17 +8,20 @@ mod figures;
 mod kept;
 mod log;
 mod mailbox;
+mod metric;
 mod metrics;
 mod registry;
 mod view;
 
 use serde::Serialize;
 
+pub use ::metrics::Unit;
 pub use counters::Counters;
 pub use figures::{ActorKindMetrics, ActorMetrics, Stamp};
 pub use kept::{Behaviour, panic_text};
 pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, ended};
 pub use mailbox::Mailbox;
+pub use metric::{Labels, Metric, MetricType};
 pub use metrics::{HANDLING, MAILBOX_WAIT};
 pub use registry::{ActorRegistry, RunningGuard};
 pub use view::{Figures, KindView, NodeState, NodeView, ROOT_NAME};

@@ -4,11 +4,8 @@ use payferry_domain::customer::Verdict;
 use serde::Deserialize;
 
 use super::super::provider::CheckStatus;
+use crate::compliance::http::labels;
 
-/// Maximum number of labels kept as reasons.
-const REASONS_MAX: usize = 16;
-/// Maximum length of a reason, characters.
-const REASON_CHARS_MAX: usize = 48;
 /// Reason if the provider gives none.
 const REASON_UNNAMED: &str = "rejected_by_provider";
 
@@ -62,17 +59,10 @@ impl Review {
 }
 
 impl ReviewResult {
-    /// Returns the labels as words: `FORGERY` becomes `forgery`. Comments are free text about a person and are not
+    /// Returns the labels as words. Comments are free text about a person and are not
     /// copied.
     fn reasons(&self) -> Vec<String> {
-        let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        let mut reasons: Vec<String> = Vec::new();
-        for label in self.reject_labels.iter().flatten() {
-            let reason: String = label.trim().chars().take(REASON_CHARS_MAX).map(word).collect();
-            if !reason.is_empty() && !reasons.contains(&reason) && reasons.len() < REASONS_MAX {
-                reasons.push(reason);
-            }
-        }
+        let mut reasons = labels(self.reject_labels.iter().flatten());
         if reasons.is_empty() {
             reasons.push(REASON_UNNAMED.to_owned());
         }

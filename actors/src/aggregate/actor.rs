@@ -1,0 +1,300 @@
+//! Actor of one aggregate: runs one command, commits, then runs the effects.
+//!
+//! It is a cache with a queue. After any error it drops its state and reads the row again.
+
+use std::sync::Arc;
+
+use payferry_domain::{CommandError, Timestamp};
+use payferry_journal::{JournalError, JournalWrite};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
+use ractor::{ActorProcessingErr, RpcReplyPort};
+use serde::Serialize;
+
+use super::{Aggregate, Aggregates, Decided, SupervisorMessage, log_about};
+use crate::failed::{Failed, Recovery};
+use crate::observe::ActorSubject;
+
+/// Maximum number of attempts at one command while other writers change the row.
+const CONFLICTS_MAX: usize = 8;
+/// Pause before an aggregate reads its row again after a failed write.
+const RETRY_PAUSE_SECS: i64 = 1;
+
+/// State that an actor caches.
+#[derive(Debug, Clone, Serialize)]
+pub struct ActorMemory<E> {
+    /// Number of transitions.
+    pub version: u32,
+    /// Status of the payment, payout or withdrawal.
+    pub status: &'static str,
+    /// True if the state may be behind the row.
+    pub stale: bool,
+    /// Pending effects.
+    pub owes: Vec<E>,
+}
+
+/// Reply to the caller of a command: the aggregate afterwards.
+pub(crate) type Reply<A> = RpcReplyPort<Result<A, CommandError<<A as Aggregate>::Rejection>>>;
+
+/// Fact, or command with a waiting caller.
+pub(crate) struct Request<A: Aggregate> {
+    pub(crate) command: A::Command,
+    pub(crate) rows: A::Rows,
+    pub(crate) reply: Option<Reply<A>>,
+}
+
+pub(crate) enum Message<A: Aggregate> {
+    /// Run a command.
+    Take(Box<Request<A>>),
+    /// Run the pending effects.
+    Resume,
+    /// Another writer changed the row: read it, then run the pending effects.
+    Reload,
+    /// Apply facts that were recorded but not notified.
+    CatchUp,
+    /// Request for the actor's state.
+    Observe(RpcReplyPort<ActorMemory<A::Effect>>),
+    /// Panic, to test that nothing is lost.
+    #[cfg(feature = "faults")]
+    Panic,
+}
+
+impl<A: Aggregate> Message<A> {
+    /// Fact without a waiting caller.
+    pub(crate) fn fact(command: A::Command) -> Self {
+        Self::Take(Box::new(Request { command, rows: A::Rows::default(), reply: None }))
+    }
+
+    /// Replies to a waiting caller that the command had no effect.
+    pub(crate) fn refuse(self, error: CommandError<A::Rejection>) {
+        if let Self::Take(request) = self
+            && let Some(reply) = request.reply
+        {
+            let _ = reply.send(Err(error));
+        }
+    }
+}
+
+pub(super) struct AggregateActor<A: Aggregate> {
+    pub(super) aggregates: Arc<Aggregates<A>>,
+}
+
+pub(super) struct State<A> {
+    aggregate: Box<A>,
+    /// A write failed or its outcome is unknown: the row is authoritative.
+    stale: bool,
+    /// The aggregate ended, and another actor may serve it.
+    has_left: bool,
+}
+
+impl<A: Aggregate> Behaviour for AggregateActor<A> {
+    const KIND: ActorKind = A::KIND;
+    type Msg = Message<A>;
+    type State = State<A>;
+    type Arguments = Box<A>;
+
+    async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> Result<State<A>, ActorProcessingErr> {
+        myself.actor_metrics().set_note(aggregate.note());
+        Ok(State { aggregate, stale: false, has_left: false })
+    }
+
+    async fn handle(
+        &self,
+        myself: &Mailbox<Message<A>>,
+        message: Message<A>,
+        state: &mut State<A>,
+    ) -> Result<(), ActorProcessingErr> {
+        if state.has_left {
+            self.pass_on(message, state);
+            return Ok(());
+        }
+        let mut effects = Vec::new();
+        let (outcome, reply) = match message {
+            Message::Take(request) => {
+                let Request { command, rows, reply } = *request;
+                (self.carry_out(&command, &rows, state, &mut effects).await, reply)
+            }
+            Message::Resume => (self.resume(state, &mut effects).await, None),
+            Message::Reload => {
+                state.stale = true;
+                (self.resume(state, &mut effects).await, None)
+            }
+            Message::CatchUp => (Box::pin(self.take_unapplied(state, &mut effects)).await, None),
+            Message::Observe(reply) => {
+                let _ = reply.send(state.memory());
+                return Ok(());
+            }
+            #[cfg(feature = "faults")]
+            Message::Panic => panic!("panicked on purpose for a test"),
+        };
+        if let Some(reply) = reply {
+            let answer = outcome.as_ref().map(|()| (*state.aggregate).clone());
+            let _ = reply.send(answer.map_err(|failed| failed.error.clone()));
+        }
+        if let Err(failed) = outcome {
+            self.recover(failed, state)?;
+        }
+        myself.actor_metrics().set_note(state.aggregate.note());
+        self.act(myself, state, &effects);
+        Ok(())
+    }
+}
+
+impl<A: Aggregate> AggregateActor<A> {
+    /// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect,
+    /// so it is reported to the supervisor.
+    fn recover(&self, failed: Failed<A::Rejection>, state: &mut State<A>) -> Result<(), ActorProcessingErr> {
+        let Failed { error, recovery } = failed;
+        match recovery {
+            Recovery::Nothing => return Ok(()),
+            Recovery::Fail => return Err(error.into()),
+            Recovery::Retry => {}
+        }
+        let id = state.aggregate.id();
+        log_about!(warn, id, "could not be written; retrying", error);
+        state.stale = true;
+        let at = self.aggregates.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
+        self.aggregates.to_supervisor(id, SupervisorMessage::Remind(id, at));
+        Ok(())
+    }
+
+    async fn resume(&self, state: &mut State<A>, effects: &mut Vec<A::Effect>) -> Result<(), Failed<A::Rejection>> {
+        self.refresh(state, effects).await?;
+        *effects = state.aggregate.resume();
+        Ok(())
+    }
+
+    /// Runs a command, again on the current row if another writer changed it. Adds effects to `effects`; they remain
+    /// valid even if the command itself fails.
+    async fn carry_out(
+        &self,
+        command: &A::Command,
+        rows: &A::Rows,
+        state: &mut State<A>,
+        effects: &mut Vec<A::Effect>,
+    ) -> Result<(), Failed<A::Rejection>> {
+        for _ in 0..CONFLICTS_MAX {
+            self.refresh(state, effects).await?;
+            if state.aggregate.must_know_all(command) {
+                Box::pin(self.take_unapplied(state, effects)).await?;
+            }
+            if self.attempt(command, rows, state, effects).await? {
+                return Ok(());
+            }
+        }
+        Err(Failed::contended())
+    }
+
+    /// Decides and commits; returns `false` if another writer changed the row.
+    async fn attempt(
+        &self,
+        command: &A::Command,
+        rows: &A::Rows,
+        state: &mut State<A>,
+        effects: &mut Vec<A::Effect>,
+    ) -> Result<bool, Failed<A::Rejection>> {
+        let (write, transition) = match state.aggregate.decide(&self.aggregates, command, rows).await? {
+            Decided::Known(write, due) => {
+                if let Some(write) = write {
+                    self.submit(state, write).await?;
+                }
+                effects.extend(due);
+                return Ok(true);
+            }
+            Decided::Change(write, transition) => (write, transition),
+        };
+        match self.submit(state, write).await {
+            Ok(()) => {
+                let (aggregate, due) = A::committed(transition, &self.aggregates);
+                *state.aggregate = aggregate;
+                effects.extend(due);
+                Ok(true)
+            }
+            Err(JournalError::Conflict) => {
+                state.stale = true;
+                Ok(false)
+            }
+            Err(error) => {
+                let failed = Failed::from(error);
+                state.stale |= failed.recovery != Recovery::Nothing;
+                Err(failed)
+            }
+        }
+    }
+
+    /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
+    /// early, and gets a message to read it again.
+    async fn submit(&self, state: &State<A>, write: JournalWrite) -> Result<(), JournalError> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (aggregates, id) = (self.aggregates.clone(), state.aggregate.id());
+        tokio::spawn(async move {
+            let outcome = aggregates.journal.submit(write).await.map(|_| ());
+            if answer.send(outcome).is_err() {
+                aggregates.send(id, Message::Reload);
+            }
+        });
+        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the write was interrupted".to_owned())))
+    }
+
+    async fn take_unapplied(
+        &self,
+        state: &mut State<A>,
+        effects: &mut Vec<A::Effect>,
+    ) -> Result<(), Failed<A::Rejection>> {
+        for fact in state.aggregate.unapplied(&self.aggregates).await? {
+            let mut conflicts = 0;
+            while !self.attempt(&fact, &A::Rows::default(), state, effects).await? {
+                conflicts += 1;
+                if conflicts == CONFLICTS_MAX {
+                    return Err(Failed::contended());
+                }
+                self.refresh(state, effects).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the row again if the state may be stale. The writer that changed it may have ended before running its
+    /// effects, so all pending effects are added here.
+    async fn refresh(&self, state: &mut State<A>, effects: &mut Vec<A::Effect>) -> Result<(), Failed<A::Rejection>> {
+        if state.stale {
+            let (id, version) = (state.aggregate.id(), state.aggregate.version());
+            *state.aggregate = A::load(&self.aggregates.database, id).await?.ok_or_else(Failed::gone)?;
+            state.stale = false;
+            if state.aggregate.version() != version {
+                effects.extend(state.aggregate.resume());
+            }
+        }
+        Ok(())
+    }
+
+    /// Forwards a message that arrived after this actor left to the current actor, or to the supervisor, which starts
+    /// one.
+    fn pass_on(&self, message: Message<A>, state: &State<A>) {
+        match message {
+            // A newly started actor checks its pending effects by itself.
+            Message::Resume | Message::Observe(_) => {}
+            message => self.aggregates.send(state.aggregate.id(), message),
+        }
+    }
+
+    /// Runs effects, after the commit.
+    fn act(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>, effects: &[A::Effect]) {
+        for effect in effects.iter().filter(|effect| **effect != A::PASSIVATE) {
+            state.aggregate.execute(&self.aggregates, effect);
+        }
+        if effects.contains(&A::PASSIVATE) && !state.aggregate.needs_actor() && !state.stale {
+            self.aggregates.leave_over(&state.aggregate, myself.get_id());
+            // Messages in the mailbox are handled before the actor ends.
+            state.has_left = true;
+            let _ = myself.drain();
+        }
+    }
+}
+
+impl<A: Aggregate> State<A> {
+    fn memory(&self) -> ActorMemory<A::Effect> {
+        let (aggregate, stale) = (&self.aggregate, self.stale);
+        let (version, status) = (aggregate.version(), aggregate.status_name());
+        ActorMemory { version, status, stale, owes: aggregate.resume() }
+    }
+}

@@ -1,0 +1,348 @@
+//! Routes messages to aggregates: to the live actor, or through the supervisor that starts it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Deref, RangeInclusive};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dashmap::DashMap;
+use parking_lot::{Mutex, RwLock};
+use payferry_domain::{Address, Chain, CommandError, PaymentId, PspId, Timestamp};
+use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_journal::{JournalError, JournalWrite};
+use payferry_runtime::observe::Mailbox;
+use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus, MessagingErr};
+use tracing::Instrument;
+
+use super::actor::{AggregateActor, Message};
+use super::supervisor::SupervisorMessage;
+use super::{Aggregate, ChainProgress, log_about};
+use crate::compliance::ScreenRequest;
+use crate::observe::ActorSubject;
+use crate::services::Services;
+
+/// Number of logical shards of ids.
+const LOGICAL_SHARDS: usize = 256;
+/// Time after which a commit with an unknown outcome has ended, plus a margin.
+const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
+
+type Live<A> = BTreeMap<<A as Aggregate>::Id, Mailbox<Message<A>>>;
+
+/// The live aggregates of a kind and their supervisors. Shared by everything that sends messages to them.
+pub(crate) struct Aggregates<A: Aggregate> {
+    services: Arc<Services>,
+    pub(crate) own: A::Own,
+    /// Live actors by supervisor and id, so that the aggregates of a supervisor can be read in pages.
+    live: Vec<RwLock<Live<A>>>,
+    /// Ids by actor: a supervisor knows a failed actor only by its cell.
+    owners: DashMap<ActorId, A::Id>,
+    supervisors: RwLock<Vec<Option<Mailbox<SupervisorMessage<A>>>>>,
+    /// Supervisors that are running and have started their live aggregates.
+    started: Mutex<BTreeSet<usize>>,
+    spawned: AtomicU64,
+}
+
+/// The services that aggregates share with the rest of the tree.
+impl<A: Aggregate> Deref for Aggregates<A> {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
+
+impl<A: Aggregate> Aggregates<A> {
+    /// Creates the registry for `supervisors`, none of which runs yet. Their number must divide [`LOGICAL_SHARDS`].
+    pub(crate) fn new(services: Arc<Services>, supervisors: usize, own: A::Own) -> Self {
+        let divides = supervisors > 0 && LOGICAL_SHARDS.is_multiple_of(supervisors);
+        assert!(divides, "shards must divide {LOGICAL_SHARDS}");
+        Self {
+            services,
+            own,
+            live: (0..supervisors).map(|_| RwLock::default()).collect(),
+            owners: DashMap::new(),
+            supervisors: RwLock::new(vec![None; supervisors]),
+            started: Mutex::default(),
+            spawned: AtomicU64::new(0),
+        }
+    }
+
+    /// Supervisor of an aggregate, unless it is being restarted.
+    fn supervisor_of(&self, id: A::Id) -> Option<Mailbox<SupervisorMessage<A>>> {
+        self.supervisors.read()[self.index_of(id)].clone()
+    }
+
+    /// Index of the supervisor of an aggregate.
+    fn index_of(&self, id: A::Id) -> usize {
+        usize::from(A::shard(id)) * self.live.len() / LOGICAL_SHARDS
+    }
+
+    /// Logical shards of a supervisor.
+    pub(super) fn shards_of(&self, index: usize) -> RangeInclusive<u8> {
+        let width = LOGICAL_SHARDS / self.live.len();
+        let shard = |shard: usize| u8::try_from(shard).expect("a logical shard fits a byte");
+        shard(index * width)..=shard((index + 1) * width - 1)
+    }
+
+    /// Registers a supervisor. The aggregates of the previous one died with it unnoticed, so they are removed and will
+    /// be started again.
+    pub(super) fn take_over(&self, index: usize, supervisor: Mailbox<SupervisorMessage<A>>) {
+        self.replace(index, Some(supervisor));
+    }
+
+    /// Unregisters a supervisor that died and is not restarted yet: it has no aggregates meanwhile.
+    pub(crate) fn supervisor_died(&self, index: usize) {
+        self.replace(index, None);
+    }
+
+    fn replace(&self, index: usize, supervisor: Option<Mailbox<SupervisorMessage<A>>>) {
+        self.started.lock().remove(&index);
+        self.supervisors.write()[index] = supervisor;
+        let orphaned = std::mem::take(&mut *self.live[index].write());
+        for actor in orphaned.into_values() {
+            self.owners.remove(&actor.get_id());
+            actor.kill();
+        }
+    }
+
+    /// Records that a supervisor has started its live aggregates.
+    pub(super) fn has_started(&self, index: usize) {
+        self.started.lock().insert(index);
+        if self.is_started() {
+            A::all_started(self);
+        }
+    }
+
+    /// True if every supervisor is running and has started its live aggregates. A restarted one must start them again.
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.lock().len() == self.live.len()
+    }
+
+    fn each_supervisor(&self, message: impl Fn() -> SupervisorMessage<A>) {
+        for supervisor in self.supervisors.read().iter().flatten() {
+            // A stopped supervisor is restarted and then reads its aggregates again.
+            let _ = supervisor.cast(message());
+        }
+    }
+
+    /// Notifies every supervisor of the progress of a chain.
+    pub(crate) fn chain_progressed(&self, chain: Chain, progress: ChainProgress) {
+        self.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
+    }
+
+    /// Asks every live aggregate to resume its pending effects.
+    pub(crate) fn resume_all(&self) {
+        self.each_supervisor(|| SupervisorMessage::ResumeAll);
+    }
+
+    /// Asks every supervisor to look for live aggregates without an actor.
+    pub(crate) fn sweep(&self) {
+        self.each_supervisor(|| SupervisorMessage::Sweep(None));
+    }
+
+    /// Number of live aggregates.
+    pub(crate) fn live_len(&self) -> usize {
+        self.live.iter().map(|live| live.read().len()).sum()
+    }
+
+    /// Number of live aggregates of one supervisor.
+    pub(crate) fn live_len_in(&self, index: usize) -> usize {
+        self.live.get(index).map_or(0, |live| live.read().len())
+    }
+
+    /// Live actors of one supervisor.
+    pub(super) fn live_in(&self, index: usize) -> Vec<Mailbox<Message<A>>> {
+        self.live[index].read().values().cloned().collect()
+    }
+
+    /// Page of the live aggregates of one supervisor after `after`, by id.
+    pub(crate) fn lines(&self, index: usize, after: Option<A::Id>, limit: usize) -> Vec<A::Line> {
+        let Some(live) = self.live.get(index) else { return Vec::new() };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let live = live.read();
+        let page = live.range((from, Bound::Unbounded)).take(limit);
+        page.map(|(id, actor)| A::line(*id, actor.actor_metrics())).collect()
+    }
+
+    /// Number of actors started by this process.
+    pub(crate) fn spawned(&self) -> u64 {
+        self.spawned.load(Ordering::Relaxed)
+    }
+
+    /// Live actor of an aggregate.
+    pub(crate) fn live(&self, id: A::Id) -> Option<Mailbox<Message<A>>> {
+        live_among(&self.live[self.index_of(id)].read(), id)
+    }
+
+    /// Sends a message to the live actor, or to the supervisor, which starts one. If neither accepts it, a waiting
+    /// caller gets an error.
+    pub(crate) fn send(&self, id: A::Id, message: Message<A>) {
+        let message = match self.live(id) {
+            None => message,
+            Some(actor) => match actor.cast(message) {
+                // The actor has just left: its supervisor starts another one.
+                Err(MessagingErr::SendErr(message)) => message,
+                Ok(()) | Err(_) => return,
+            },
+        };
+        if let Some(SupervisorMessage::Wake(_, message)) = self.to_supervisor(id, SupervisorMessage::Wake(id, message))
+        {
+            message.refuse(CommandError::Unavailable(A::NOT_RUNNING.to_owned()));
+        }
+    }
+
+    /// Sends a message to the supervisor; returns it if there is none. A stopped supervisor is restarted, and then each
+    /// of its aggregates requests its timers again.
+    pub(crate) fn to_supervisor(&self, id: A::Id, message: SupervisorMessage<A>) -> Option<SupervisorMessage<A>> {
+        match self.supervisor_of(id) {
+            None => Some(message),
+            Some(supervisor) => match supervisor.cast(message) {
+                Err(MessagingErr::SendErr(message)) => Some(message),
+                Ok(()) | Err(_) => None,
+            },
+        }
+    }
+
+    /// Requests the screening of an address. An address in review is screened again after a pause, and raises an alarm
+    /// after `alarm_at`.
+    pub(crate) fn screen(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
+        if let Some(screening) = &*self.screening.read() {
+            screening.screen(request, alarm_at);
+        }
+    }
+
+    /// Notifies the webhook sender that deliveries of this PSP are due.
+    pub(crate) fn nudge_webhooks(&self, psp_id: PspId) {
+        if let Some(webhooks) = &*self.webhooks.read() {
+            webhooks.nudge(psp_id);
+        }
+    }
+
+    /// Commits a new aggregate by this write, starts its actor, and runs its effects. A queued write is executed even if
+    /// the caller stops waiting, and then the aggregate needs an actor. `kept` is held that long.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        aggregate: A,
+        effects: Vec<A::Effect>,
+        write: JournalWrite,
+        kept: impl Send + 'static,
+    ) -> Result<A, JournalError> {
+        let (aggregates, aggregate) = (self.clone(), Box::new(aggregate));
+        let created = async move {
+            aggregates.watch(aggregate.wallet());
+            let written = aggregates.journal.submit(write).await;
+            match &written {
+                Ok(_) => {
+                    aggregate.created(&aggregates);
+                    aggregates.begin(aggregate.clone(), &effects).await;
+                }
+                Err(JournalError::Unknown(_)) => aggregates.begin_if_committed(aggregate.id()),
+                Err(_) => {
+                    if let Some((wallet, _)) = aggregate.wallet() {
+                        aggregates.chains.watchlist().forget(wallet);
+                    }
+                }
+            }
+            drop(kept);
+            written.map(|_| *aggregate)
+        };
+        let created = tokio::spawn(created.in_current_span()).await;
+        created.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())))
+    }
+
+    fn watch(&self, wallet: Option<(Address, PaymentId)>) {
+        if let Some((wallet, payment_id)) = wallet {
+            self.chains.watchlist().watch(wallet, payment_id);
+        }
+    }
+
+    /// Starts the actor of a committed aggregate and runs its effects. If that fails, its supervisor starts it.
+    async fn begin(self: &Arc<Self>, aggregate: Box<A>, effects: &[A::Effect]) {
+        let id = aggregate.id();
+        let spawned = match self.supervisor_of(id) {
+            Some(supervisor) => self.spawn(aggregate.clone(), supervisor.get_cell()).await.map(|_| ()),
+            None => Err("there is no supervisor yet".into()),
+        };
+        match spawned {
+            Ok(()) => effects.iter().for_each(|effect| aggregate.execute(self, effect)),
+            Err(error) => {
+                log_about!(warn, id, "has no actor yet", error);
+                self.send(id, Message::Resume);
+            }
+        }
+    }
+
+    /// Starts an aggregate with an unknown commit outcome, if it exists: now, and again when a commit still in progress
+    /// has ended.
+    fn begin_if_committed(&self, id: A::Id) {
+        self.send(id, Message::Resume);
+        let at = self.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
+        self.to_supervisor(id, SupervisorMessage::Remind(id, at));
+    }
+
+    /// Starts the actor of an aggregate with this state. If another actor is already live, returns that one.
+    pub(super) async fn spawn(
+        self: &Arc<Self>,
+        aggregate: Box<A>,
+        supervisor: ActorCell,
+    ) -> Result<Mailbox<Message<A>>, ActorProcessingErr> {
+        let (id, wallet, supervisor_id) = (aggregate.id(), aggregate.wallet(), supervisor.get_id());
+        let behaviour = AggregateActor { aggregates: self.clone() };
+        let actor = self.registry.spawn_unlisted(behaviour, aggregate, supervisor).await?;
+        // Inserted before the actor can be reached: its supervisor must be able to identify it on a failure.
+        self.owners.insert(actor.get_id(), id);
+        let first = {
+            let mut live = self.live[self.index_of(id)].write();
+            let first = live_among(&live, id);
+            if first.is_none() {
+                // Under the lock, like the retirement in `leave_over`: an ended aggregate may become live again.
+                self.watch(wallet);
+                live.insert(id, actor.clone());
+            }
+            first
+        };
+        if let Some(first) = first {
+            self.forget(actor.get_id());
+            actor.stop(None);
+            return Ok(first);
+        }
+        // Checked after the insertion, while `replace` checks for entries after it registers the supervisor: one of the
+        // two sees the other.
+        if self.supervisor_of(id).is_none_or(|current| current.get_id() != supervisor_id) {
+            self.forget(actor.get_id());
+            actor.kill();
+            return Err("the supervisor was restarted meanwhile".into());
+        }
+        self.spawned.fetch_add(1, Ordering::Relaxed);
+        Ok(actor)
+    }
+
+    /// Removes the actor of an aggregate that is committed as ended, and retires its wallet, unless another actor has
+    /// taken its place. New messages start it again.
+    pub(super) fn leave_over(&self, aggregate: &A, actor: ActorId) {
+        // Later transfers are found by their address in the database.
+        self.leave_and(aggregate.id(), actor, || {
+            aggregate.wallet().into_iter().for_each(|(wallet, _)| self.chains.watchlist().retire(wallet));
+        });
+    }
+
+    /// Runs `and` and removes an actor, unless another one has taken its place.
+    fn leave_and(&self, id: A::Id, actor: ActorId, and: impl FnOnce()) {
+        let mut live = self.live[self.index_of(id)].write();
+        if live.get(&id).is_some_and(|live| live.get_id() == actor) {
+            and();
+            live.remove(&id);
+        }
+    }
+
+    /// Removes an ended actor; returns its aggregate.
+    pub(super) fn forget(&self, actor: ActorId) -> Option<A::Id> {
+        let (_, id) = self.owners.remove(&actor)?;
+        self.leave_and(id, actor, || ());
+        Some(id)
+    }
+}
+
+fn live_among<A: Aggregate>(live: &Live<A>, id: A::Id) -> Option<Mailbox<Message<A>>> {
+    live.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
+}

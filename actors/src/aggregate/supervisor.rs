@@ -1,0 +1,335 @@
+//! Supervisor of a shard of aggregates: starts those with messages, restarts those that fail, and keeps one timer wheel
+//! for all of them.
+//!
+//! A failed aggregate is restarted from the database within its [`Budget`]; after that it is quarantined, and its
+//! siblings continue. The supervisor keeps no state that the database does not have. It periodically checks that every
+//! live aggregate has its actor, whatever prevented its start.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use payferry_domain::{Chain, CommandError, Timestamp};
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
+use ractor::{ActorProcessingErr, SupervisionEvent};
+
+use super::actor::Message;
+use super::{Aggregate, Aggregates, ChainProgress, log_about};
+use crate::observe::ActorSubject;
+use crate::services::Services;
+
+/// Interval of the timer wheel.
+const TICK: Duration = Duration::from_millis(250);
+/// Aggregates per page when the supervisor starts.
+const REHYDRATION_PAGE: u64 = 1_000;
+/// Pause before an aggregate with an unreadable row is tried again.
+const RELOAD_PAUSE: Duration = Duration::from_secs(2);
+/// Interval of searches for live aggregates without an actor. Each one reads the index of all live ones.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(5);
+/// Ids of live aggregates per page of that search.
+const SWEEP_PAGE: u64 = 1_000;
+/// Minimum age of an aggregate that counts as missing its actor: before that, its creator may be about to start it.
+const UNATTENDED_AFTER_MS: i64 = 10_000;
+
+pub(crate) enum SupervisorMessage<A: Aggregate> {
+    /// Read and start all live aggregates of this supervisor.
+    Rehydrate,
+    /// Message for an aggregate without a live actor.
+    Wake(A::Id, Message<A>),
+    /// Notify the aggregate when the chain has been read up to this time.
+    AwaitDeadline(A::Id, Chain, Timestamp),
+    /// Have the aggregate run its pending effects at this time, by the wall clock.
+    Remind(A::Id, Timestamp),
+    /// Send the command at this time, by the service's clock.
+    SendAt(A::Id, Timestamp, A::Command),
+    /// Notify the aggregates with a deadline on the chain.
+    ChainProgressed(Chain, ChainProgress),
+    /// Ask every live aggregate to resume its pending effects.
+    ResumeAll,
+    /// Start live aggregates after this id that have no actor.
+    Sweep(Option<A::Id>),
+    /// Turn the timer wheel.
+    Tick,
+}
+
+/// Supervisor of a shard.
+#[derive(Clone)]
+pub(crate) struct Supervisor<A: Aggregate> {
+    pub(crate) aggregates: Arc<Aggregates<A>>,
+    pub(crate) index: usize,
+}
+
+pub(crate) struct State<A: Aggregate> {
+    deadlines: HashMap<Chain, BTreeSet<(Timestamp, A::Id)>>,
+    /// Time, by the wall clock, at which an aggregate resumes its pending effects; once per aggregate, however many
+    /// reminders were requested.
+    resumes: HashMap<A::Id, Timestamp>,
+    /// Commands by the time, by the service's clock, at which they are sent.
+    scheduled: BTreeMap<(Timestamp, A::Id), A::Command>,
+    budget: Budget<A::Id>,
+}
+
+impl<A: Aggregate> State<A> {
+    fn new() -> Self {
+        let (deadlines, resumes, scheduled) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        Self { deadlines, resumes, scheduled, budget: Budget::default() }
+    }
+
+    fn remind_at(&mut self, id: A::Id, at: Timestamp) {
+        let first = self.resumes.entry(id).or_insert(at);
+        *first = at.min(*first);
+    }
+}
+
+impl<A: Aggregate> Behaviour for Supervisor<A> {
+    const KIND: ActorKind = A::SUPERVISOR;
+    type Msg = SupervisorMessage<A>;
+    type State = State<A>;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: &Mailbox<Self::Msg>, (): ()) -> Result<State<A>, ActorProcessingErr> {
+        self.aggregates.take_over(self.index, myself.clone());
+        myself.cast(SupervisorMessage::Rehydrate)?;
+        myself.send_interval(TICK, || SupervisorMessage::Tick);
+        myself.send_interval(SWEEP_INTERVAL, || SupervisorMessage::Sweep(None));
+        Ok(State::new())
+    }
+
+    async fn handle(
+        &self,
+        myself: &Mailbox<Self::Msg>,
+        message: Self::Msg,
+        state: &mut State<A>,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SupervisorMessage::Rehydrate => Box::pin(self.rehydrate(myself)).await?,
+            SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
+            SupervisorMessage::AwaitDeadline(id, chain, at) => {
+                state.deadlines.entry(chain).or_default().insert((at, id));
+            }
+            SupervisorMessage::Remind(id, at) => state.remind_at(id, at),
+            SupervisorMessage::SendAt(id, at, command) => drop(state.scheduled.insert((at, id), command)),
+            SupervisorMessage::ChainProgressed(chain, progress) => self.chain_progressed(chain, progress, state),
+            SupervisorMessage::ResumeAll => {
+                for actor in self.aggregates.live_in(self.index) {
+                    let _ = actor.cast(Message::Resume);
+                }
+            }
+            SupervisorMessage::Sweep(after) => Box::pin(self.sweep(myself, after, state)).await,
+            SupervisorMessage::Tick => self.turn_wheel(myself, state).await,
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: &Mailbox<Self::Msg>,
+        event: SupervisionEvent,
+        state: &mut State<A>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
+        // An actor that ended by itself was finished; a killed one was already removed.
+        if let Some(id) = self.aggregates.forget(cell.get_id())
+            && matches!(cause, Cause::Panic | Cause::Error)
+        {
+            Box::pin(self.restart(myself, id, cause, &reason, state)).await;
+        }
+        Ok(())
+    }
+}
+
+impl<A: Aggregate> Supervisor<A> {
+    /// Starts every live aggregate of the shard. An unavailable database fails the supervisor, which is restarted with
+    /// back-off.
+    async fn rehydrate(&self, myself: &Mailbox<SupervisorMessage<A>>) -> Result<(), ActorProcessingErr> {
+        let (aggregates, mut after) = (&self.aggregates, None);
+        loop {
+            let shards = aggregates.shards_of(self.index);
+            let page = A::load_live(&aggregates.database, shards, after, REHYDRATION_PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id());
+            for aggregate in page {
+                let id = aggregate.id();
+                if aggregates.registry.is_quarantined(id) || aggregates.live(id).is_some() {
+                    continue;
+                }
+                let actor = aggregates.spawn(Box::new(aggregate), myself.get_cell()).await?;
+                let _ = actor.cast(Message::Resume);
+            }
+        }
+        aggregates.has_started(self.index);
+        // Messages to the previous actors may be lost.
+        aggregates.chains.repeat_outcomes();
+        Ok(())
+    }
+
+    /// Starts an aggregate without a live actor and forwards the message to it.
+    async fn wake(
+        &self,
+        myself: &Mailbox<SupervisorMessage<A>>,
+        id: A::Id,
+        message: Option<Message<A>>,
+        state: &mut State<A>,
+    ) {
+        let refuse = |message: Option<Message<A>>, error| {
+            if let Some(message) = message {
+                message.refuse(error);
+            }
+        };
+        if self.aggregates.registry.is_quarantined(id) {
+            return refuse(message, CommandError::Quarantined);
+        }
+        let actor = match self.aggregates.live(id) {
+            Some(actor) => actor,
+            None => match self.start(myself, id, |_| true).await {
+                Ok(Some(actor)) => actor,
+                Ok(None) => return refuse(message, CommandError::NotFound),
+                Err(error) => {
+                    // The message is dropped, but the start is retried. Sweeps and the settler repeat the message's
+                    // facts, and a waiting caller gets an error.
+                    log_about!(warn, id, "could not be started; retrying", error);
+                    refuse(message, CommandError::Unavailable(error.to_string()));
+                    return self.remind_after(id, RELOAD_PAUSE, state);
+                }
+            },
+        };
+        if let Some(message) = message {
+            let _ = actor.cast(message);
+        }
+        // Sent last, so that an ended aggregate applies the message before it leaves again.
+        let _ = actor.cast(Message::Resume);
+        state.resumes.remove(&id);
+    }
+
+    /// Starts the actor of an aggregate from its row, if the row exists and satisfies `is_wanted`.
+    async fn start(
+        &self,
+        myself: &Mailbox<SupervisorMessage<A>>,
+        id: A::Id,
+        is_wanted: fn(&A) -> bool,
+    ) -> Result<Option<Mailbox<Message<A>>>, ActorProcessingErr> {
+        let aggregate = A::load(&self.aggregates.database, id).await?.filter(is_wanted);
+        let Some(aggregate) = aggregate else { return Ok(None) };
+        self.aggregates.spawn(Box::new(aggregate), myself.get_cell()).await.map(Some)
+    }
+
+    /// Starts the live aggregates of a page that have no actor, then continues with the next page. They were committed
+    /// after their creator had given up, or could not be started then.
+    async fn sweep(&self, myself: &Mailbox<SupervisorMessage<A>>, after: Option<A::Id>, state: &mut State<A>) {
+        let Services { database, registry, clock, .. } = &**self.aggregates;
+        let page = match A::live_ids(database, self.aggregates.shards_of(self.index), after, SWEEP_PAGE).await {
+            Ok(page) => page,
+            Err(error) => {
+                let (kind, kinds, index) = (A::SUPERVISOR.as_str(), A::KIND.as_str(), self.index);
+                tracing::warn!(%error, "{kind} {index} could not look for live {kinds}s without an actor");
+                return;
+            }
+        };
+        let Some(last) = page.last().copied() else { return };
+        let before = clock.real_now::<Timestamp>().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
+        for id in page {
+            let is_attended =
+                self.aggregates.live(id).is_some() || state.resumes.contains_key(&id) || registry.is_quarantined(id);
+            if is_attended || A::made_at(id).as_millis() > before {
+                continue;
+            }
+            // An aggregate that ended since the page was read needs no actor.
+            match self.start(myself, id, A::needs_actor).await {
+                Ok(Some(actor)) => {
+                    log_about!(warn, id, "was live without an actor; started one");
+                    A::unattended();
+                    let _ = actor.cast(Message::Resume);
+                }
+                Ok(None) => {}
+                Err(error) => log_about!(error, id, "is live but cannot be started", error),
+            }
+        }
+        let _ = myself.cast(SupervisorMessage::Sweep(Some(last)));
+    }
+
+    fn remind_after(&self, id: A::Id, pause: Duration, state: &mut State<A>) {
+        let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+        state.remind_at(id, self.aggregates.clock.real_now::<Timestamp>().plus_millis(pause_ms));
+    }
+
+    /// Restarts a failed aggregate within its budget, or quarantines it.
+    async fn restart(
+        &self,
+        myself: &Mailbox<SupervisorMessage<A>>,
+        id: A::Id,
+        cause: Cause,
+        reason: &str,
+        state: &mut State<A>,
+    ) {
+        let Some(nth) = state.budget.spend(id, Instant::now()) else {
+            self.aggregates.registry.give_up(id, cause, reason);
+            return;
+        };
+        self.aggregates.registry.restarted(A::KIND, &id.to_string(), cause, reason);
+        match A::restart_pause(nth) {
+            Duration::ZERO => self.wake(myself, id, None, state).await,
+            pause => self.remind_after(id, pause, state),
+        }
+    }
+
+    /// Notifies the aggregates with a deadline that the chain has passed, or those with any deadline of an outage.
+    fn chain_progressed(&self, chain: Chain, progress: ChainProgress, state: &mut State<A>) {
+        let Some(waiting) = state.deadlines.get_mut(&chain) else { return };
+        match progress {
+            ChainProgress::ReadTo(block_time) => {
+                while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
+                    waiting.remove(&first);
+                    self.notify_live(first.1, progress);
+                }
+            }
+            ChainProgress::Stalled(_) => waiting.iter().for_each(|(_, id)| self.notify_live(*id, progress)),
+        }
+    }
+
+    /// Sends the command about a deadline to an aggregate, unless it has left since: an ended one need not be started
+    /// for it, and a restarting one registers again.
+    fn notify_live(&self, id: A::Id, progress: ChainProgress) {
+        if let Some(actor) = self.aggregates.live(id)
+            && let Some(command) = A::on_chain_progress(progress)
+        {
+            let _ = actor.cast(Message::fact(command));
+        }
+    }
+
+    /// Turns the wheel: sends due reminders and commands, and drops old failures.
+    async fn turn_wheel(&self, myself: &Mailbox<SupervisorMessage<A>>, state: &mut State<A>) {
+        let (now, real_now): (Timestamp, Timestamp) = (self.aggregates.clock.now(), self.aggregates.clock.real_now());
+        let resumed: Vec<_> = state.resumes.extract_if(|_, at| *at <= real_now).map(|(id, _)| id).collect();
+        for id in resumed {
+            Box::pin(self.wake(myself, id, None, state)).await;
+        }
+        while let Some(first) = state.scheduled.first_entry().filter(|first| first.key().0 <= now) {
+            let ((_, id), command) = first.remove_entry();
+            self.aggregates.send(id, Message::fact(command));
+        }
+        state.budget.forget_old(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_domain::PaymentId;
+    use payferry_domain::payment::{Command, Payment, Requester};
+
+    use super::*;
+
+    #[test]
+    fn resume_is_scheduled_once_at_the_earliest_requested_time() {
+        let (mut state, id, other) = (State::<Payment>::new(), PaymentId::generate(), PaymentId::generate());
+        for (id, at) in [(id, 3_000), (id, 2_000), (id, 2_500), (other, 4_000)] {
+            state.remind_at(id, Timestamp(at));
+        }
+        assert_eq!(state.resumes, HashMap::from([(id, Timestamp(2_000)), (other, Timestamp(4_000))]));
+        // A settlement scheduled at two times is retried at both.
+        for at in [1_000, 2_000, 2_000] {
+            state.scheduled.insert((Timestamp(at), id), Command::RetrySettlement { by: Requester::Schedule });
+        }
+        assert_eq!(state.scheduled.len(), 2);
+    }
+}
