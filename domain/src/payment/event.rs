@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::command::OutageId;
-use super::label::Labels;
 use super::money_out::{Refund, Requester};
-use super::status::Reason;
+use super::status::{FailureReason, Labels, Reason};
 use super::terms::Terms;
 use super::transfer::{Transfer, TransferKey, Verdict};
 use crate::chain::Hash32;
@@ -107,7 +106,7 @@ pub enum Event {
     /// The payment failed: expired, cancelled, blocked, or refunded after a failed settlement.
     Failed {
         /// Reason.
-        reason: super::status::FailureReason,
+        reason: FailureReason,
         /// Time of the event.
         at: Timestamp,
     },

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::command::OutageId;
-use super::label::{Label, Labels};
 use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
-use super::status::{FailureReason, HistoryEntry, Reason, Status};
+use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
 use crate::chain::Finality;
