@@ -19,7 +19,7 @@ use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::attempt::{Target, attempt, client};
+use super::delivery::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
 use super::metrics::WebhookMetrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};

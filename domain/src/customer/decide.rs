@@ -1,15 +1,93 @@
-//! Decides the events that follow from a command.
+//! Commands to a customer, and the events that follow from them.
 //!
 //! A fact that is outdated or already known leads to no events: a result counts only for the current check. A command
 //! of a person is rejected if it does not fit the state.
 
-use super::command::Command;
+use super::Customer;
 use super::event::Event;
-use super::rejection::Rejection;
-use super::state::Customer;
 use super::words::{CheckPurpose, Documents, KycStatus, Missing, Verdict};
 use crate::ids::CheckId;
 use crate::time::Timestamp;
+
+/// A request of a person, or a fact from a provider. Ids of new checks are part of the command, because decisions are
+/// pure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// The customer accepts the terms of service.
+    AcceptTerms,
+    /// Documents were stored.
+    AddDocuments(Documents),
+    /// The PSP asks for identity verification.
+    RequestCheck {
+        /// Id for the check, if the command creates one.
+        check: CheckId,
+    },
+    /// A check ended with a verdict.
+    ConcludeCheck {
+        /// Id of the check.
+        check: CheckId,
+        /// Verdict.
+        verdict: Verdict,
+    },
+    /// A check ended without a verdict: the customer abandoned it, or it timed out.
+    LapseCheck {
+        /// Id of the check.
+        check: CheckId,
+    },
+    /// The phone number changed.
+    ChangePhone {
+        /// Id for the screening.
+        check: CheckId,
+    },
+    /// Payment details were set. The wallet, if any, is the first one or unchanged.
+    SetDetails,
+    /// Payment details were set and their wallet replaces another one.
+    ReplaceWallet {
+        /// Id for the screening.
+        check: CheckId,
+    },
+    /// The operator decides manually.
+    Decide(Verdict),
+    /// The PSP deactivates the customer.
+    Deactivate,
+}
+
+/// Reason for rejecting a command of a person, independent of HTTP. The customer did not change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// A deactivated customer cannot change.
+    #[error("the customer is deactivated and cannot change")]
+    CustomerInactive,
+    /// Verification and clearance require accepted terms.
+    #[error("the customer has not accepted the terms of service")]
+    TermsNotAccepted,
+    /// Verification requires these documents.
+    #[error("documents are missing: {}", names(.0))]
+    DocumentsMissing(Vec<Missing>),
+    /// The customer is already cleared.
+    #[error("the customer is already verified")]
+    AlreadyCleared,
+    /// A change is being screened. This ends without further action.
+    #[error("a change of this customer is being screened; try again when the screening is complete")]
+    UpdateInProgress,
+}
+
+impl Rejection {
+    /// Stable error code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::CustomerInactive => "customer_inactive",
+            Self::TermsNotAccepted => "tos_not_accepted",
+            Self::DocumentsMissing(_) => "documents_missing",
+            Self::AlreadyCleared => "already_cleared",
+            Self::UpdateInProgress => "update_in_progress",
+        }
+    }
+}
+
+fn names(missing: &[Missing]) -> String {
+    missing.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")
+}
 
 /// Returns the items that are missing before identity verification can start, the terms first.
 pub fn missing(customer: &Customer) -> Vec<Missing> {

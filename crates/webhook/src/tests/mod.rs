@@ -3,6 +3,7 @@
 
 mod draining;
 mod logging;
+mod parts;
 mod receiver;
 mod requests;
 mod trouble;
