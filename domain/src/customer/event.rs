@@ -8,8 +8,9 @@ use crate::ids::CheckId;
 use crate::time::Timestamp;
 
 /// One event. Contains no personal data, because the audit log stores it unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Event {
     /// The terms of service were accepted.
     TermsAccepted {
@@ -78,25 +79,8 @@ pub enum Event {
 
 impl Event {
     /// Name, as serialised.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::TermsAccepted { .. } => "terms_accepted",
-            Self::DocumentsAdded { .. } => "documents_added",
-            Self::CheckQueued { .. } => "check_queued",
-            Self::CheckSuperseded { .. } => "check_superseded",
-            Self::CheckLapsed { .. } => "check_lapsed",
-            Self::CheckPassed { .. } => "check_passed",
-            Self::CheckFailed { .. } => "check_failed",
-            Self::Reopened => "reopened",
-            Self::Restored { .. } => "restored",
-            Self::Approved => "approved",
-            Self::Rejected { .. } => "rejected",
-            Self::PhoneChanged => "phone_changed",
-            Self::WalletReplaced => "wallet_replaced",
-            Self::DetailsSet => "details_set",
-            Self::UpdateBegun => "update_begun",
-            Self::Deactivated => "deactivated",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 }
 

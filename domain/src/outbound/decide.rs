@@ -92,8 +92,9 @@ fn screen(outbound: &OutboundTransfer, verdict: &Verdict, now: Timestamp) -> Res
 }
 
 /// An event of an outbound transfer. Serialised as `{"type": "sent", ...}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case", tag = "type")]
+#[strum(serialize_all = "snake_case")]
 pub enum Event {
     /// The order was accepted and its amount reserved.
     Accepted {
@@ -131,13 +132,8 @@ pub enum Event {
 
 impl Event {
     /// Name as stored, for logs.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Accepted { .. } => "accepted",
-            Self::Screened { .. } => "screened",
-            Self::Sent { .. } => "sent",
-            Self::Failed { .. } => "failed",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// Returns true if the event allows the operation to be queued.

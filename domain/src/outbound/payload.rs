@@ -13,6 +13,7 @@ use crate::payment::EventName;
 use crate::time::Timestamp;
 
 /// One public event of an outbound transfer.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Name.
@@ -24,7 +25,6 @@ pub struct Announcement {
     /// Status at that time.
     pub status: OutboundStatus,
     /// Transaction of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
 }
 
@@ -48,6 +48,7 @@ pub(super) fn announcement(after: &OutboundTransfer, event: &Event, at: Timestam
 }
 
 /// Body of an event of an outbound transfer: a flat object without inapplicable fields.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 struct Body<'a> {
     event: &'static str,
@@ -56,21 +57,15 @@ struct Body<'a> {
     event_id: EventId,
     sequence: u32,
     status: OutboundStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
     customer_id: Option<CustomerId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<&'a str>,
     amount: String,
     token: Token,
     chain: Chain,
     address: Address,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tx_hash: Option<Hash32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     failure_reason: Option<FailureReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
 }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::event::Event;
 use super::state::Payment;
@@ -73,6 +74,7 @@ named! {
 }
 
 /// One public event of a payment. Stores the values of that time that may change later.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Name.
@@ -84,13 +86,10 @@ pub struct Announcement {
     /// Status of the payment at that time.
     pub status: Status,
     /// Failure reason at that time. A late transfer can clear it again, even in the same commit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     /// Transaction of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Refund of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund_id: Option<RefundId>,
 }
 
@@ -201,7 +200,7 @@ fn transaction(after: &Payment, event: &Event) -> Option<Hash32> {
 }
 
 /// Events that an endpoint subscribes to: all (`*`), a family (`payment.*`), or one name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum EventPattern {
     /// `*`
     All,
@@ -255,20 +254,8 @@ impl fmt::Display for EventPattern {
     }
 }
 
-impl Serialize for EventPattern {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for EventPattern {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Body of a payment event: a flat object without inapplicable fields. Amounts are decimal strings, times ISO 8601.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 struct Body<'a> {
     event: &'static str,
@@ -277,34 +264,22 @@ struct Body<'a> {
     event_id: EventId,
     sequence: u32,
     status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     merchant_id: Option<MerchantId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     customer_id: Option<CustomerId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<&'a str>,
     amount: String,
     amount_received: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     excess_received: Option<String>,
     token: Token,
     chain: Chain,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tx_hash: Option<Hash32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     psp_amount: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     treasury_fee: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     refund_id: Option<RefundId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     refund_amount: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     refund_address: Option<Address>,
     labels: Vec<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     failure_reason: Option<FailureReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a Map<String, Value>>,
 }
 

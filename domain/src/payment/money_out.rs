@@ -27,6 +27,7 @@ named! {
 }
 
 /// The settlement of a payment. `psp_amount + treasury_fee == amount` always holds.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
     /// Id of the operation. It never changes.
@@ -43,19 +44,15 @@ pub struct Settlement {
     #[serde(default)]
     pub revision: u32,
     /// Final transaction of the settlement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Block time of that transaction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Timestamp>,
     /// Number of permanent failures so far.
     #[serde(default)]
     pub failures: u32,
     /// Reason of the last failure, for operators.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Time of the next automatic retry. Set only while failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
     /// True if a person requested the current attempt. In this case a failure is announced again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -118,6 +115,7 @@ named! {
 }
 
 /// A refund of the payment.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refund {
     /// Refund id.
@@ -133,10 +131,8 @@ pub struct Refund {
     /// Funds that it uses.
     pub funds: Funds,
     /// Token and chain, if they differ from the payment's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asset: Option<Asset>,
     /// Screening verdict about the address, once known. Nothing is sent before it is `allow`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
     /// Requester; `schedule` for the excess policy.
     pub requested_by: Requester,
@@ -148,13 +144,10 @@ pub struct Refund {
     /// Time of acceptance.
     pub requested_at: Timestamp,
     /// Time at which the refund was sent or failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// Transaction of the refund, once sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Failure reason, as text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 

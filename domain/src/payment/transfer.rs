@@ -88,6 +88,7 @@ named! {
 }
 
 /// A screening result, or the decision of the operator.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Decision.
@@ -96,10 +97,8 @@ pub struct Verdict {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_operator: bool,
     /// Risk level from the provider, such as `low` or `severe`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<String>,
     /// Score from the provider, 0 to 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<u8>,
     /// Categories from the provider, such as `sanctions`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -107,14 +106,11 @@ pub struct Verdict {
     /// Provider that returned the verdict.
     pub provider: String,
     /// Reference of the provider.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_ref: Option<String>,
     /// Version of the list that was used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_version: Option<String>,
     /// True if the sender is a plain account (without code). `None` means that this was not checked; it is treated as
     /// false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain_sender: Option<bool>,
     /// Time of screening.
     pub checked_at: Timestamp,
@@ -155,6 +151,7 @@ pub struct ObservedTransfer {
 }
 
 /// A transfer as the payment stores it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Key of the transfer.
@@ -177,7 +174,6 @@ pub struct Transfer {
     /// Current state.
     pub status: TransferStatus,
     /// Screening verdict, once known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
     /// True if the transfer is part of the amount received.
     #[serde(default)]

@@ -11,7 +11,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 
 /// Generates commands. Check ids are placeholders for new checks, or refer to earlier checks.
 fn commands() -> impl Strategy<Value = Command> {
-    let kinds = prop::sample::subsequence(DocumentKind::ALL, 0..=DocumentKind::ALL.len());
+    let kinds = prop::sample::subsequence(DocumentKind::ALL.to_vec(), 0..=DocumentKind::ALL.len());
     let old = (0_u128..12).prop_map(check);
     prop_oneof![
         2 => Just(Command::AcceptTerms),
