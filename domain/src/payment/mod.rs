@@ -131,4 +131,4 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,7 @@
 //! Ledger checks after every test step: each account holds the balance that the state of the payment requires.
 
 use super::*;
-use crate::ledger::{Account, Asset, Holdings, Posting};
+use crate::ledger::{Account, Holdings, Posting};
 
 /// Returns the balance of an account after these postings.
 pub(super) fn balance(postings: &[Posting], account: Account, asset: Asset) -> i64 {

@@ -45,8 +45,7 @@ fn wish() -> impl Strategy<Value = Command> {
                 amount: text.map(amount),
                 to: addressed.then_some(ELSEWHERE),
                 funds,
-                asset: (funds == Funds::Misdirected)
-                    .then_some(crate::ledger::Asset { chain: Chain::Polygon, address: USDC }),
+                asset: (funds == Funds::Misdirected).then_some(Asset { chain: Chain::Polygon, address: USDC }),
                 by,
             }
         ),
