@@ -10,14 +10,14 @@ use alloy::transports::{RpcError, TransportError, TransportErrorKind};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
+use payferry_runtime::supervise::doubled;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::metrics::EndpointLabels;
 use super::pace;
-use super::trouble::Degradation;
-use super::wire::{ClientError, classify};
+use super::wire::{ClientError, Degradation, classify};
 
 /// Maximum number of calls in one JSON-RPC batch.
 pub const BATCH_CALLS_MAX: usize = 100;
@@ -320,7 +320,7 @@ impl Health {
         if self.struck.is_none_or(|struck| now - struck > STRIKES_FORGOTTEN_AFTER) {
             self.strikes = 0;
         }
-        let wait = ASIDE_MIN.saturating_mul(1 << self.strikes.min(8)).min(ASIDE_MAX);
+        let wait = doubled(ASIDE_MIN, ASIDE_MAX, self.strikes);
         self.strikes = self.strikes.saturating_add(1);
         self.struck = Some(now);
         self.aside_until = Some(now + wait);

@@ -106,6 +106,7 @@ pub(super) struct Endpoint {
     pub(super) psp_id: PspId,
 }
 
+#[derive(Default)]
 pub(super) struct State {
     concurrency: Concurrency,
     breaker: Breaker,
@@ -147,27 +148,7 @@ impl Behaviour for Endpoint {
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
         // The breaker state of the previous actor ends with it.
         self.context.broken.remove(&self.psp_id);
-        Ok(State {
-            concurrency: Concurrency::default(),
-            breaker: Breaker::default(),
-            window: Window::default(),
-            retries: VecDeque::new(),
-            taken: HashSet::new(),
-            left_alone: Vec::new(),
-            in_flight: 0,
-            tasks: JoinSet::new(),
-            read_to: 0,
-            more: true,
-            rewind: false,
-            retries_at: Some(0),
-            retry_is_next: false,
-            target: None,
-            held_by: None,
-            attempts: 0,
-            failures: 0,
-            last_failure: None,
-            timer: None,
-        })
+        Ok(State { more: true, retries_at: Some(0), ..State::default() })
     }
 
     async fn handle(
