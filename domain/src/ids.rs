@@ -193,7 +193,6 @@ impl RefundId {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

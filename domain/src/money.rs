@@ -6,7 +6,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
 use crate::named::named;
@@ -98,11 +97,6 @@ impl Amount {
     pub const fn saturating_sub(self, other: Self) -> Self {
         let units = self.0.saturating_sub(other.0);
         Self(if units < 0 { 0 } else { units })
-    }
-
-    /// Converts to a decimal with six places.
-    pub fn to_decimal(self) -> Decimal {
-        Decimal::new(self.0, DECIMALS)
     }
 }
 
@@ -249,7 +243,6 @@ impl Tolerance {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

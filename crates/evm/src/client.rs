@@ -18,7 +18,7 @@ use payferry_domain::{Address, Chain, Hash32};
 use serde_json::json;
 
 pub use super::endpoint::BATCH_CALLS_MAX;
-use super::endpoint::{Call, Endpoint};
+use super::endpoint::{Answers, Call, Endpoint};
 use super::failover::{no_endpoint, parse};
 use super::http::{self, Http};
 use super::wire::FeeHistory;
@@ -113,13 +113,6 @@ impl ChainClient {
         self
     }
 
-    /// Disables JSON-RPC batches: calls are sent individually and concurrently.
-    #[must_use]
-    pub fn without_batches(mut self) -> Self {
-        self.batches = false;
-        self
-    }
-
     /// Number of endpoints.
     pub fn endpoints_len(&self) -> usize {
         self.endpoints.len()
@@ -151,16 +144,12 @@ impl ChainClient {
     }
 
     /// Runs several calls on the newest block; each has its own result.
-    pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+    pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Answers<Bytes>, ClientError> {
         self.calls_on(json!("latest"), calls).await
     }
 
     /// Runs several calls on the state after `block`, which a lagging endpoint does not have; each has its own result.
-    pub async fn calls_at(
-        &self,
-        block: u64,
-        calls: Vec<(Address, Vec<u8>)>,
-    ) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+    pub async fn calls_at(&self, block: u64, calls: Vec<(Address, Vec<u8>)>) -> Result<Answers<Bytes>, ClientError> {
         self.calls_on(json!(U64::from(block)), calls).await
     }
 
@@ -168,7 +157,7 @@ impl ChainClient {
         &self,
         block: serde_json::Value,
         calls: Vec<(Address, Vec<u8>)>,
-    ) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+    ) -> Result<Answers<Bytes>, ClientError> {
         let call =
             |(to, input): (Address, Vec<u8>)| ("eth_call", json!([{"to": to, "data": Bytes::from(input)}, block]));
         self.ask_each(calls.into_iter().map(call)).await
@@ -291,7 +280,7 @@ impl ChainClient {
     async fn headers_each(
         &self,
         numbers: impl IntoIterator<Item = u64>,
-    ) -> Result<Vec<Result<Option<BlockHeader>, ClientError>>, ClientError> {
+    ) -> Result<Answers<Option<BlockHeader>>, ClientError> {
         self.ask_each(numbers.into_iter().map(|number| ("eth_getBlockByNumber", json!([U64::from(number), false]))))
             .await
     }
@@ -333,10 +322,7 @@ impl ChainClient {
     }
 
     /// Receipts by transaction hash, in that order; `None` for unmined transactions. Each has its own result.
-    pub async fn receipts_each(
-        &self,
-        hashes: &[Hash32],
-    ) -> Result<Vec<Result<Option<TransactionReceipt>, ClientError>>, ClientError> {
+    pub async fn receipts_each(&self, hashes: &[Hash32]) -> Result<Answers<Option<TransactionReceipt>>, ClientError> {
         self.ask_each(hashes.iter().map(|hash| ("eth_getTransactionReceipt", json!([hash])))).await
     }
 

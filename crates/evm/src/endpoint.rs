@@ -41,7 +41,7 @@ const BATCHES_AGAIN_AFTER: Duration = Duration::from_mins(10);
 /// One call: method and parameters.
 pub(super) type Call = (&'static str, Value);
 /// Results of several calls, each with its own error.
-pub(super) type Answers = Vec<Result<Box<RawValue>, ClientError>>;
+pub type Answers<T = Box<RawValue>> = Vec<Result<T, ClientError>>;
 
 /// Expectations that apply to all endpoints of a client.
 #[derive(Clone, Copy, Debug)]

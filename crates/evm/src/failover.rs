@@ -50,7 +50,7 @@ impl ChainClient {
     pub(super) async fn ask_each<T: DeserializeOwned>(
         &self,
         calls: impl IntoIterator<Item = Call>,
-    ) -> Result<Vec<Result<T, ClientError>>, ClientError> {
+    ) -> Result<Answers<T>, ClientError> {
         let answers = self.ask_many(calls.into_iter().collect()).await?;
         Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
     }

@@ -123,7 +123,6 @@ impl PollRequests {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -115,12 +115,20 @@ pub struct Submission<S: Requires, const BYTES_MAX: usize = JSON_BODY_BYTES_MAX>
     scope: PhantomData<S>,
 }
 
-/// The reason why the handler does not run.
-pub enum Refusal {
-    /// The request is invalid.
-    Error(ApiError),
-    /// The request was answered before; the stored answer.
-    Replay(Response),
+/// The reason why the handler does not run: the response to an invalid request, or the stored answer if the request was
+/// answered before.
+pub struct Refusal(pub Response);
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self(error.into_response())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.0
+    }
 }
 
 impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
@@ -158,17 +166,9 @@ impl<A: HttpState, S: Requires, const BYTES_MAX: usize> FromRequest<A> for Submi
         let (mut parts, body) = request.into_parts();
         let caller = Caller::<S>::from_request_parts(&mut parts, app).await?;
         let body = read_body(body, BYTES_MAX).await?;
-        match Idempotency::begin(app, caller.psp_id, &parts, &body).await? {
-            Err(first_answer) => Err(Refusal::Replay(first_answer)),
-            Ok(idempotency) => Ok(Self {
-                psp_id: caller.psp_id,
-                key_id: caller.key_id,
-                idempotency,
-                body,
-                is_json: is_json(&parts),
-                scope: PhantomData,
-            }),
-        }
+        let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &body).await?.map_err(Refusal)?;
+        let (Caller { psp_id, key_id, scope }, is_json) = (caller, is_json(&parts));
+        Ok(Self { psp_id, key_id, idempotency, body, is_json, scope })
     }
 }
 
@@ -225,19 +225,4 @@ fn is_json(parts: &Parts) -> bool {
     let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let subtype = essence.strip_prefix("application/");
     subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
-}
-
-impl From<ApiError> for Refusal {
-    fn from(error: ApiError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Error(error) => error.into_response(),
-            Self::Replay(response) => response,
-        }
-    }
 }

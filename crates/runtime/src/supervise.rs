@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, RpcReplyPort, SupervisionEvent};
 
-use crate::observe::{ActorKind, ActorRegistry, Behaviour, Cause, Mailbox, ended};
+use crate::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, Mailbox, ended};
 
 /// After running this long, an actor starts with the shortest pause again.
 const FORGIVEN_AFTER: Duration = Duration::from_mins(1);
@@ -54,7 +54,7 @@ impl RestartPause {
 }
 
 /// Starts an actor under the given supervisor.
-pub type Start = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
+pub type Start = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, ActorResult<ActorCell>> + Send + Sync>;
 
 /// Cleanup after an actor has failed, before its restart, which may take a while.
 pub type Forget = Arc<dyn Fn() + Send + Sync>;
@@ -118,16 +118,11 @@ impl Behaviour for Root {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: &Mailbox<RootMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<RootMessage>, (): ()) -> ActorResult<State> {
         Ok(State::default())
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<RootMessage>,
-        message: RootMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<RootMessage>, message: RootMessage, state: &mut State) -> ActorResult {
         match message {
             RootMessage::Adopt(child, reply) => {
                 let started = (child.start)(myself.get_cell()).await;
@@ -165,7 +160,7 @@ impl Behaviour for Root {
         myself: &Mailbox<RootMessage>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         let is_its = |slot: &&mut Slot| slot.cell.as_ref().is_some_and(|live| live.get_id() == cell.get_id());
         let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| is_its(slot)) else {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use payferry_domain::{PspId, Timestamp};
-use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
-use ractor::{ActorProcessingErr, RpcReplyPort};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use sea_orm::DbErr;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -145,18 +145,13 @@ impl Behaviour for Endpoint {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         // The breaker state of the previous actor ends with it.
         self.context.broken.remove(&self.psp_id);
         Ok(State { more: true, retries_at: Some(0), ..State::default() })
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         match message {
             Message::Nudge => {
                 // Removed before the read, so that rows queued from now on nudge again.
@@ -190,7 +185,7 @@ impl Behaviour for Endpoint {
     }
 
     /// Gives attempts in progress a bounded time to end and be recorded; waiting deliveries stay queued.
-    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, state: &mut State) -> ActorResult {
         let ended = async { while state.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             let (left, psp_id) = (state.tasks.len(), self.psp_id);

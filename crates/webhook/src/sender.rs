@@ -13,10 +13,10 @@ use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RestartPause;
-use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
+use ractor::{ActorCell, ActorId, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
@@ -130,7 +130,7 @@ impl WebhookSender {
         clock: Clock,
         registry: ActorRegistry,
         config: WebhookConfig,
-    ) -> Result<Self, ActorProcessingErr> {
+    ) -> ActorResult<Self> {
         let client = client(&config)?;
         let context = Arc::new(SenderContext {
             database,
@@ -290,18 +290,13 @@ impl Behaviour for Sender {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         myself.cast(Message::Sweep)?;
         myself.send_interval(SWEEP_INTERVAL, || Message::Sweep);
         Ok(State::default())
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         match message {
             Message::Notify(psp_id, message) => self.notify(myself, state, psp_id, message).await,
             Message::Sweep => match queue::psps_with_open(&self.context.database).await {
@@ -327,7 +322,7 @@ impl Behaviour for Sender {
         myself: &Mailbox<Message>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         if let Some(psp_id) = state.owners.remove(&cell.get_id()) {
             self.start_later(myself, state, psp_id, cause, &reason);
@@ -335,7 +330,7 @@ impl Behaviour for Sender {
         Ok(())
     }
 
-    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, state: &mut State) -> ActorResult {
         let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
         let stopping = actors.map(|actor| {
             // Messages left in its mailbox would only start new attempts.

@@ -17,11 +17,8 @@ pub enum Command {
     AcceptTerms,
     /// Documents were stored.
     AddDocuments(Documents),
-    /// The PSP asks for identity verification.
-    RequestCheck {
-        /// Id for the check, if the command creates one.
-        check: CheckId,
-    },
+    /// The PSP asks for identity verification; the id for the check, if the command creates one.
+    RequestCheck(CheckId),
     /// A check ended with a verdict.
     ConcludeCheck {
         /// Id of the check.
@@ -29,23 +26,14 @@ pub enum Command {
         /// Verdict.
         verdict: Verdict,
     },
-    /// A check ended without a verdict: the customer abandoned it, or it timed out.
-    LapseCheck {
-        /// Id of the check.
-        check: CheckId,
-    },
-    /// The phone number changed.
-    ChangePhone {
-        /// Id for the screening.
-        check: CheckId,
-    },
+    /// This check ended without a verdict: the customer abandoned it, or it timed out.
+    LapseCheck(CheckId),
+    /// The phone number changed; the id for the screening.
+    ChangePhone(CheckId),
     /// Payment details were set. The wallet, if any, is the first one or unchanged.
     SetDetails,
-    /// Payment details were set and their wallet replaces another one.
-    ReplaceWallet {
-        /// Id for the screening.
-        check: CheckId,
-    },
+    /// Payment details were set and their wallet replaces another one; the id for the screening.
+    ReplaceWallet(CheckId),
     /// The operator decides manually.
     Decide(Verdict),
     /// The PSP deactivates the customer.
@@ -105,16 +93,16 @@ pub fn decide(customer: &Customer, command: &Command, now: Timestamp) -> Result<
     match command {
         // Facts from providers about a deactivated customer are outdated.
         Command::ConcludeCheck { check, verdict } => Ok(conclude(customer, *check, verdict)),
-        Command::LapseCheck { check } => Ok(lapse(customer, *check)),
+        Command::LapseCheck(check) => Ok(lapse(customer, *check)),
         Command::Deactivate => Ok(deactivate(customer)),
         _ if !customer.is_active => Err(Rejection::CustomerInactive),
         Command::AcceptTerms if customer.tos_accepted_at.is_some() => Ok(Vec::new()),
         Command::AcceptTerms => Ok(vec![Event::TermsAccepted { at: now }]),
         Command::AddDocuments(documents) => Ok(added(*documents)),
-        Command::RequestCheck { check } => request(customer, *check),
-        Command::ChangePhone { check } => Ok(update(customer, Event::PhoneChanged, *check)),
+        Command::RequestCheck(check) => request(customer, *check),
+        Command::ChangePhone(check) => Ok(update(customer, Event::PhoneChanged, *check)),
         Command::SetDetails => Ok(vec![Event::DetailsSet]),
-        Command::ReplaceWallet { check } => {
+        Command::ReplaceWallet(check) => {
             let mut events = vec![Event::DetailsSet];
             events.extend(update(customer, Event::WalletReplaced, *check));
             Ok(events)

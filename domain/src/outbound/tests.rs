@@ -1,5 +1,4 @@
 //! Given-when-then tests of payouts and withdrawals, and the ledger for any order of facts.
-#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ulid::Ulid;

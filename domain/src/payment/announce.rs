@@ -330,7 +330,6 @@ pub fn test_payload(at: Timestamp, event_id: EventId) -> Map<String, Value> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

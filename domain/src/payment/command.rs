@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::money_out::{Funds, Requester};
 use super::status::Status;
-use super::transfer::{ObservedTransfer, TransferKey, Verdict};
+use super::transfer::{LISTED_MAX, ObservedTransfer, TransferKey, Verdict};
 use crate::chain::{Address, Finality, Hash32};
 use crate::ids::{OperationId, RefundId};
 use crate::ledger::Asset;
@@ -151,21 +151,15 @@ pub enum Command {
 /// Reason for rejecting a command of a person, independent of HTTP. The payment did not change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// Only a pending payment can be cancelled.
-    #[error("the payment is {status}, not pending")]
-    PaymentNotPending {
-        /// Current status.
-        status: Status,
-    },
+    /// Only a pending payment can be cancelled; its current status.
+    #[error("the payment is {0}, not pending")]
+    PaymentNotPending(Status),
     /// The payment has no result yet.
     #[error("the payment is still pending; wait until it is mismatched, confirmed or failed")]
     PaymentPending,
-    /// Only a mismatched payment can be accepted.
-    #[error("the payment is {status}, not mismatched")]
-    PaymentNotMismatched {
-        /// Current status.
-        status: Status,
-    },
+    /// Only a mismatched payment can be accepted; its current status.
+    #[error("the payment is {0}, not mismatched")]
+    PaymentNotMismatched(Status),
     /// A transfer is pending or held; a cancelled payment would hide it.
     #[error("a transfer to this payment has been recorded, so it cannot be cancelled")]
     TransferRecorded,
@@ -203,12 +197,9 @@ pub enum Rejection {
         /// Refundable amount.
         refundable: Amount,
     },
-    /// The refund would need funds from both the payment's wallet and the PSP's vault.
-    #[error("refund at most {in_wallet} from the payment's wallet, then the rest in another refund")]
-    RefundSpansVaults {
-        /// Funds in the payment's wallet.
-        in_wallet: Amount,
-    },
+    /// The refund would need funds from both the payment's wallet, which holds this amount, and the PSP's vault.
+    #[error("refund at most {0} from the payment's wallet, then the rest in another refund")]
+    RefundSpansVaults(Amount),
     /// After a failed settlement, a refund must be of everything, or of at most the excess.
     #[error("the settlement failed: refund {all} (everything), or at most the excess of {excess}")]
     RefundMustBeAll {
@@ -230,11 +221,8 @@ pub enum Rejection {
     #[error("no transfers of this payment are set aside")]
     NothingSetAside,
     /// The payment already lists the maximum number of transfers.
-    #[error("the payment cannot list more than {listed_max} transfers")]
-    ListFull {
-        /// Maximum number of listed transfers.
-        listed_max: usize,
-    },
+    #[error("the payment cannot list more than {LISTED_MAX} transfers")]
+    ListFull,
     /// The payment has no such transfer.
     #[error("the payment has no such transfer")]
     UnknownTransfer,
@@ -247,9 +235,9 @@ impl Rejection {
     /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::PaymentNotPending { .. } => "payment_not_pending",
+            Self::PaymentNotPending(_) => "payment_not_pending",
             Self::PaymentPending => "payment_pending",
-            Self::PaymentNotMismatched { .. } => "payment_not_mismatched",
+            Self::PaymentNotMismatched(_) => "payment_not_mismatched",
             Self::TransferRecorded => "transfer_recorded",
             Self::ReceivedMoved { .. } => "received_moved",
             Self::SettlementInProgress => "settlement_in_progress",
@@ -259,13 +247,13 @@ impl Rejection {
             Self::NothingToAccept => "nothing_to_accept",
             Self::NothingToRefund => "nothing_to_refund",
             Self::RefundTooLarge { .. } => "refund_too_large",
-            Self::RefundSpansVaults { .. } => "refund_spans_vaults",
+            Self::RefundSpansVaults(_) => "refund_spans_vaults",
             Self::RefundMustBeAll { .. } => "refund_must_be_all",
             Self::RefundAddressRequired => "refund_address_required",
             Self::RefundAddressInvalid => "refund_address_invalid",
             Self::RefundExists => "refund_exists",
             Self::NothingSetAside => "nothing_set_aside",
-            Self::ListFull { .. } => "list_full",
+            Self::ListFull => "list_full",
             Self::UnknownTransfer => "unknown_transfer",
             Self::NotInReview => "not_in_review",
         }

@@ -85,7 +85,6 @@ impl<'de> Visitor<'de> for Strict {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -21,6 +21,9 @@ use super::figures::{ActorMetrics, Handling, Stamp};
 use super::log::Panicked;
 use super::registry::RunningGuard;
 
+/// Result of an actor's callback. An error ends the actor.
+pub type ActorResult<T = ()> = Result<T, ActorProcessingErr>;
+
 /// Behaviour of an actor. Like [`ractor::Actor`], except that by default a supervisor survives its children.
 pub trait Behaviour: Sized + Send + Sync + 'static {
     /// Kind of the actor.
@@ -37,14 +40,14 @@ pub trait Behaviour: Sized + Send + Sync + 'static {
         &self,
         myself: &Mailbox<Self::Msg>,
         args: Self::Arguments,
-    ) -> impl Future<Output = Result<Self::State, ActorProcessingErr>> + Send;
+    ) -> impl Future<Output = ActorResult<Self::State>> + Send;
 
     /// Runs before the first message.
     fn post_start(
         &self,
         _myself: &Mailbox<Self::Msg>,
         _state: &mut Self::State,
-    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+    ) -> impl Future<Output = ActorResult> + Send {
         async { Ok(()) }
     }
 
@@ -54,7 +57,7 @@ pub trait Behaviour: Sized + Send + Sync + 'static {
         myself: &Mailbox<Self::Msg>,
         message: Self::Msg,
         state: &mut Self::State,
-    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send;
+    ) -> impl Future<Output = ActorResult> + Send;
 
     /// Handles an event of a child.
     fn handle_supervisor_evt(
@@ -62,12 +65,12 @@ pub trait Behaviour: Sized + Send + Sync + 'static {
         _myself: &Mailbox<Self::Msg>,
         _event: SupervisionEvent,
         _state: &mut Self::State,
-    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+    ) -> impl Future<Output = ActorResult> + Send {
         async { Ok(()) }
     }
 
     /// Runs after the last message, unless the actor was killed or failed.
-    fn post_stop(&self, _state: &mut Self::State) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+    fn post_stop(&self, _state: &mut Self::State) -> impl Future<Output = ActorResult> + Send {
         async { Ok(()) }
     }
 }
@@ -95,22 +98,17 @@ impl<B: Behaviour> Actor for MeasuredActor<B> {
     type State = B::State;
     type Arguments = B::Arguments;
 
-    async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: B::Arguments) -> Result<B::State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: B::Arguments) -> ActorResult<B::State> {
         let myself = self.mailbox(myself);
         self.behaviour.pre_start(&myself, args).await
     }
 
-    async fn post_start(&self, myself: ActorRef<Self::Msg>, state: &mut B::State) -> Result<(), ActorProcessingErr> {
+    async fn post_start(&self, myself: ActorRef<Self::Msg>, state: &mut B::State) -> ActorResult {
         let myself = self.mailbox(myself);
         caught(self.behaviour.post_start(&myself, state)).await
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<Self::Msg>,
-        envelope: Self::Msg,
-        state: &mut B::State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: ActorRef<Self::Msg>, envelope: Self::Msg, state: &mut B::State) -> ActorResult {
         let Envelope { message, stamp } = envelope;
         let myself = self.mailbox(myself);
         // Ends together with this future, however it ends.
@@ -123,18 +121,18 @@ impl<B: Behaviour> Actor for MeasuredActor<B> {
         myself: ActorRef<Self::Msg>,
         event: SupervisionEvent,
         state: &mut B::State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let myself = self.mailbox(myself);
         caught(self.behaviour.handle_supervisor_evt(&myself, event, state)).await
     }
 
-    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut B::State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut B::State) -> ActorResult {
         caught(self.behaviour.post_stop(state)).await
     }
 }
 
 /// Converts a panic into an error of its own type, so that the supervisor can distinguish it.
-async fn caught(future: impl Future<Output = Result<(), ActorProcessingErr>> + Send) -> Result<(), ActorProcessingErr> {
+async fn caught(future: impl Future<Output = ActorResult> + Send) -> ActorResult {
     // The state is dropped after a panic and never used again.
     match AssertUnwindSafe(future).catch_unwind().await {
         Ok(outcome) => outcome,

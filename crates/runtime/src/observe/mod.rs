@@ -12,7 +12,7 @@ mod registry;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
-pub use actor::{Behaviour, Mailbox, panic_text};
+pub use actor::{ActorResult, Behaviour, Mailbox, panic_text};
 pub use figures::{ActorKindMetrics, ActorMetrics, Figures, KindView, NodeState, NodeView, ROOT_NAME, Stamp};
 pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, SupervisionLog, ended};
 pub use metrics::{Counters, HANDLING, MAILBOX_WAIT};

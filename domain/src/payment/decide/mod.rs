@@ -13,8 +13,8 @@ use super::money_out::{Funds, Requester, Settlement, SettlementState};
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, Label, Reason, Status};
 use super::transfer::{
-    Decision, LISTED_MAX, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict,
-    has_room, room_for_more,
+    Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, has_room,
+    room_for_more,
 };
 use crate::chain::Finality;
 use crate::ids::OperationId;
@@ -169,7 +169,7 @@ fn list_set_aside(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Ve
         return Err(Rejection::NothingSetAside);
     }
     events.truncate(room_for_more(payment));
-    if events.is_empty() { Err(Rejection::ListFull { listed_max: LISTED_MAX }) } else { Ok(events) }
+    if events.is_empty() { Err(Rejection::ListFull) } else { Ok(events) }
 }
 
 /// Returns true if losing a counted transfer returns the payment to pending. If the PSP has decided, or the payment is
@@ -277,7 +277,7 @@ fn outranks(payment: &Payment, transfer: &Transfer, new: &Verdict) -> bool {
 /// open.
 fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     if payment.status != Status::Pending {
-        return Err(Rejection::PaymentNotPending { status: payment.status });
+        return Err(Rejection::PaymentNotPending(payment.status));
     }
     if payment.transfers.iter().any(|transfer| !payment.is_dust(transfer)) {
         return Err(Rejection::TransferRecorded);
@@ -289,7 +289,7 @@ fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Rejection> {
 fn accept(payment: &Payment, expected_received: Option<Amount>, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     if payment.status != Status::Mismatched {
         let blocked = payment.failure_reason == Some(FailureReason::KytBlocked);
-        let refusal = Rejection::PaymentNotMismatched { status: payment.status };
+        let refusal = Rejection::PaymentNotMismatched(payment.status);
         return Err(if blocked { Rejection::FundsBlocked } else { refusal });
     }
     let received = payment.amount_received();

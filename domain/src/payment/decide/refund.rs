@@ -145,7 +145,7 @@ fn from_either_vault(asked: Option<Amount>, in_wallet: Amount, net: Amount) -> R
     } else if amount <= in_vault {
         Vault::Psp
     } else {
-        return Err(Rejection::RefundSpansVaults { in_wallet });
+        return Err(Rejection::RefundSpansVaults(in_wallet));
     };
     Ok(Share { amount, source, withdraws_settlement: false })
 }
