@@ -5,35 +5,25 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-use crate::money::{Amount, UnknownName};
+use crate::money::Amount;
+use crate::named::named;
 
-/// A supported chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Chain {
-    /// Base.
-    Base,
-    /// Polygon PoS.
-    Polygon,
-    /// Arbitrum One.
-    Arbitrum,
+named! {
+    /// A supported chain, in the order of the interface.
+    Chain, "base, polygon, arbitrum" {
+        /// Base.
+        Base = "base",
+        /// Polygon PoS.
+        Polygon = "polygon",
+        /// Arbitrum One.
+        Arbitrum = "arbitrum",
+    }
 }
 
 impl Chain {
-    /// Every chain, in the order of the interface.
-    pub const ALL: [Self; 3] = [Self::Base, Self::Polygon, Self::Arbitrum];
-
-    /// Name in the interface.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Polygon => "polygon",
-            Self::Arbitrum => "arbitrum",
-        }
-    }
-
     /// The EIP-155 chain id of the main network; the configuration may name a test network instead.
     pub const fn default_id(self) -> u64 {
         match self {
@@ -41,20 +31,6 @@ impl Chain {
             Self::Polygon => 137,
             Self::Arbitrum => 42_161,
         }
-    }
-}
-
-impl fmt::Display for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Chain {
-    type Err = UnknownName;
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        let expected = "base, polygon, arbitrum";
-        Self::ALL.into_iter().find(|chain| chain.as_str() == text).ok_or(UnknownName { expected })
     }
 }
 
@@ -66,36 +42,18 @@ pub struct HexError {
     pub digits: usize,
 }
 
-fn decode_hex<const N: usize>(text: &str) -> Result<[u8; N], HexError> {
-    let error = HexError { digits: 2 * N };
-    let digits = text.strip_prefix("0x").ok_or(error)?.as_bytes();
-    if digits.len() != 2 * N {
-        return Err(error);
-    }
-    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|n| u8::try_from(n).ok()).ok_or(error);
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
-    }
-    Ok(bytes)
-}
-
 macro_rules! hex_bytes {
     ($($(#[$doc:meta])* $name:ident($len:literal);)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
         pub struct $name(pub [u8; $len]);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                let mut text = [0; 2 + 2 * $len];
-                text[..2].copy_from_slice(b"0x");
-                for (pair, byte) in text[2..].chunks_exact_mut(2).zip(self.0) {
-                    pair[0] = DIGITS[usize::from(byte >> 4)];
-                    pair[1] = DIGITS[usize::from(byte & 15)];
-                }
-                f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
+                let mut digits = [0; 2 * $len];
+                hex::encode_to_slice(self.0, &mut digits).map_err(|_| fmt::Error)?;
+                f.write_str("0x")?;
+                f.write_str(str::from_utf8(&digits).map_err(|_| fmt::Error)?)
             }
         }
 
@@ -108,22 +66,13 @@ macro_rules! hex_bytes {
         impl FromStr for $name {
             type Err = HexError;
             fn from_str(text: &str) -> Result<Self, HexError> {
-                decode_hex(text).map(Self)
+                let mut bytes = [0; $len];
+                let digits = text.strip_prefix("0x").ok_or(hex::FromHexError::InvalidStringLength);
+                let decoded = digits.and_then(|digits| hex::decode_to_slice(digits, &mut bytes));
+                decoded.map(|()| Self(bytes)).map_err(|_| HexError { digits: 2 * $len })
             }
         }
 
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
     )*};
 }
 
@@ -218,7 +167,6 @@ impl FinalityPolicy {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -7,7 +7,6 @@ use std::error::Error;
 
 use crate::Chain;
 use crate::money::{Amount, Token};
-use crate::payment::ChainCandidate;
 
 /// Reason why a payment was not created. Nothing was written.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -20,29 +19,18 @@ pub enum InitiateError {
         /// The chain; `None` for `best`.
         chain: Option<Chain>,
     },
-    /// The chain does not respond or has stalled; `None`: all of them.
+    /// The chain, or every chain, does not respond or has stalled.
     #[error("the chain is currently unavailable")]
-    ChainAway {
-        /// The chain.
-        chain: Option<Chain>,
-        /// Candidates that `best` considered.
-        candidates: Vec<ChainCandidate>,
-    },
-    /// The operator has paused the chain, or all chains that support the token.
-    #[error("new payments are paused on {}", .chain.map_or("every chain", Chain::as_str))]
-    ChainPaused {
-        /// The chain; `None`: all of them.
-        chain: Option<Chain>,
-    },
+    ChainAway,
+    /// The operator has paused the chain, or (`None`) all chains that support the token.
+    #[error("new payments are paused on {}", .0.map_or("every chain", Chain::as_str))]
+    ChainPaused(Option<Chain>),
     /// The operator has paused the PSP.
     #[error("this account is paused by the operator")]
     PspPaused,
     /// The amount of a transfer is above the limit per transaction.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The limit.
-        send_max: Amount,
-    },
+    #[error("at most {0} may be sent at once")]
+    AboveSendLimit(Amount),
     /// Screening blocks the recipient wallet of a transfer.
     #[error("screening blocks the recipient wallet of the transfer")]
     RecipientBlocked,
@@ -88,11 +76,8 @@ pub enum CommandError<R: Error + 'static> {
     #[error("the daily send limit is reached")]
     AboveDailyLimit,
     /// The amount is above the limit per transaction.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The limit.
-        send_max: Amount,
-    },
+    #[error("at most {0} may be sent at once")]
+    AboveSendLimit(Amount),
     /// The idempotency key is taken.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
@@ -120,17 +105,11 @@ pub enum OrderError {
     #[error("the balance is too low")]
     InsufficientBalance,
     /// The amount is above the limit per transaction.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The limit.
-        send_max: Amount,
-    },
+    #[error("at most {0} may be sent at once")]
+    AboveSendLimit(Amount),
     /// The amount would exceed the daily limit.
-    #[error("at most {send_daily_max} may be sent per day")]
-    AboveDailyLimit {
-        /// The limit.
-        send_daily_max: Amount,
-    },
+    #[error("at most {0} may be sent per day")]
+    AboveDailyLimit(Amount),
     /// The idempotency key is taken.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,

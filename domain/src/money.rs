@@ -6,8 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
+
+use crate::named::named;
 
 /// Decimals of every supported token.
 pub const DECIMALS: u32 = 6;
@@ -97,11 +98,6 @@ impl Amount {
         let units = self.0.saturating_sub(other.0);
         Self(if units < 0 { 0 } else { units })
     }
-
-    /// Converts to a decimal with six places.
-    pub fn to_decimal(self) -> Decimal {
-        Decimal::new(self.0, DECIMALS)
-    }
 }
 
 impl std::iter::Sum for Amount {
@@ -148,14 +144,14 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A supported token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Token {
-    /// Circle's USDC.
-    Usdc,
-    /// Tether's USDT (USDT0 on chains that have it).
-    Usdt,
+named! {
+    /// A supported token.
+    Token, "USDC, USDT" {
+        /// Circle's USDC.
+        Usdc = "USDC",
+        /// Tether's USDT (USDT0 on chains that have it).
+        Usdt = "USDT",
+    }
 }
 
 /// Error of an unknown name.
@@ -164,32 +160,6 @@ pub enum Token {
 pub struct UnknownName {
     /// Allowed names, for the error message.
     pub expected: &'static str,
-}
-
-impl Token {
-    /// Every token.
-    pub const ALL: [Self; 2] = [Self::Usdc, Self::Usdt];
-
-    /// Name in the interface.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Usdc => "USDC",
-            Self::Usdt => "USDT",
-        }
-    }
-}
-
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Token {
-    type Err = UnknownName;
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|token| token.as_str() == text).ok_or(UnknownName { expected: "USDC, USDT" })
-    }
 }
 
 /// A fee in basis points, 0 to 10,000.
@@ -273,7 +243,6 @@ impl Tolerance {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use payferry_entities::transfers;
 use payferry_evm::client::ClientError;
-use payferry_evm::pace::{AbortOnDrop, backoff};
+use payferry_evm::pace::backoff;
 use payferry_journal::chain::cursor::Link;
 use payferry_journal::{ChainBatch, JournalWrite};
 use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::found;
 use super::metrics;
@@ -29,7 +30,7 @@ const FAILURES_QUIET: u32 = 3;
 pub(super) struct Rescan {
     /// The first block that is not rescanned.
     pub(super) from: u64,
-    under_way: Option<AbortOnDrop>,
+    under_way: Option<AbortOnDropHandle<()>>,
     not_before: Instant,
     failures: u32,
     step_blocks: u64,
@@ -82,7 +83,7 @@ impl WatcherState {
             let outcome = Box::pin(found::missing(args.lookup(), &reader, &links, elsewhere)).await;
             let _ = myself.cast(WatcherMessage::RescanResult(Box::new(RescanResult { links, outcome })));
         });
-        self.second.under_way = Some(AbortOnDrop(task));
+        self.second.under_way = Some(AbortOnDropHandle::new(task));
     }
 
     /// Applies the result of a rescan.

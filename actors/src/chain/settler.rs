@@ -14,7 +14,7 @@ use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
 use payferry_evm::client::ChainClient;
 use payferry_evm::config::ChainSpec;
-use payferry_evm::pace::{AbortOnDrop, BlockingError, Pass, PollRequests, gather};
+use payferry_evm::pace::{BlockingError, Pass, PollRequests, gather};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::Journal;
 use payferry_journal::chain::Role;
@@ -25,6 +25,7 @@ use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::{Checkpoint, NoCheckpoint};
 use super::errors::{Errors, SettleError};
@@ -254,8 +255,8 @@ pub struct SettlerState {
     /// Progress with open transactions, and with queued operations.
     looking: Pass,
     sending: Pass,
-    _ticker: AbortOnDrop,
-    _weigher: AbortOnDrop,
+    _ticker: AbortOnDropHandle<()>,
+    _weigher: AbortOnDropHandle<()>,
 }
 
 impl Settler {
@@ -284,8 +285,8 @@ impl Behaviour for Settler {
         let polls = PollRequests::default();
         // Keep showing the trouble of the previous settler, so that its end is reported as well.
         let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
-        let weigher = AbortOnDrop(tokio::spawn(gas_price_cache::refresh_until_dropped(args.clone())));
+        let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
+        let weigher = AbortOnDropHandle::new(tokio::spawn(gas_price_cache::refresh_until_dropped(args.clone())));
         Ok(SettlerState {
             args,
             report,

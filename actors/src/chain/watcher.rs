@@ -13,7 +13,7 @@ use payferry_entities::Database;
 use payferry_evm::Degradation;
 use payferry_evm::client::ChainClient;
 use payferry_evm::config::{ChainSpec, SpecError};
-use payferry_evm::pace::{AbortOnDrop, PollRequests, backoff};
+use payferry_evm::pace::{PollRequests, backoff};
 use payferry_journal::Journal;
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
@@ -22,6 +22,7 @@ use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::metrics;
 use super::poll::PollError;
@@ -124,7 +125,7 @@ pub struct WatcherState {
     not_before: Instant,
     polls: PollRequests,
     pub(super) swept: Sweep,
-    _ticker: AbortOnDrop,
+    _ticker: AbortOnDropHandle<()>,
 }
 
 impl Watcher {
@@ -152,7 +153,7 @@ impl Behaviour for Watcher {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
         let polls = PollRequests::default();
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
+        let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let state = WatcherState {
             reader: Reader::new(&args.spec),
             step_blocks: args.spec.range_blocks_max.max(1),

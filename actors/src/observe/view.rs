@@ -78,7 +78,7 @@ impl Note {
 /// View of the tree. `payments_live` returns the live payments of a shard.
 pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> usize, outbound_live: usize) -> TreeView {
     let mut children = Vec::new();
-    for kind in ActorKind::ALL {
+    for &kind in ActorKind::ALL {
         if kind.is_one_of_many() || matches!(kind, ActorKind::Root | ActorKind::Endpoint) {
             continue;
         }

@@ -124,7 +124,7 @@ impl System {
         amount: Amount,
     ) -> Result<(), InitiateError> {
         if amount > send_max {
-            return Err(InitiateError::AboveSendLimit { send_max });
+            return Err(InitiateError::AboveSendLimit(send_max));
         }
         let Some(screening) = self.services().screening.read().clone() else {
             return Err(InitiateError::Unavailable("screening is not running yet".to_owned()));
@@ -148,24 +148,24 @@ impl System {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
                 if chains.is_paused(chain) {
-                    return Err(InitiateError::ChainPaused { chain: Some(chain) });
+                    return Err(InitiateError::ChainPaused(Some(chain)));
                 }
                 match chains.view(chain) {
                     Some(view) if !view.is_stale(now) => Ok((chain, ChainChoice::Asked)),
-                    _ => Err(InitiateError::ChainAway { chain: Some(chain), candidates: Vec::new() }),
+                    _ => Err(InitiateError::ChainAway),
                 }
             }
             ChainChoiceRequest::Best => match chains.best(token, now) {
                 (Some(chain), candidates) => Ok((chain, ChainChoice::Best { candidates })),
-                (None, candidates) => {
+                (None, _) => {
                     let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
                     let mut taking = Chain::ALL.iter().filter(|chain| taken(chain)).peekable();
                     if taking.peek().is_none() {
                         Err(InitiateError::TokenUnavailable { token, chain: None })
                     } else if taking.all(|chain| chains.is_paused(*chain)) {
-                        Err(InitiateError::ChainPaused { chain: None })
+                        Err(InitiateError::ChainPaused(None))
                     } else {
-                        Err(InitiateError::ChainAway { chain: None, candidates })
+                        Err(InitiateError::ChainAway)
                     }
                 }
             },

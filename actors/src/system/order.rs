@@ -44,7 +44,7 @@ impl System {
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
         let Ceilings { send_max, send_daily_max } = psp.ceilings;
         if request.amount > send_max {
-            return Err(OrderError::AboveSendLimit { send_max });
+            return Err(OrderError::AboveSendLimit(send_max));
         }
         let OutboundOrder { token, chain, .. } = request;
         let unavailable = OrderError::TokenUnavailable { token, chain };
@@ -72,7 +72,7 @@ impl System {
         created.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => OrderError::IdempotencyKeyTaken,
             JournalError::InsufficientBalance => OrderError::InsufficientBalance,
-            JournalError::AboveDailyLimit => OrderError::AboveDailyLimit { send_daily_max },
+            JournalError::AboveDailyLimit => OrderError::AboveDailyLimit(send_daily_max),
             JournalError::Busy => OrderError::Busy,
             JournalError::Unknown(_) => OrderError::Unknown(error.to_string()),
             other => OrderError::Unavailable(other.to_string()),

@@ -161,7 +161,27 @@ impl System {
 
     /// Stored incidents with a number above `after` (all of them for `None`), oldest first.
     pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
-        self.registry().incidents(after.unwrap_or_default())
+        self.registry().log().since(after.unwrap_or_default())
+    }
+
+    /// Up to `limit` stored incidents, newest first.
+    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
+        self.registry().log().latest(limit)
+    }
+
+    /// Up to `limit` stored incidents of one actor, newest first.
+    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
+        self.registry().log().latest_of(kind, name, limit)
+    }
+
+    /// Number of stored incidents.
+    pub fn incidents_len(&self) -> usize {
+        self.registry().log().len()
+    }
+
+    /// Receiver of the newest incident's number; 0 before the first.
+    pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.registry().log().watch()
     }
 }
 

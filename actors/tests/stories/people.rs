@@ -75,11 +75,11 @@ impl Env {
         };
         self.system().initiate(request).await.map_err(|error| match error {
             InitiateError::TokenUnavailable { .. } => "token_unavailable".to_owned(),
-            InitiateError::ChainAway { .. } => "chain_away".to_owned(),
-            InitiateError::ChainPaused { .. } => "chain_paused".to_owned(),
+            InitiateError::ChainAway => "chain_away".to_owned(),
+            InitiateError::ChainPaused(_) => "chain_paused".to_owned(),
             InitiateError::PspPaused => "psp_paused".to_owned(),
             InitiateError::CustomerRequired => "customer_required".to_owned(),
-            InitiateError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
+            InitiateError::AboveSendLimit(_) => "above_send_limit".to_owned(),
             InitiateError::RecipientBlocked => "wallet_blocked".to_owned(),
             InitiateError::RecipientInReview => "wallet_in_review".to_owned(),
             other => other.to_string(),
@@ -91,7 +91,7 @@ impl Env {
             CommandError::Rejected(rejection) => rejection.code().to_owned(),
             CommandError::InsufficientBalance => "insufficient_balance".to_owned(),
             CommandError::AboveDailyLimit => "above_daily_limit".to_owned(),
-            CommandError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
+            CommandError::AboveSendLimit(_) => "above_send_limit".to_owned(),
             CommandError::Quarantined => "payment_quarantined".to_owned(),
             other => other.to_string(),
         })
@@ -148,8 +148,8 @@ impl Env {
         };
         self.system().order_outbound(order).await.map_err(|error| match error {
             OrderError::InsufficientBalance => "insufficient_balance".to_owned(),
-            OrderError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
-            OrderError::AboveDailyLimit { .. } => "above_daily_limit".to_owned(),
+            OrderError::AboveSendLimit(_) => "above_send_limit".to_owned(),
+            OrderError::AboveDailyLimit(_) => "above_daily_limit".to_owned(),
             other => other.to_string(),
         })
     }

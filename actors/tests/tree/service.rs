@@ -118,7 +118,7 @@ impl Fixture {
 
     /// Requests a verification, as the PSP does.
     async fn request(&self, id: CustomerId) -> CheckId {
-        self.change(id, Command::RequestCheck { check: CheckId::generate() }).await;
+        self.change(id, Command::RequestCheck(CheckId::generate())).await;
         self.system.compliance().nudge();
         self.customer(id).await.check.unwrap().id
     }
@@ -379,7 +379,7 @@ async fn changes_are_screened_and_only_the_last_one_counts() {
 
     let change = async || {
         let check = CheckId::generate();
-        fixture.change(id, Command::ChangePhone { check }).await;
+        fixture.change(id, Command::ChangePhone(check)).await;
         fixture.until_open(check).await;
         check
     };
@@ -412,7 +412,7 @@ async fn change_during_a_verification_replaces_it() {
     let verification = fixture.request(id).await;
     fixture.until_open(verification).await;
     let screening = CheckId::generate();
-    fixture.change(id, Command::ReplaceWallet { check: screening }).await;
+    fixture.change(id, Command::ReplaceWallet(screening)).await;
     fixture.until_open(screening).await;
     let approval = fixture.decide(verification, green());
     assert_eq!(fixture.send(&approval).await.unwrap(), 0, "it was about a customer with another wallet");

@@ -16,14 +16,13 @@ use alloy::rpc::types::{Filter, Log, TransactionReceipt};
 use alloy::transports::IntoBoxTransport;
 use payferry_domain::{Address, Chain, Hash32};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 pub use super::endpoint::BATCH_CALLS_MAX;
-use super::endpoint::{Call, Endpoint};
+use super::endpoint::{Answers, Call, Endpoint};
 use super::failover::{no_endpoint, parse};
 use super::http::{self, Http};
+use super::wire::FeeHistory;
 pub use super::wire::{BlockHeader, ClientError};
-use super::wire::{FeeHistory, WireHeader};
 use crate::wallet::alloy_hash;
 
 /// Maximum duration of a request.
@@ -114,13 +113,6 @@ impl ChainClient {
         self
     }
 
-    /// Disables JSON-RPC batches: calls are sent individually and concurrently.
-    #[must_use]
-    pub fn without_batches(mut self) -> Self {
-        self.batches = false;
-        self
-    }
-
     /// Number of endpoints.
     pub fn endpoints_len(&self) -> usize {
         self.endpoints.len()
@@ -152,16 +144,12 @@ impl ChainClient {
     }
 
     /// Runs several calls on the newest block; each has its own result.
-    pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+    pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Answers<Bytes>, ClientError> {
         self.calls_on(json!("latest"), calls).await
     }
 
     /// Runs several calls on the state after `block`, which a lagging endpoint does not have; each has its own result.
-    pub async fn calls_at(
-        &self,
-        block: u64,
-        calls: Vec<(Address, Vec<u8>)>,
-    ) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+    pub async fn calls_at(&self, block: u64, calls: Vec<(Address, Vec<u8>)>) -> Result<Answers<Bytes>, ClientError> {
         self.calls_on(json!(U64::from(block)), calls).await
     }
 
@@ -169,11 +157,10 @@ impl ChainClient {
         &self,
         block: serde_json::Value,
         calls: Vec<(Address, Vec<u8>)>,
-    ) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+    ) -> Result<Answers<Bytes>, ClientError> {
         let call =
             |(to, input): (Address, Vec<u8>)| ("eth_call", json!([{"to": to, "data": Bytes::from(input)}, block]));
-        let answers = self.ask_many(calls.into_iter().map(call).collect()).await?;
-        Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
+        self.ask_each(calls.into_iter().map(call)).await
     }
 
     /// Estimates the gas of a call from this account.
@@ -264,7 +251,7 @@ impl ChainClient {
                 return Ok(None);
             }
             let raw = answers.next().unwrap_or(Err(ClientError::UnknownBlock))?;
-            parse::<Option<WireHeader>>(&raw).map(|header| header.map(BlockHeader::from))
+            parse(&raw)
         };
         let latest = next(true)?.ok_or(ClientError::UnknownBlock)?;
         // A young chain has no safe or finalized block yet; endpoints report that as an error.
@@ -281,19 +268,21 @@ impl ChainClient {
 
     /// Headers of these blocks. An unknown block is an error.
     pub async fn headers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<BlockHeader>, ClientError> {
-        let call = |number: u64| ("eth_getBlockByNumber", json!([U64::from(number), false]));
-        let answers = self.ask_many(numbers.into_iter().map(call).collect()).await?;
-        let header = |raw: Box<RawValue>| parse::<Option<WireHeader>>(&raw)?.ok_or(ClientError::UnknownBlock);
-        answers.into_iter().map(|answer| answer.and_then(header).map(BlockHeader::from)).collect()
+        let headers = self.headers_each(numbers).await?.into_iter();
+        headers.map(|header| header?.ok_or(ClientError::UnknownBlock)).collect()
     }
 
     /// Headers of these blocks; unknown blocks are left out.
     pub async fn known_headers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<BlockHeader>, ClientError> {
-        let call = |number: u64| ("eth_getBlockByNumber", json!([U64::from(number), false]));
-        let answers = self.ask_many(numbers.into_iter().map(call).collect()).await?;
-        let header = |raw: Box<RawValue>| parse::<Option<WireHeader>>(&raw);
-        let headers = answers.into_iter().map(|answer| answer.and_then(header));
-        headers.filter_map(|header| header.transpose().map(|header| header.map(BlockHeader::from))).collect()
+        self.headers_each(numbers).await?.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    async fn headers_each(
+        &self,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Result<Answers<Option<BlockHeader>>, ClientError> {
+        self.ask_each(numbers.into_iter().map(|number| ("eth_getBlockByNumber", json!([U64::from(number), false]))))
+            .await
     }
 
     /// Logs in a range of blocks.
@@ -317,8 +306,7 @@ impl ChainClient {
     /// Logs of blocks given by hash, in that order. A block that the node does not know is an error.
     pub async fn logs_by_hash(&self, filter: &Filter, blocks: &[Hash32]) -> Result<Vec<Vec<Log>>, ClientError> {
         let call = |hash: &Hash32| ("eth_getLogs", json!([filter.clone().at_block_hash(alloy_hash(*hash))]));
-        let answers = self.ask_many(blocks.iter().map(call).collect()).await?;
-        answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect()
+        self.ask_each(blocks.iter().map(call)).await?.into_iter().collect()
     }
 
     /// All logs of a block, taken from its receipts. Expensive; used only if the result of `eth_getLogs` is doubtful.
@@ -334,13 +322,8 @@ impl ChainClient {
     }
 
     /// Receipts by transaction hash, in that order; `None` for unmined transactions. Each has its own result.
-    pub async fn receipts_each(
-        &self,
-        hashes: &[Hash32],
-    ) -> Result<Vec<Result<Option<TransactionReceipt>, ClientError>>, ClientError> {
-        let call = |hash: &Hash32| ("eth_getTransactionReceipt", json!([hash]));
-        let answers = self.ask_many(hashes.iter().map(call).collect()).await?;
-        Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
+    pub async fn receipts_each(&self, hashes: &[Hash32]) -> Result<Answers<Option<TransactionReceipt>>, ClientError> {
+        self.ask_each(hashes.iter().map(|hash| ("eth_getTransactionReceipt", json!([hash])))).await
     }
 
     /// Receipts by transaction hash, in that order, preferably not from the first endpoint. `None` if no endpoint has

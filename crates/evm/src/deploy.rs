@@ -49,14 +49,6 @@ pub enum DeployError {
     /// A call failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The endpoint serves another chain.
-    #[error("the endpoint serves chain {found}, expected chain id {expected}")]
-    ChainId {
-        /// Configured chain id.
-        expected: u64,
-        /// Reported chain id.
-        found: u64,
-    },
     /// The chain lacks the CREATE2 deployer.
     #[error("the canonical CREATE2 deployer is not at {CREATE2_DEPLOYER} on this chain")]
     NoDeployer,
@@ -98,7 +90,7 @@ pub async fn deploy(
 ) -> Result<Deployed, DeployError> {
     let found = client.chain_id().await?;
     if found != spec.chain_id {
-        return Err(DeployError::ChainId { expected: spec.chain_id, found });
+        return Err(ClientError::WrongChain { expected: spec.chain_id, found }.into());
     }
     let address = contract_address(roles);
     if client.has_code(address).await? {

@@ -10,14 +10,14 @@ use alloy::transports::{RpcError, TransportError, TransportErrorKind};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
+use payferry_runtime::supervise::doubled;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::metrics::EndpointLabels;
 use super::pace;
-use super::trouble::Degradation;
-use super::wire::{ClientError, classify};
+use super::wire::{ClientError, Degradation, classify};
 
 /// Maximum number of calls in one JSON-RPC batch.
 pub const BATCH_CALLS_MAX: usize = 100;
@@ -41,7 +41,7 @@ const BATCHES_AGAIN_AFTER: Duration = Duration::from_mins(10);
 /// One call: method and parameters.
 pub(super) type Call = (&'static str, Value);
 /// Results of several calls, each with its own error.
-pub(super) type Answers = Vec<Result<Box<RawValue>, ClientError>>;
+pub type Answers<T = Box<RawValue>> = Vec<Result<T, ClientError>>;
 
 /// Expectations that apply to all endpoints of a client.
 #[derive(Clone, Copy, Debug)]
@@ -320,7 +320,7 @@ impl Health {
         if self.struck.is_none_or(|struck| now - struck > STRIKES_FORGOTTEN_AFTER) {
             self.strikes = 0;
         }
-        let wait = ASIDE_MIN.saturating_mul(1 << self.strikes.min(8)).min(ASIDE_MAX);
+        let wait = doubled(ASIDE_MIN, ASIDE_MAX, self.strikes);
         self.strikes = self.strikes.saturating_add(1);
         self.struck = Some(now);
         self.aside_until = Some(now + wait);

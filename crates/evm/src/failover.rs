@@ -46,7 +46,16 @@ impl ChainClient {
         Err(trouble)
     }
 
-    pub(super) async fn ask_many(&self, calls: Vec<Call>) -> Result<Answers, ClientError> {
+    /// Sends calls; each has its own result.
+    pub(super) async fn ask_each<T: DeserializeOwned>(
+        &self,
+        calls: impl IntoIterator<Item = Call>,
+    ) -> Result<Answers<T>, ClientError> {
+        let answers = self.ask_many(calls.into_iter().collect()).await?;
+        Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
+    }
+
+    async fn ask_many(&self, calls: Vec<Call>) -> Result<Answers, ClientError> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }

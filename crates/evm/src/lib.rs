@@ -15,10 +15,9 @@ mod http;
 pub mod inspect;
 pub mod metrics;
 pub mod pace;
-mod trouble;
 pub mod wallet;
 mod wire;
 
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
-pub use trouble::Degradation;
+pub use wire::Degradation;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::Chain;
 
-use super::trouble::Degradation;
+use super::wire::Degradation;
 
 const REQUESTS: &str = "payferry_chain_requests_total";
 const REQUEST_ERRORS: &str = "payferry_chain_request_errors_total";

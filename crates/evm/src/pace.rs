@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use payferry_runtime::observe::Mailbox;
-use tokio::task::JoinHandle;
+use payferry_runtime::supervise::doubled;
 use tokio::time::Instant;
 
 /// Initial wait after an error; doubles with each further error.
@@ -15,8 +15,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(15);
 
 /// Wait that doubles with each failure, with up to a quarter of jitter so that retries spread out.
 pub fn backoff(failures: u32) -> Duration {
-    let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(8)).min(BACKOFF_MAX);
-    wait.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+    doubled(BACKOFF_MIN, BACKOFF_MAX, failures).mul_f64(1.0 - rand::random::<f64>() / 4.0)
 }
 
 /// Severity of an error for the pass that it occurred in, lowest first.
@@ -123,18 +122,7 @@ impl PollRequests {
     }
 }
 
-/// Task that is aborted when this value is dropped.
-#[derive(Debug)]
-pub struct AbortOnDrop(pub JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,13 +1,14 @@
-//! Lenient wire formats, and the classification of RPC errors.
+//! Lenient wire formats, and the classification of RPC errors: by remedy, and by kind for metrics and alerts.
 
-use alloy::primitives::{B256, Bloom, BloomInput, U64, U128};
-use alloy::transports::{RpcError, TransportError, TransportErrorKind};
-use payferry_domain::{Hash32, Timestamp};
-use serde::Deserialize;
 use std::time::Duration;
 
+use alloy::primitives::{B256, Bloom, BloomInput, U128};
+use alloy::serde::{null_as_default, quantity};
+use alloy::transports::{RpcError, TransportError, TransportErrorKind};
+use payferry_domain::{Hash32, Timestamp, named};
+use serde::{Deserialize, Deserializer};
+
 use super::client::FeeMarket;
-use crate::wallet::domain_hash;
 
 /// Maximum length of an endpoint's message that is kept.
 const MESSAGE_CHARS_MAX: usize = 200;
@@ -94,6 +95,53 @@ impl ClientError {
                 | Self::Malformed(_)
                 | Self::WrongChain { .. }
         )
+    }
+}
+
+named! {
+    /// Reason why a chain cannot be read, as a label of metrics and alerts.
+    Degradation, "the kind of a chain's trouble" {
+        /// No endpoint is reachable, or the reachable ones fail.
+        Away = "away",
+        /// Requests time out.
+        Slow = "slow",
+        /// The endpoints limit the rate of requests.
+        RateLimited = "rate_limited",
+        /// The endpoints are behind the cursor.
+        Lagging = "lagging",
+        /// The endpoints serve another chain.
+        WrongChain = "wrong_chain",
+        /// Contracts differ from the configuration.
+        Misconfigured = "misconfigured",
+        /// Responses are malformed or contradict each other.
+        Inconsistent = "inconsistent",
+        /// Even the smallest range is rejected.
+        Range = "range",
+        /// The endpoints reject the request.
+        Refused = "refused",
+        /// The service's own database failed.
+        Database = "database",
+    }
+}
+
+impl Degradation {
+    /// Kind of a failed call.
+    pub fn of_call(error: &ClientError) -> Self {
+        match error {
+            ClientError::Unavailable(_) => Self::Away,
+            ClientError::Timeout => Self::Slow,
+            ClientError::RateLimited { .. } => Self::RateLimited,
+            ClientError::UnknownBlock => Self::Lagging,
+            ClientError::WrongChain { .. } => Self::WrongChain,
+            ClientError::Malformed(_) => Self::Inconsistent,
+            ClientError::RangeTooLarge(_) => Self::Range,
+            ClientError::AlreadyKnown
+            | ClientError::NonceTooLow
+            | ClientError::Underpriced(_)
+            | ClientError::InsufficientFunds
+            | ClientError::Reverted(_)
+            | ClientError::Refused { .. } => Self::Refused,
+        }
     }
 }
 
@@ -193,20 +241,34 @@ fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
 }
 
 /// The fields of a block header that are needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct BlockHeader {
     /// Block number.
+    #[serde(with = "quantity")]
     pub number: u64,
     /// Block hash.
     pub hash: Hash32,
     /// Hash of the parent block.
     pub parent_hash: Hash32,
     /// Block time.
+    #[serde(rename = "timestamp", deserialize_with = "block_time")]
     pub time: Timestamp,
     /// Base fee, wei per gas; 0 if the block has none.
+    #[serde(default, rename = "baseFeePerGas", deserialize_with = "base_fee")]
     pub base_fee_wei: u128,
     /// Bloom filter of the block's logs.
+    #[serde(default, rename = "logsBloom", deserialize_with = "null_as_default")]
     pub bloom: Bloom,
+}
+
+fn block_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let secs: u64 = quantity::deserialize(deserializer)?;
+    Ok(Timestamp::from_secs(i64::try_from(secs).unwrap_or(i64::MAX)))
+}
+
+fn base_fee<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+    quantity::opt::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 impl BlockHeader {
@@ -214,32 +276,6 @@ impl BlockHeader {
     pub fn may_log(&self, contracts: &[alloy::primitives::Address], topic: B256) -> bool {
         self.bloom.contains_input(BloomInput::Raw(topic.as_slice()))
             && contracts.iter().any(|contract| self.bloom.contains_input(BloomInput::Raw(contract.as_slice())))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WireHeader {
-    number: U64,
-    hash: B256,
-    parent_hash: B256,
-    timestamp: U64,
-    #[serde(default)]
-    base_fee_per_gas: Option<U128>,
-    #[serde(default)]
-    logs_bloom: Option<Bloom>,
-}
-
-impl From<WireHeader> for BlockHeader {
-    fn from(header: WireHeader) -> Self {
-        Self {
-            number: header.number.to(),
-            hash: domain_hash(header.hash),
-            parent_hash: domain_hash(header.parent_hash),
-            time: Timestamp::from_secs(i64::try_from(header.timestamp.to::<u64>()).unwrap_or(i64::MAX)),
-            base_fee_wei: header.base_fee_per_gas.unwrap_or_default().to(),
-            bloom: header.logs_bloom.unwrap_or_default(),
-        }
     }
 }
 

@@ -1,17 +1,24 @@
-//! The PSP that calls, as an extractor that names the scope its route needs, and the state that extractors read.
+//! Who calls, and what a request that changes something brings: the scope that a route needs, the body within limits, the
+//! idempotency key. Also the state that extractors read.
 
 use std::future::Future;
 use std::marker::PhantomData;
 
-use axum::extract::FromRequestParts;
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use payferry_domain::{KeyId, KeyScope, PspId};
 use payferry_entities::Database;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
+use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::idempotency::RunningKeys;
+use crate::extract::{Fields, json};
+use crate::idempotency::{Idempotency, RunningKeys};
 use crate::limits::Limiters;
 
 /// State of a listener that PSPs call.
@@ -88,4 +95,134 @@ impl<A: HttpState, S: Requires> FromRequestParts<A> for Caller<S> {
         let (psp_id, key_id) = app.authenticate(parts, S::SCOPE).await?;
         Ok(Self { psp_id, key_id, scope: PhantomData })
     }
+}
+
+/// Default limit of a JSON body, in bytes.
+pub const JSON_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Bytes beyond the limit that are read and discarded, so that the caller can receive the refusal.
+const DISCARDED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A request that changes something, sent with a key that has the scope `S`.
+pub struct Submission<S: Requires, const BYTES_MAX: usize = JSON_BODY_BYTES_MAX> {
+    /// The tenant.
+    pub psp_id: PspId,
+    /// The key.
+    pub key_id: KeyId,
+    /// The request's idempotency key.
+    pub idempotency: Idempotency,
+    body: Vec<u8>,
+    is_json: bool,
+    scope: PhantomData<S>,
+}
+
+/// The reason why the handler does not run: the response to an invalid request, or the stored answer if the request was
+/// answered before.
+pub struct Refusal(pub Response);
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self(error.into_response())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value, ApiError> {
+        if !self.is_json {
+            return Err(ApiError::UnsupportedMediaType);
+        }
+        json::parse(&self.body).map_err(ApiError::MalformedJson)
+    }
+
+    /// Reads the fields of the body with `read`. Returns its value if there was no fault, else an error with every
+    /// fault.
+    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
+        let body = self.json()?;
+        let fields = Fields::of_body(&body)?;
+        let read = read(&fields);
+        fields.finish(read)
+    }
+
+    /// Like [`Self::read`], for a body that is one object or a list of 1 to `items_max` objects.
+    pub fn read_each<T>(
+        &self,
+        items_max: usize,
+        read: impl FnMut(&Fields<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, ApiError> {
+        Fields::read_each(&self.json()?, items_max, read)
+    }
+}
+
+impl<A: HttpState, S: Requires, const BYTES_MAX: usize> FromRequest<A> for Submission<S, BYTES_MAX> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, app: &A) -> Result<Self, Refusal> {
+        let (mut parts, body) = request.into_parts();
+        let caller = Caller::<S>::from_request_parts(&mut parts, app).await?;
+        let body = read_body(body, BYTES_MAX).await?;
+        let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &body).await?.map_err(Refusal)?;
+        let (Caller { psp_id, key_id, scope }, is_json) = (caller, is_json(&parts));
+        Ok(Self { psp_id, key_id, idempotency, body, is_json, scope })
+    }
+}
+
+/// A JSON body alone, for routes that authenticate otherwise and need no idempotency key.
+pub struct JsonBody(Value);
+
+impl JsonBody {
+    /// The body as received.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// Reads the fields with `read`. Returns its value if there was no fault, else an error with every fault.
+    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
+        let fields = Fields::of_body(&self.0)?;
+        let read = read(&fields);
+        fields.finish(read)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let body = read_body(body, JSON_BODY_BYTES_MAX).await?;
+        if !is_json(&parts) {
+            return Err(ApiError::UnsupportedMediaType);
+        }
+        json::parse(&body).map(Self).map_err(ApiError::MalformedJson)
+    }
+}
+
+/// Reads a body of at most `bytes_max` bytes.
+pub async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+    let mut chunks = body.into_data_stream();
+    let (mut kept, mut read) = (Vec::new(), 0_usize);
+    while let Some(chunk) = chunks.next().await {
+        // The client disconnected while sending, so it will not read this answer.
+        let chunk = chunk.map_err(|_| ApiError::MalformedJson("it ended early".to_owned()))?;
+        read = read.saturating_add(chunk.len());
+        if read <= bytes_max {
+            kept.extend_from_slice(&chunk);
+        } else if read > DISCARDED_BYTES_MAX {
+            break;
+        }
+    }
+    if read > bytes_max { Err(ApiError::TooLarge(bytes_max)) } else { Ok(kept) }
+}
+
+/// Accepts `application/json` and `application/...+json`, with any parameters.
+fn is_json(parts: &Parts) -> bool {
+    let Some(kind) = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let subtype = essence.strip_prefix("application/");
+    subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
 }

@@ -3,27 +3,58 @@
 //! Payments, payouts and withdrawals are not here: they are children of their shards and of their supervisor, restarted
 //! within a [`Budget`].
 
-mod budget;
-
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, RpcReplyPort, SupervisionEvent};
 
-pub use budget::Budget;
+use crate::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, Mailbox, ended};
 
-use crate::observe::{ActorKind, ActorRegistry, Behaviour, Cause, Mailbox, ended};
-
-/// Initial pause before a failed actor is restarted; doubles with each failure.
-pub const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// Upper limit of the pause.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// After running this long, an actor starts with the shortest pause again.
-pub const BACKOFF_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
+const FORGIVEN_AFTER: Duration = Duration::from_mins(1);
+
+/// Returns `min`, doubled for each of these failures, at most `max`.
+pub fn doubled(min: Duration, max: Duration, failures: u32) -> Duration {
+    min.saturating_mul(2_u32.saturating_pow(failures)).min(max)
+}
+
+/// Pause before a failed actor is restarted: doubles with each failure, and is the shortest again after a long run.
+#[derive(Debug)]
+pub struct RestartPause {
+    min: Duration,
+    max: Duration,
+    failures: u32,
+    /// Start of the current run; `None` while the actor is down.
+    started: Option<Instant>,
+}
+
+impl RestartPause {
+    /// Creates the pauses of an actor that is not running.
+    pub const fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max, failures: 0, started: None }
+    }
+
+    /// Records a start.
+    pub fn started(&mut self) {
+        self.started = Some(Instant::now());
+    }
+
+    /// Records a failure, of the run or of the start, and returns the pause before the next start.
+    pub fn after_failure(&mut self) -> Duration {
+        if self.started.take().is_some_and(|started| started.elapsed() >= FORGIVEN_AFTER) {
+            self.failures = 0;
+        }
+        let pause = doubled(self.min, self.max, self.failures);
+        self.failures = self.failures.saturating_add(1);
+        pause
+    }
+}
 
 /// Starts an actor under the given supervisor.
-pub type Start = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
+pub type Start = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, ActorResult<ActorCell>> + Send + Sync>;
 
 /// Cleanup after an actor has failed, before its restart, which may take a while.
 pub type Forget = Arc<dyn Fn() + Send + Sync>;
@@ -62,8 +93,7 @@ pub struct Root {
 struct Slot {
     child: Child,
     cell: Option<ActorCell>,
-    started: Instant,
-    pause: Duration,
+    pause: RestartPause,
     retired: bool,
 }
 
@@ -73,6 +103,10 @@ pub struct State {
     slots: Vec<Slot>,
 }
 
+/// Initial pause before a failed actor is restarted.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(50);
+/// Upper limit of the pause.
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Time that a retired actor has to finish its work.
 const RETIRE_PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time of a restart. The root handles nothing else meanwhile.
@@ -84,23 +118,19 @@ impl Behaviour for Root {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: &Mailbox<RootMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<RootMessage>, (): ()) -> ActorResult<State> {
         Ok(State::default())
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<RootMessage>,
-        message: RootMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<RootMessage>, message: RootMessage, state: &mut State) -> ActorResult {
         match message {
             RootMessage::Adopt(child, reply) => {
                 let started = (child.start)(myself.get_cell()).await;
                 let answer = started.as_ref().map(|_| ()).map_err(ToString::to_string);
                 if let Ok(cell) = started {
-                    let (started, pause) = (Instant::now(), BACKOFF_MIN);
-                    state.slots.push(Slot { child, cell: Some(cell), started, pause, retired: false });
+                    let mut pause = RestartPause::new(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX);
+                    pause.started();
+                    state.slots.push(Slot { child, cell: Some(cell), pause, retired: false });
                 }
                 let _ = reply.send(answer);
             }
@@ -130,7 +160,7 @@ impl Behaviour for Root {
         myself: &Mailbox<RootMessage>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         let is_its = |slot: &&mut Slot| slot.cell.as_ref().is_some_and(|live| live.get_id() == cell.get_id());
         let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| is_its(slot)) else {
@@ -138,12 +168,8 @@ impl Behaviour for Root {
         };
         slot.cell = None;
         (slot.child.forget)();
-        if slot.started.elapsed() >= BACKOFF_FORGIVEN_AFTER {
-            slot.pause = BACKOFF_MIN;
-        }
         self.registry.restarted(slot.child.kind, &slot.child.name, cause, &reason);
-        myself.send_after(slot.pause, move || RootMessage::Restart(index));
-        slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
+        myself.send_after(slot.pause.after_failure(), move || RootMessage::Restart(index));
         Ok(())
     }
 }
@@ -155,13 +181,12 @@ impl Root {
         match started.unwrap_or_else(|_| Err("it did not start in time".into())) {
             Ok(cell) => {
                 slot.cell = Some(cell);
-                slot.started = Instant::now();
+                slot.pause.started();
             }
             Err(error) => {
                 let error = error.to_string();
                 self.registry.restarted(slot.child.kind, &slot.child.name, Cause::Start, &error);
-                myself.send_after(slot.pause, move || RootMessage::Restart(index));
-                slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
+                myself.send_after(slot.pause.after_failure(), move || RootMessage::Restart(index));
             }
         }
     }
@@ -171,5 +196,74 @@ impl Root {
 async fn stop(cell: &ActorCell) {
     if cell.drain_and_wait(Some(RETIRE_PATIENCE)).await.is_err() {
         cell.kill();
+    }
+}
+
+/// Restarts within the window before the quarantine.
+pub const RESTARTS_MAX: usize = 3;
+/// Length of the window.
+pub const RESTARTS_WINDOW: Duration = Duration::from_mins(1);
+
+/// Budget of restarts within a time window, before an actor is quarantined: for payments under their shards, and for
+/// payouts and withdrawals under their supervisor. Holds the recent failures by actor.
+#[derive(Debug)]
+pub struct Budget<K> {
+    failures: HashMap<K, VecDeque<Instant>>,
+}
+
+impl<K> Default for Budget<K> {
+    fn default() -> Self {
+        Self { failures: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash> Budget<K> {
+    /// Records a failure; returns its number within the window, counted from 1. `None` if the budget is exceeded: the
+    /// actor must be quarantined, and its budget is full again after a release.
+    pub fn spend(&mut self, of: K, now: Instant) -> Option<usize> {
+        let failures = self.failures.entry(of).or_default();
+        failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
+        failures.push_back(now);
+        let nth = failures.len();
+        if nth > RESTARTS_MAX {
+            failures.clear();
+            return None;
+        }
+        Some(nth)
+    }
+
+    /// Drops failures outside of the window.
+    pub fn forget_old(&mut self, now: Instant) {
+        let is_recent = |last: &Instant| now.duration_since(*last) < RESTARTS_WINDOW;
+        self.failures.retain(|_, failures| failures.back().is_some_and(is_recent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allows_three_failures_within_a_minute() {
+        let (mut budget, start) = (Budget::default(), Instant::now());
+        let at = |secs| start + Duration::from_secs(secs);
+        assert_eq!([0, 10, 20].map(|secs| budget.spend("bad", at(secs))), [Some(1), Some(2), Some(3)]);
+        assert_eq!(budget.spend("other", at(21)), Some(1), "each key has its own budget");
+        // The first failure is a minute old by then.
+        assert_eq!(budget.spend("bad", at(60)), Some(3));
+        assert_eq!(budget.spend("bad", at(61)), None);
+        assert_eq!(budget.spend("bad", at(62)), Some(1), "the budget is full after a release");
+    }
+
+    #[test]
+    fn drops_old_failures() {
+        let (mut budget, start) = (Budget::default(), Instant::now());
+        budget.spend("old", start);
+        budget.spend("recent", start + Duration::from_secs(30));
+        for _ in 0..=RESTARTS_MAX {
+            budget.spend("given up", start + Duration::from_secs(30));
+        }
+        budget.forget_old(start + RESTARTS_WINDOW);
+        assert_eq!(budget.failures.keys().collect::<Vec<_>>(), [&"recent"]);
     }
 }

@@ -1,23 +1,33 @@
-//! One delivery, from its turn to its recorded outcome.
+//! One delivery, from its turn to its recorded outcome: read the row, sign, post, read the kept part of the answer, record.
 //!
 //! The row is read when its turn begins, so changes made while it waited count. Rows of simultaneous turns are read
 //! together. A delivery that was sent but not recorded (a crash in between) is still open and is sent again under the
 //! same id.
+//!
+//! Signatures follow the Standard Webhooks scheme (<https://www.standardwebhooks.com>): HMAC-SHA256 over
+//! `{id}.{timestamp}.{body}`; secrets are encoded as `whsec_` and base64.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
 use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Client, Response, redirect};
+use sha2::Sha256;
 
-use super::attempt::{Outcome, Target, attempt};
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
 use super::sender::SenderContext;
+use super::url_guard::{self, GuardedResolver, UrlPolicy};
+use super::{RESPONSE_KEPT_BYTES, WebhookConfig};
 
 /// Pause before a failed write of an outcome is repeated.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -171,4 +181,192 @@ impl Drop for InProgress {
     fn drop(&mut self) {
         self.context.under_way.remove(&self.delivery_id);
     }
+}
+
+/// Idle connections kept open to one endpoint.
+const IDLE_CONNECTIONS_MAX: usize = 64;
+
+/// URL and signing secrets of an endpoint. `Debug` shows no secret.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) url: String,
+    /// Newest first; two during a rotation.
+    pub(super) secrets: Vec<Secret>,
+}
+
+/// Result of an attempt.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) response_code: Option<u16>,
+    pub(super) response_body: Option<String>,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) error: Option<String>,
+    pub(super) duration: Duration,
+}
+
+impl Outcome {
+    /// Any 2xx is an acknowledgement.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.response_code.is_some_and(|code| (200..300).contains(&code))
+    }
+
+    /// Returns `true` if the receiver seems overloaded: no answer, or a status that says so. A receiver that rejects
+    /// the content does not count as overloaded.
+    pub(super) fn is_strained(&self) -> bool {
+        self.response_code.is_none_or(|code| code == 429 || code >= 500)
+    }
+
+    /// Short reason of a failure, without the URL; `None` if delivered.
+    pub(super) fn failure(&self) -> Option<String> {
+        match self.response_code {
+            Some(_) if self.is_delivered() => None,
+            Some(code) => Some(format!("HTTP {code}")),
+            None => Some(self.error.clone().unwrap_or_default()),
+        }
+    }
+}
+
+/// Builds a client that follows no redirect, uses no proxy and connects only where the policy allows.
+pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
+    payferry_runtime::tls::install();
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .timeout(config.timeout)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .dns_resolver(GuardedResolver::new(config.url_policy))
+        .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// Posts `body` once. `now_secs` is real time.
+pub(super) async fn attempt(
+    client: &Client,
+    policy: UrlPolicy,
+    target: &Target,
+    event_id: &str,
+    body: String,
+    now_secs: i64,
+) -> Outcome {
+    // Checked at every attempt, because the resolver never sees literal addresses.
+    if let Err(rejection) = url_guard::check(policy, &target.url) {
+        return Outcome { error: Some(format!("the URL is refused: it {rejection}")), ..Outcome::default() };
+    }
+    let began = Instant::now();
+    let request = client
+        .post(&target.url)
+        .header(CONTENT_TYPE, "application/json")
+        .header(HEADER_ID, event_id)
+        .header(HEADER_TIMESTAMP, now_secs)
+        .header(HEADER_SIGNATURE, signature_header(&target.secrets, event_id, now_secs, &body))
+        .body(body);
+    match request.send().await {
+        Ok(response) => {
+            // Only the status decides. The body is kept for people to read.
+            let duration = began.elapsed();
+            Outcome { duration, ..answered(response).await }
+        }
+        Err(error) => Outcome { error: Some(describe(&error)), duration: began.elapsed(), ..Outcome::default() },
+    }
+}
+
+async fn answered(mut response: Response) -> Outcome {
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
+    let response_code = Some(response.status().as_u16());
+    let mut kept = Vec::new();
+    while kept.len() < RESPONSE_KEPT_BYTES
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        kept.extend_from_slice(&chunk[..chunk.len().min(RESPONSE_KEPT_BYTES - kept.len())]);
+    }
+    Outcome { response_code, response_body: Some(text_of(&kept)), retry_after, ..Outcome::default() }
+}
+
+/// Parses seconds or a date. A date in the past is ignored.
+pub(super) fn parse_retry_after(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(secs) = value.parse() {
+        return Some(Duration::from_secs(secs));
+    }
+    let at = chrono::DateTime::parse_from_rfc2822(value).ok()?;
+    (at.to_utc() - chrono::Utc::now()).to_std().ok()
+}
+
+/// Converts the bytes to text of at most [`RESPONSE_KEPT_BYTES`] without a truncated last character.
+pub(super) fn text_of(kept: &[u8]) -> String {
+    // Not every database stores U+0000 in text.
+    let mut text = String::from_utf8_lossy(kept).replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(RESPONSE_KEPT_BYTES));
+    text
+}
+
+/// Describes the error without the URL, which may contain a token.
+fn describe(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    let what = if error.is_connect() { "could not connect" } else { "the connection failed during the exchange" };
+    format!("{what}: {deepest}")
+}
+
+/// Header with the event's id, identical for every attempt.
+pub(super) const HEADER_ID: &str = "webhook-id";
+/// Header with the attempt's time, seconds since the epoch.
+pub(super) const HEADER_TIMESTAMP: &str = "webhook-timestamp";
+/// Header with one or more signatures, separated by spaces.
+pub(super) const HEADER_SIGNATURE: &str = "webhook-signature";
+
+const SECRET_PREFIX: &str = "whsec_";
+const SECRET_BYTES: usize = 32;
+
+/// A signing secret. `Debug` does not reveal it.
+#[derive(Clone)]
+pub struct Secret {
+    key: Vec<u8>,
+}
+
+/// The text is not a signing secret.
+#[derive(Debug, thiserror::Error)]
+#[error("not a signing secret")]
+pub struct BadSecret;
+
+impl Secret {
+    /// A new random secret.
+    pub fn generate() -> Self {
+        let random: [u8; SECRET_BYTES] = rand::random();
+        Self { key: random.to_vec() }
+    }
+
+    /// Parses the format of [`Self::reveal`].
+    pub fn parse(text: &str) -> Result<Self, BadSecret> {
+        let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(BadSecret)?;
+        Ok(Self { key: BASE64.decode(encoded).map_err(|_| BadSecret)? })
+    }
+
+    /// Formats the secret as `whsec_...`, to be shown once to its owner.
+    pub fn reveal(&self) -> String {
+        format!("{SECRET_PREFIX}{}", BASE64.encode(&self.key))
+    }
+
+    /// Signs one attempt; returns `v1,...`.
+    pub fn sign(&self, event_id: &str, timestamp_secs: i64, body: &str) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC accepts a key of any length");
+        mac.update(format!("{event_id}.{timestamp_secs}.{body}").as_bytes());
+        format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()))
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Builds the signature header: one signature per secret, newest first.
+pub(super) fn signature_header(secrets: &[Secret], event_id: &str, timestamp_secs: i64, body: &str) -> String {
+    secrets.iter().map(|secret| secret.sign(event_id, timestamp_secs, body)).collect::<Vec<_>>().join(" ")
 }

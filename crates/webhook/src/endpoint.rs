@@ -11,17 +11,16 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use payferry_domain::{PspId, Timestamp};
-use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
-use ractor::{ActorProcessingErr, RpcReplyPort};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use sea_orm::DbErr;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::attempt::Target;
 use super::breaker::{Breaker, BreakerState, Permission};
 use super::concurrency::{Concurrency, Epoch, IN_FLIGHT_MIN};
-use super::delivery::{self, InProgress, Turn, take_turn};
+use super::delivery::{self, InProgress, Target, Turn, take_turn};
 use super::queue::{self, Due, Waiting};
 use super::sender::SenderContext;
 use super::window::Window;
@@ -107,6 +106,7 @@ pub(super) struct Endpoint {
     pub(super) psp_id: PspId,
 }
 
+#[derive(Default)]
 pub(super) struct State {
     concurrency: Concurrency,
     breaker: Breaker,
@@ -145,38 +145,13 @@ impl Behaviour for Endpoint {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         // The breaker state of the previous actor ends with it.
         self.context.broken.remove(&self.psp_id);
-        Ok(State {
-            concurrency: Concurrency::default(),
-            breaker: Breaker::default(),
-            window: Window::default(),
-            retries: VecDeque::new(),
-            taken: HashSet::new(),
-            left_alone: Vec::new(),
-            in_flight: 0,
-            tasks: JoinSet::new(),
-            read_to: 0,
-            more: true,
-            rewind: false,
-            retries_at: Some(0),
-            retry_is_next: false,
-            target: None,
-            held_by: None,
-            attempts: 0,
-            failures: 0,
-            last_failure: None,
-            timer: None,
-        })
+        Ok(State { more: true, retries_at: Some(0), ..State::default() })
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         match message {
             Message::Nudge => {
                 // Removed before the read, so that rows queued from now on nudge again.
@@ -210,7 +185,7 @@ impl Behaviour for Endpoint {
     }
 
     /// Gives attempts in progress a bounded time to end and be recorded; waiting deliveries stay queued.
-    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, state: &mut State) -> ActorResult {
         let ended = async { while state.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             let (left, psp_id) = (state.tasks.len(), self.psp_id);

@@ -6,7 +6,7 @@ use payferry_entities::webhook_endpoints::{self, Entity, Model};
 use payferry_runtime::seal::{OpenError, Sealer};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 
-use super::signature::{BadSecret, Secret};
+use super::delivery::{BadSecret, Secret};
 
 /// Time during which the previous secret also signs after a rotation, seconds.
 pub const ROTATION_OVERLAP_SECS: i64 = 24 * 3_600;
@@ -110,69 +110,4 @@ fn seal(sealer: &Sealer, psp_id: &str, secret: &Secret) -> String {
 fn open(sealer: &Sealer, psp_id: &str, sealed: &str) -> Result<Secret, SecretError> {
     let opened = sealer.open(&["webhook_endpoints", psp_id, "secret"], sealed)?;
     Ok(Secret::parse(&String::from_utf8(opened).map_err(|_| BadSecret)?)?)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::time::Duration;
-
-    use payferry_entities::{Database, psps};
-    use payferry_harness::database::TestDatabase;
-    use payferry_migration::{Migrator, MigratorTrait};
-
-    use super::*;
-
-    /// Longer than the other change takes to reach the row. On a slower machine the test proves less but does not fail.
-    const HEAD_START: Duration = Duration::from_millis(500);
-    const FIRST: &str = "https://one.example/";
-    const SECOND: &str = "https://two.example/";
-
-    async fn one_psp(database: &Database) -> PspId {
-        Migrator::up(database.long_timeout(), None).await.unwrap();
-        let psp = PspId::generate();
-        let row = psps::Model {
-            id: psp.to_string(),
-            name: "p".to_owned(),
-            settings: "{}".to_owned(),
-            created_at: 0,
-            updated_at: 0,
-        };
-        row.into_active_model().insert(database.writer()).await.unwrap();
-        psp
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn concurrent_changes_do_not_undo_each_other() {
-        let (place, sealer, now) = (TestDatabase::create().await, Sealer::new(&[1; 32]), Timestamp(1_000));
-        let database = Database::open(place.url()).await.unwrap();
-        let psp = one_psp(&database).await;
-        let (_, made) = set(database.writer(), &sealer, psp, FIRST, None, now).await.unwrap();
-
-        let rotating = database.begin().await.unwrap();
-        let (_, rotated) = rotate(&rotating, &sealer, psp, now).await.unwrap().unwrap();
-        let others = [false, true].map(|rotates| {
-            let (database, sealer) = (database.clone(), sealer.clone());
-            tokio::spawn(async move {
-                let transaction = database.begin().await.unwrap();
-                let secret = if rotates {
-                    Some(rotate(&transaction, &sealer, psp, now).await.unwrap().unwrap().1)
-                } else {
-                    set(&transaction, &sealer, psp, SECOND, None, now).await.unwrap().1
-                };
-                transaction.commit().await.unwrap();
-                secret
-            })
-        });
-        tokio::time::sleep(HEAD_START).await;
-        rotating.commit().await.unwrap();
-        let [set_anew, rotated_again] = others;
-        assert!(set_anew.await.unwrap().is_none(), "the secret is not replaced");
-        let newest = rotated_again.await.unwrap().unwrap();
-
-        let endpoint = load(database.reader(), psp).await.unwrap().unwrap();
-        let signing: Vec<_> = secrets(&sealer, &endpoint, now).unwrap().iter().map(Secret::reveal).collect();
-        assert_eq!(signing, [newest.reveal(), rotated.reveal()], "not {}", made.unwrap().reveal());
-        assert_eq!(endpoint.url, SECOND);
-    }
 }

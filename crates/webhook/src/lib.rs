@@ -3,7 +3,6 @@
 //! The queue is the database: rows of `deliveries`, written in the commit that creates their event. A message to an
 //! actor is only a nudge. Not here: the content of events (`domain` decides) and the routes of the configuration.
 
-mod attempt;
 mod breaker;
 mod concurrency;
 mod delivery;
@@ -13,7 +12,6 @@ mod metrics;
 mod queue;
 mod schedule;
 mod sender;
-pub mod signature;
 #[cfg(test)]
 mod tests;
 pub mod url_guard;
@@ -23,6 +21,7 @@ pub use payferry_journal::webhooks::{log, retention};
 
 pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
+pub use delivery::{BadSecret, Secret};
 pub use endpoint::{EndpointView, NO_URL};
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
 pub use sender::{TestError, TestOutcome, WebhookSender};

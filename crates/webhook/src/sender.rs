@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
@@ -13,13 +13,14 @@ use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::seal::Sealer;
-use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
+use payferry_runtime::supervise::RestartPause;
+use ractor::{ActorCell, ActorId, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::attempt::{Target, attempt, client};
+use super::delivery::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
 use super::metrics::WebhookMetrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
@@ -30,8 +31,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Longest pause before a restart.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// An endpoint that ran this long before it failed restarts after the shortest pause.
-const RESTART_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 /// Extra time that an endpoint may take to stop, beyond the time for its attempts.
 const STOP_MARGIN: Duration = Duration::from_millis(250);
 /// Timeout of an observe request.
@@ -67,7 +66,7 @@ impl SenderContext {
         }
         let is_told = self.running.get(&psp_id).is_some_and(|endpoint| endpoint.cast(endpoint::Message::Nudge).is_ok());
         if !is_told {
-            let _ = sender.cast(Message::Nudge(psp_id));
+            let _ = sender.cast(Message::Notify(psp_id, endpoint::Message::Nudge));
         }
     }
 }
@@ -113,12 +112,12 @@ pub enum TestError {
 }
 
 pub(super) enum Message {
-    Nudge(PspId),
-    Refresh(PspId),
+    /// Pass this on to the PSP's endpoint, which is started if it does not run.
+    Notify(PspId, endpoint::Message),
+    /// Search for PSPs with open deliveries.
     Sweep,
+    /// Restart the PSP's endpoint.
     Restart(PspId),
-    #[cfg(test)]
-    PanicEndpoint(PspId),
 }
 
 impl WebhookSender {
@@ -131,7 +130,7 @@ impl WebhookSender {
         clock: Clock,
         registry: ActorRegistry,
         config: WebhookConfig,
-    ) -> Result<Self, ActorProcessingErr> {
+    ) -> ActorResult<Self> {
         let client = client(&config)?;
         let context = Arc::new(SenderContext {
             database,
@@ -171,7 +170,7 @@ impl WebhookSender {
 
     /// Reports that the PSP's configuration changed, or that old rows are queued again.
     pub fn refresh(&self, psp_id: PspId) {
-        let _ = self.actor.cast(Message::Refresh(psp_id));
+        let _ = self.actor.cast(Message::Notify(psp_id, endpoint::Message::Refresh));
     }
 
     /// Returns `true` if an attempt at the delivery is in progress.
@@ -253,7 +252,7 @@ impl WebhookSender {
 
     #[cfg(test)]
     pub(super) fn panic_endpoint(&self, psp_id: PspId) {
-        let _ = self.actor.cast(Message::PanicEndpoint(psp_id));
+        let _ = self.actor.cast(Message::Notify(psp_id, endpoint::Message::Panic));
     }
 }
 
@@ -282,8 +281,7 @@ struct State {
 struct Slot {
     /// `None` until the endpoint restarts.
     actor: Option<Mailbox<endpoint::Message>>,
-    started: Instant,
-    pause: Duration,
+    pause: RestartPause,
 }
 
 impl Behaviour for Sender {
@@ -292,21 +290,15 @@ impl Behaviour for Sender {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         myself.cast(Message::Sweep)?;
         myself.send_interval(SWEEP_INTERVAL, || Message::Sweep);
         Ok(State::default())
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         match message {
-            Message::Nudge(psp_id) => self.notify(myself, state, psp_id, endpoint::Message::Nudge).await,
-            Message::Refresh(psp_id) => self.notify(myself, state, psp_id, endpoint::Message::Refresh).await,
+            Message::Notify(psp_id, message) => self.notify(myself, state, psp_id, message).await,
             Message::Sweep => match queue::psps_with_open(&self.context.database).await {
                 Ok(psps) => {
                     for psp_id in psps {
@@ -321,8 +313,6 @@ impl Behaviour for Sender {
                     self.start(myself, state, psp_id).await;
                 }
             }
-            #[cfg(test)]
-            Message::PanicEndpoint(psp_id) => self.notify(myself, state, psp_id, endpoint::Message::Panic).await,
         }
         Ok(())
     }
@@ -332,7 +322,7 @@ impl Behaviour for Sender {
         myself: &Mailbox<Message>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         if let Some(psp_id) = state.owners.remove(&cell.get_id()) {
             self.start_later(myself, state, psp_id, cause, &reason);
@@ -340,7 +330,7 @@ impl Behaviour for Sender {
         Ok(())
     }
 
-    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, state: &mut State) -> ActorResult {
         let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
         let stopping = actors.map(|actor| {
             // Messages left in its mailbox would only start new attempts.
@@ -359,7 +349,7 @@ impl Sender {
     /// reads its rows then, so skipping the message loses nothing.
     async fn notify(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
         if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
-            place.insert(Slot { actor: None, started: Instant::now(), pause: RESTART_PAUSE_MIN });
+            place.insert(Slot { actor: None, pause: RestartPause::new(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX) });
             self.start(myself, state, psp_id).await;
         }
         let actor = state.endpoints.get(&psp_id).and_then(|slot| slot.actor.as_ref());
@@ -380,7 +370,8 @@ impl Sender {
                 self.context.nudged.remove(&psp_id);
                 state.owners.insert(actor.get_id(), psp_id);
                 if let Some(slot) = state.endpoints.get_mut(&psp_id) {
-                    (slot.actor, slot.started) = (Some(actor), Instant::now());
+                    slot.actor = Some(actor);
+                    slot.pause.started();
                 }
             }
             Err(error) => self.start_later(myself, state, psp_id, Cause::Start, &error.to_string()),
@@ -391,12 +382,8 @@ impl Sender {
     fn start_later(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, cause: Cause, reason: &str) {
         let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
         self.context.running.remove(&psp_id);
-        if slot.started.elapsed() >= RESTART_FORGIVEN_AFTER {
-            slot.pause = RESTART_PAUSE_MIN;
-        }
-        let pause = slot.pause;
-        (slot.actor, slot.pause) = (None, (pause * 2).min(RESTART_PAUSE_MAX));
+        slot.actor = None;
         self.context.registry.restarted(ActorKind::Endpoint, &psp_id.to_string(), cause, reason);
-        myself.send_after(pause, move || Message::Restart(psp_id));
+        myself.send_after(slot.pause.after_failure(), move || Message::Restart(psp_id));
     }
 }

@@ -165,7 +165,6 @@ impl Resolve for GuardedResolver {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

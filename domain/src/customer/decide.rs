@@ -1,15 +1,81 @@
-//! Decides the events that follow from a command.
+//! Commands to a customer, and the events that follow from them.
 //!
 //! A fact that is outdated or already known leads to no events: a result counts only for the current check. A command
 //! of a person is rejected if it does not fit the state.
 
-use super::command::Command;
+use super::Customer;
 use super::event::Event;
-use super::rejection::Rejection;
-use super::state::Customer;
 use super::words::{CheckPurpose, Documents, KycStatus, Missing, Verdict};
 use crate::ids::CheckId;
 use crate::time::Timestamp;
+
+/// A request of a person, or a fact from a provider. Ids of new checks are part of the command, because decisions are
+/// pure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// The customer accepts the terms of service.
+    AcceptTerms,
+    /// Documents were stored.
+    AddDocuments(Documents),
+    /// The PSP asks for identity verification; the id for the check, if the command creates one.
+    RequestCheck(CheckId),
+    /// A check ended with a verdict.
+    ConcludeCheck {
+        /// Id of the check.
+        check: CheckId,
+        /// Verdict.
+        verdict: Verdict,
+    },
+    /// This check ended without a verdict: the customer abandoned it, or it timed out.
+    LapseCheck(CheckId),
+    /// The phone number changed; the id for the screening.
+    ChangePhone(CheckId),
+    /// Payment details were set. The wallet, if any, is the first one or unchanged.
+    SetDetails,
+    /// Payment details were set and their wallet replaces another one; the id for the screening.
+    ReplaceWallet(CheckId),
+    /// The operator decides manually.
+    Decide(Verdict),
+    /// The PSP deactivates the customer.
+    Deactivate,
+}
+
+/// Reason for rejecting a command of a person, independent of HTTP. The customer did not change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// A deactivated customer cannot change.
+    #[error("the customer is deactivated and cannot change")]
+    CustomerInactive,
+    /// Verification and clearance require accepted terms.
+    #[error("the customer has not accepted the terms of service")]
+    TermsNotAccepted,
+    /// Verification requires these documents.
+    #[error("documents are missing: {}", names(.0))]
+    DocumentsMissing(Vec<Missing>),
+    /// The customer is already cleared.
+    #[error("the customer is already verified")]
+    AlreadyCleared,
+    /// A change is being screened. This ends without further action.
+    #[error("a change of this customer is being screened; try again when the screening is complete")]
+    UpdateInProgress,
+}
+
+impl Rejection {
+    /// Stable error code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::CustomerInactive => "customer_inactive",
+            Self::TermsNotAccepted => "tos_not_accepted",
+            Self::DocumentsMissing(_) => "documents_missing",
+            Self::AlreadyCleared => "already_cleared",
+            Self::UpdateInProgress => "update_in_progress",
+        }
+    }
+}
+
+fn names(missing: &[Missing]) -> String {
+    missing.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")
+}
 
 /// Returns the items that are missing before identity verification can start, the terms first.
 pub fn missing(customer: &Customer) -> Vec<Missing> {
@@ -27,16 +93,16 @@ pub fn decide(customer: &Customer, command: &Command, now: Timestamp) -> Result<
     match command {
         // Facts from providers about a deactivated customer are outdated.
         Command::ConcludeCheck { check, verdict } => Ok(conclude(customer, *check, verdict)),
-        Command::LapseCheck { check } => Ok(lapse(customer, *check)),
+        Command::LapseCheck(check) => Ok(lapse(customer, *check)),
         Command::Deactivate => Ok(deactivate(customer)),
         _ if !customer.is_active => Err(Rejection::CustomerInactive),
         Command::AcceptTerms if customer.tos_accepted_at.is_some() => Ok(Vec::new()),
         Command::AcceptTerms => Ok(vec![Event::TermsAccepted { at: now }]),
         Command::AddDocuments(documents) => Ok(added(*documents)),
-        Command::RequestCheck { check } => request(customer, *check),
-        Command::ChangePhone { check } => Ok(update(customer, Event::PhoneChanged, *check)),
+        Command::RequestCheck(check) => request(customer, *check),
+        Command::ChangePhone(check) => Ok(update(customer, Event::PhoneChanged, *check)),
         Command::SetDetails => Ok(vec![Event::DetailsSet]),
-        Command::ReplaceWallet { check } => {
+        Command::ReplaceWallet(check) => {
             let mut events = vec![Event::DetailsSet];
             events.extend(update(customer, Event::WalletReplaced, *check));
             Ok(events)

@@ -1,14 +1,16 @@
-//! Events of a customer.
+//! Events of a customer, and how they change it.
 
 use serde::Serialize;
 
 use super::words::{CheckPurpose, Documents, KycStatus};
+use super::{Check, Customer};
 use crate::ids::CheckId;
 use crate::time::Timestamp;
 
 /// One event. Contains no personal data, because the audit log stores it unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Event {
     /// The terms of service were accepted.
     TermsAccepted {
@@ -77,24 +79,46 @@ pub enum Event {
 
 impl Event {
     /// Name, as serialised.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::TermsAccepted { .. } => "terms_accepted",
-            Self::DocumentsAdded { .. } => "documents_added",
-            Self::CheckQueued { .. } => "check_queued",
-            Self::CheckSuperseded { .. } => "check_superseded",
-            Self::CheckLapsed { .. } => "check_lapsed",
-            Self::CheckPassed { .. } => "check_passed",
-            Self::CheckFailed { .. } => "check_failed",
-            Self::Reopened => "reopened",
-            Self::Restored { .. } => "restored",
-            Self::Approved => "approved",
-            Self::Rejected { .. } => "rejected",
-            Self::PhoneChanged => "phone_changed",
-            Self::WalletReplaced => "wallet_replaced",
-            Self::DetailsSet => "details_set",
-            Self::UpdateBegun => "update_begun",
-            Self::Deactivated => "deactivated",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
+}
+
+/// Returns the customer after `event`. It never fails: it accepts every event in every state.
+#[must_use]
+pub fn evolve(mut customer: Customer, event: &Event) -> Customer {
+    match event {
+        Event::TermsAccepted { at } => customer.tos_accepted_at = Some(*at),
+        Event::DocumentsAdded { documents } => customer.documents = customer.documents.and(*documents),
+        Event::CheckQueued { check, purpose, revision } => {
+            customer.check = Some(Check { id: *check, purpose: *purpose, revision: *revision });
+        }
+        Event::CheckSuperseded { check }
+        | Event::CheckLapsed { check }
+        | Event::CheckPassed { check }
+        | Event::CheckFailed { check } => {
+            customer.check = customer.check.filter(|current| current.id != *check);
+        }
+        Event::Reopened => settle(&mut customer, KycStatus::Pending, &[]),
+        Event::Restored { kyc_status } => {
+            customer.kyc_status = *kyc_status;
+            customer.before_update = None;
+        }
+        Event::Approved => settle(&mut customer, KycStatus::Approved, &[]),
+        Event::Rejected { reasons } => settle(&mut customer, KycStatus::Rejected, reasons),
+        Event::PhoneChanged | Event::WalletReplaced => customer.revision += 1,
+        Event::UpdateBegun => {
+            customer.before_update.get_or_insert(customer.kyc_status);
+            customer.kyc_status = KycStatus::PendingUpdate;
+        }
+        Event::DetailsSet => {}
+        Event::Deactivated => customer.is_active = false,
+    }
+    customer
+}
+
+fn settle(customer: &mut Customer, kyc_status: KycStatus, reasons: &[String]) {
+    customer.kyc_status = kyc_status;
+    customer.before_update = None;
+    customer.rejection_reasons = reasons.to_vec();
 }

@@ -4,27 +4,85 @@
 //! `missing` returns the items that are still required. Not here: names, addresses, and document numbers of people. The
 //! code that stores them reports only that they changed.
 
-mod command;
 mod decide;
 mod event;
-mod evolve;
-mod invariants;
-mod rejection;
-mod state;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use command::Command;
-pub use decide::{decide, missing};
-pub use event::Event;
-pub use evolve::evolve;
-pub use invariants::{Violation, violations};
-pub use rejection::Rejection;
-pub use state::{Check, Customer};
+pub use decide::{Command, Rejection, decide, missing};
+pub use event::{Event, evolve};
 pub use words::{CheckPurpose, CustomerKind, DocumentKind, Documents, KycStatus, Missing, Verdict};
 
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CheckId, CustomerId, PspId};
 use crate::time::Timestamp;
+
+/// The current check. Results of other checks are ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Id of the check.
+    pub id: CheckId,
+    /// Purpose.
+    pub purpose: CheckPurpose,
+    /// Revision of the customer data that is checked.
+    pub revision: u32,
+}
+
+/// Compliance state of a customer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Customer {
+    /// Customer id.
+    pub id: CustomerId,
+    /// PSP that owns it.
+    pub psp_id: PspId,
+    /// Person or company.
+    pub kind: CustomerKind,
+    /// Verification status.
+    pub kyc_status: KycStatus,
+    /// Status to restore when the screening of an update passes. Set only while an update is screened.
+    pub before_update: Option<KycStatus>,
+    /// False after deactivation, permanently. An inactive customer cannot be linked to anything new.
+    pub is_active: bool,
+    /// Time at which the terms of service were accepted.
+    pub tos_accepted_at: Option<Timestamp>,
+    /// Stored documents.
+    pub documents: Documents,
+    /// Current check.
+    pub check: Option<Check>,
+    /// Rejection reasons; empty unless the customer is rejected.
+    pub rejection_reasons: Vec<String>,
+    /// Revision of the screened data. Incremented by each change of phone number or wallet.
+    pub revision: u32,
+    /// Version of the customer. Incremented by each change, for compare-and-swap.
+    pub version: i64,
+}
+
+impl Customer {
+    /// Creates a customer at version 1.
+    pub fn new(id: CustomerId, psp_id: PspId, kind: CustomerKind) -> Self {
+        Self {
+            id,
+            psp_id,
+            kind,
+            kyc_status: KycStatus::Pending,
+            before_update: None,
+            is_active: true,
+            tos_accepted_at: None,
+            documents: Documents::NONE,
+            check: None,
+            rejection_reasons: Vec::new(),
+            revision: 1,
+            version: 1,
+        }
+    }
+
+    /// Returns true if the customer may transact.
+    pub fn is_cleared(&self) -> bool {
+        self.is_active && self.kyc_status.is_cleared()
+    }
+}
 
 /// Result of one command. All of it belongs into one database commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,4 +104,48 @@ pub fn transition(customer: &Customer, command: &Command, now: Timestamp) -> Res
     let violations = violations(&after);
     debug_assert!(violations.is_empty(), "{violations:?} after {events:?}: {after:?}");
     Ok(Some(Transition { customer: after, events }))
+}
+
+/// A violated invariant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Violation {
+    /// Number of the invariant. Numbers never change.
+    pub number: u8,
+    /// Condition that must hold.
+    pub text: &'static str,
+}
+
+/// Returns the invariants that are violated. The result is always empty, unless the code has a defect.
+pub fn violations(customer: &Customer) -> Vec<Violation> {
+    let status = customer.before_update.unwrap_or(customer.kyc_status);
+    let rules = [
+        (1, "a cleared customer has accepted the terms", !status.is_cleared() || customer.tos_accepted_at.is_some()),
+        (
+            2,
+            "an update is screened exactly while the status is pending_update",
+            (customer.kyc_status == KycStatus::PendingUpdate) == customer.before_update.is_some(),
+        ),
+        (
+            3,
+            "an active customer in pending_update has a screening of its current data",
+            !customer.is_active
+                || customer.kyc_status != KycStatus::PendingUpdate
+                || customer.check.is_some_and(|check| {
+                    check.purpose == CheckPurpose::Rescreen && check.revision == customer.revision
+                }),
+        ),
+        (4, "a deactivated customer has no check", customer.is_active || customer.check.is_none()),
+        (5, "rejection reasons exist exactly while the customer is rejected", {
+            (status == KycStatus::Rejected) != customer.rejection_reasons.is_empty()
+        }),
+        (
+            6,
+            "an identity check requires complete documents and no decision",
+            customer.check.is_none_or(|check| {
+                check.purpose != CheckPurpose::Identity
+                    || (missing(customer).is_empty() && customer.kyc_status == KycStatus::Pending)
+            }),
+        ),
+    ];
+    rules.into_iter().filter(|(.., holds)| !holds).map(|(number, text, _)| Violation { number, text }).collect()
 }

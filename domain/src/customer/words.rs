@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named;
+use crate::named::{named, named_set};
 
 named! {
     /// Person or company.
@@ -104,63 +104,9 @@ impl From<DocumentKind> for Missing {
     }
 }
 
-/// Set of document kinds. Serialised as a list of names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(from = "Vec<DocumentKind>", into = "Vec<DocumentKind>")]
-pub struct Documents(u8);
-
-impl Documents {
-    /// The empty set.
-    pub const NONE: Self = Self(0);
-
-    const fn bit(kind: DocumentKind) -> u8 {
-        1 << kind as u8
-    }
-
-    /// Returns true if the set contains `kind`.
-    pub const fn contains(self, kind: DocumentKind) -> bool {
-        self.0 & Self::bit(kind) != 0
-    }
-
-    /// Returns the set with `kind` added.
-    #[must_use]
-    pub const fn with(self, kind: DocumentKind) -> Self {
-        Self(self.0 | Self::bit(kind))
-    }
-
-    /// Returns the union of both sets.
-    #[must_use]
-    pub const fn and(self, others: Self) -> Self {
-        Self(self.0 | others.0)
-    }
-
-    /// Returns true if the set is empty.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Iterates over the kinds in the order of declaration.
-    pub fn iter(self) -> impl Iterator<Item = DocumentKind> {
-        DocumentKind::ALL.iter().copied().filter(move |kind| self.contains(*kind))
-    }
-}
-
-impl FromIterator<DocumentKind> for Documents {
-    fn from_iter<I: IntoIterator<Item = DocumentKind>>(kinds: I) -> Self {
-        kinds.into_iter().fold(Self::NONE, Self::with)
-    }
-}
-
-impl From<Vec<DocumentKind>> for Documents {
-    fn from(kinds: Vec<DocumentKind>) -> Self {
-        kinds.into_iter().collect()
-    }
-}
-
-impl From<Documents> for Vec<DocumentKind> {
-    fn from(documents: Documents) -> Self {
-        documents.iter().collect()
-    }
+named_set! {
+    /// Set of document kinds. Serialised as a list of names.
+    Documents(u8) of DocumentKind, skips_unknown: false
 }
 
 /// Result of a check.

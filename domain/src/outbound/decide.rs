@@ -1,8 +1,10 @@
-//! Commands to an outbound transfer, and the events that follow. Facts never fail; a decision of a person can be
-//! rejected.
+//! Commands to an outbound transfer, the events that follow, and how they change it. Facts never fail; a decision of a
+//! person can be rejected.
 
-use super::event::Event;
-use super::state::{FailureReason, OutboundStatus, OutboundTransfer};
+use serde::{Deserialize, Serialize};
+
+use super::payload;
+use super::state::{FailureReason, Order, OutboundStatus, OutboundTransfer};
 use crate::chain::Hash32;
 use crate::payment::{Decision, Verdict};
 use crate::time::Timestamp;
@@ -87,4 +89,88 @@ fn screen(outbound: &OutboundTransfer, verdict: &Verdict, now: Timestamp) -> Res
         events.push(Event::Failed { revision: 0, reason, detail, at: now });
     }
     Ok(events)
+}
+
+/// An event of an outbound transfer. Serialised as `{"type": "sent", ...}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case", tag = "type")]
+#[strum(serialize_all = "snake_case")]
+pub enum Event {
+    /// The order was accepted and its amount reserved.
+    Accepted {
+        /// Accepted order.
+        order: Box<Order>,
+    },
+    /// The address was screened.
+    Screened {
+        /// Verdict.
+        verdict: Box<Verdict>,
+    },
+    /// The outbound transfer is final.
+    Sent {
+        /// Revision of the settler's row.
+        #[serde(default)]
+        revision: u32,
+        /// The transaction.
+        tx_hash: Hash32,
+        /// Time of recording.
+        at: Timestamp,
+    },
+    /// It will not be sent, or was permanently orphaned. Its amount is available again.
+    Failed {
+        /// Revision of the settler's row, if the settler reported the failure.
+        #[serde(default)]
+        revision: u32,
+        /// Reason.
+        reason: FailureReason,
+        /// Reason, as text.
+        detail: String,
+        /// Time of recording.
+        at: Timestamp,
+    },
+}
+
+impl Event {
+    /// Name as stored, for logs.
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns true if the event allows the operation to be queued.
+    pub(super) fn clears(&self) -> bool {
+        matches!(self, Self::Screened { verdict } if verdict.decision == Decision::Allow)
+    }
+}
+
+/// Returns the outbound transfer after the events of one commit at time `at`, with the next version.
+#[must_use]
+pub fn commit(mut outbound: OutboundTransfer, at: Timestamp) -> OutboundTransfer {
+    outbound.version += 1;
+    outbound.updated_at = at;
+    outbound
+}
+
+/// Returns the outbound transfer after one event, which is applied literally. The version changes per commit, not per event.
+#[must_use]
+pub fn evolve(mut outbound: OutboundTransfer, event: &Event) -> OutboundTransfer {
+    match event {
+        Event::Accepted { order } => outbound.order = (**order).clone(),
+        Event::Screened { verdict } => outbound.verdict = Some(verdict.clone()),
+        Event::Sent { revision, tx_hash, at } => {
+            outbound.revision = outbound.revision.max(*revision);
+            outbound.status = OutboundStatus::Sent;
+            outbound.tx_hash = Some(*tx_hash);
+            (outbound.failure_reason, outbound.failure) = (None, None);
+            outbound.finished_at = Some(*at);
+        }
+        Event::Failed { revision, reason, detail, at } => {
+            outbound.revision = outbound.revision.max(*revision);
+            outbound.status = OutboundStatus::Failed;
+            outbound.tx_hash = None;
+            (outbound.failure_reason, outbound.failure) = (Some(*reason), Some(detail.clone()));
+            outbound.finished_at = Some(*at);
+        }
+    }
+    outbound.sequence += u32::from(payload::announced(&outbound, event).is_some());
+    outbound
 }

@@ -6,15 +6,10 @@
 //! commit that fails it. Not here: the balance itself, rows, messages, clocks.
 
 mod decide;
-mod event;
-mod evolve;
-mod ledger;
 mod payload;
 mod state;
 
-pub use decide::{Command, Rejection, decide};
-pub use event::Event;
-pub use evolve::{commit, evolve};
+pub use decide::{Command, Event, Rejection, commit, decide, evolve};
 pub use payload::{Announcement, payload};
 pub use state::{FailureReason, Order, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 
@@ -130,7 +125,7 @@ fn carry_out(before: OutboundTransfer, events: Vec<Event>, now: Timestamp) -> Tr
     let mut announcements = Vec::new();
     let mut postings = Vec::new();
     for event in &events {
-        postings.extend(ledger::posting(&outbound, event));
+        postings.extend(payload::posting(&outbound, event));
         outbound = evolve(outbound, event);
         announcements.extend(payload::announcement(&outbound, event, now));
     }

@@ -1,16 +1,19 @@
-//! Public events of an outbound transfer, and their flat body.
+//! What an outbound transfer reports: its public events with their flat body, and its ledger postings with the balances
+//! that they must add up to.
 
 use serde::{Deserialize, Serialize};
 
-use super::event::Event;
+use super::decide::Event;
 use super::state::{FailureReason, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 use crate::chain::{Address, Chain, Hash32};
 use crate::ids::{CustomerId, EventId};
+use crate::ledger::{Account, Holdings, Posting, PostingKind};
 use crate::money::Token;
 use crate::payment::EventName;
 use crate::time::Timestamp;
 
 /// One public event of an outbound transfer.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Name.
@@ -22,7 +25,6 @@ pub struct Announcement {
     /// Status at that time.
     pub status: OutboundStatus,
     /// Transaction of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
 }
 
@@ -46,6 +48,7 @@ pub(super) fn announcement(after: &OutboundTransfer, event: &Event, at: Timestam
 }
 
 /// Body of an event of an outbound transfer: a flat object without inapplicable fields.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 struct Body<'a> {
     event: &'static str,
@@ -54,21 +57,15 @@ struct Body<'a> {
     event_id: EventId,
     sequence: u32,
     status: OutboundStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
     customer_id: Option<CustomerId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<&'a str>,
     amount: String,
     token: Token,
     chain: Chain,
     address: Address,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tx_hash: Option<Hash32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     failure_reason: Option<FailureReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -98,4 +95,39 @@ pub fn payload(
         failure: outbound.failure.as_deref().filter(|_| failed),
         metadata: order.metadata.as_ref(),
     })
+}
+
+/// Returns the posting of `event`. `before` is the outbound transfer directly before the event.
+pub(super) fn posting(before: &OutboundTransfer, event: &Event) -> Option<Posting> {
+    let post = |kind, debit, credit| {
+        let order = &before.order;
+        Posting { kind, debit, credit, asset: order.asset, amount: order.amount, reference: order.id.to_string() }
+    };
+    match event {
+        Event::Accepted { .. } => Some(post(PostingKind::Reserved, Account::Psp, Account::InFlight)),
+        Event::Sent { .. } => {
+            let reserved = before.status == OutboundStatus::Pending;
+            let from = if reserved { Account::InFlight } else { Account::Psp };
+            Some(post(PostingKind::Sent, from, Account::External))
+        }
+        Event::Failed { .. } if before.status == OutboundStatus::Sent => {
+            Some(post(PostingKind::SentReversed, Account::External, Account::Psp))
+        }
+        Event::Failed { .. } => Some(post(PostingKind::Returned, Account::InFlight, Account::Psp)),
+        Event::Screened { .. } => None,
+    }
+}
+
+impl OutboundTransfer {
+    /// Returns the balance of each account for this outbound transfer, computed only from its state.
+    pub fn holdings(&self) -> Holdings {
+        let mut holdings = Holdings::default();
+        let credit = match self.status {
+            OutboundStatus::Pending => Account::InFlight,
+            OutboundStatus::Sent => Account::External,
+            OutboundStatus::Failed => return holdings,
+        };
+        holdings.moved(self.order.asset, Account::Psp, credit, self.order.amount);
+        holdings
+    }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::chain::{Address, FinalityPolicy, Hash32};
 use crate::ids::{CustomerId, IdError, OperationId, PayoutId, PspId, WithdrawalId};
@@ -48,7 +49,7 @@ named! {
 }
 
 /// Id of a payout or a withdrawal. The prefix shows the kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum OutboundId {
     /// `po_`
     Payout(PayoutId),
@@ -95,20 +96,8 @@ impl FromStr for OutboundId {
     }
 }
 
-impl Serialize for OutboundId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for OutboundId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Accepted order. It never changes.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Payout or withdrawal id.
@@ -116,13 +105,10 @@ pub struct Order {
     /// PSP that owns the funds.
     pub psp_id: PspId,
     /// Recipient customer. Set only for payouts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<CustomerId>,
     /// Reference from the PSP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// JSON object from the PSP, returned in events.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Amount.
     pub amount: Amount,
@@ -139,6 +125,7 @@ pub struct Order {
 }
 
 /// A payout or a withdrawal.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutboundTransfer {
     /// Accepted order.
@@ -154,19 +141,14 @@ pub struct OutboundTransfer {
     #[serde(default)]
     pub revision: u32,
     /// Screening verdict about the address, once known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
     /// Transaction, once sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Failure reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     /// Failure reason, as text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Time at which it was sent or failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// Time of the last change.
     pub updated_at: Timestamp,

@@ -1,5 +1,4 @@
 //! Given-when-then tests of payouts and withdrawals, and the ledger for any order of facts.
-#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ulid::Ulid;
@@ -10,8 +9,8 @@ use crate::ids::{CustomerId, PayoutId, PspId, WithdrawalId};
 use crate::ledger::{Account, Asset, Holdings, PostingKind};
 use crate::money::Token;
 use crate::payment::Verdict;
+use crate::payment::tests::{START, verdict as provided};
 
-const START: Timestamp = Timestamp(1_732_000_000_000);
 const TX: Hash32 = Hash32([7; 32]);
 
 fn payout() -> Order {
@@ -35,18 +34,7 @@ fn withdrawal() -> Order {
 }
 
 fn verdict(decision: Decision, by_operator: bool) -> Command {
-    Command::Screen(Verdict {
-        decision,
-        by_operator,
-        risk_level: None,
-        score: None,
-        flags: Vec::new(),
-        provider: "list".to_owned(),
-        provider_ref: None,
-        list_version: None,
-        plain_sender: None,
-        checked_at: START,
-    })
+    Command::Screen(Verdict { by_operator, plain_sender: None, ..provided(decision) })
 }
 
 fn complete() -> Command {

@@ -1,12 +1,21 @@
-//! Names of public events, and the public events that each internal event announces.
+//! Public events: their names, the events that each internal event announces, the patterns that select them, and the flat
+//! body of a webhook.
+//!
+//! Not here: signatures, headers, delivery.
+
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::event::Event;
 use super::state::Payment;
-use super::status::{FailureReason, Reason, Status};
-use crate::chain::Hash32;
-use crate::ids::RefundId;
+use super::status::{FailureReason, Label, Reason, Status};
+use crate::chain::{Address, Chain, Hash32};
+use crate::ids::{CustomerId, EventId, MerchantId, RefundId};
+use crate::money::{Token, UnknownName};
 use crate::named::named;
 use crate::time::Timestamp;
 
@@ -65,6 +74,7 @@ named! {
 }
 
 /// One public event of a payment. Stores the values of that time that may change later.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Name.
@@ -76,13 +86,10 @@ pub struct Announcement {
     /// Status of the payment at that time.
     pub status: Status,
     /// Failure reason at that time. A late transfer can clear it again, even in the same commit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     /// Transaction of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Refund of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund_id: Option<RefundId>,
 }
 
@@ -189,5 +196,153 @@ fn transaction(after: &Payment, event: &Event) -> Option<Hash32> {
         Event::Settled { .. } => after.settlement.as_ref().and_then(|settlement| settlement.tx_hash),
         Event::RefundSent { tx_hash, .. } => Some(*tx_hash),
         _ => None,
+    }
+}
+
+/// Events that an endpoint subscribes to: all (`*`), a family (`payment.*`), or one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
+pub enum EventPattern {
+    /// `*`
+    All,
+    /// Every event of a family. The family is the part of the name before the dot, such as `payment`.
+    Family(&'static str),
+    /// One event.
+    One(EventName),
+}
+
+impl EventName {
+    /// Returns the part of the name before the dot.
+    pub fn family(self) -> &'static str {
+        self.as_str().split_once('.').map_or("", |(family, _)| family)
+    }
+}
+
+impl EventPattern {
+    /// Returns true if the pattern covers an event.
+    pub fn matches(self, name: EventName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Family(family) => name.family() == family,
+            Self::One(one) => one == name,
+        }
+    }
+}
+
+impl FromStr for EventPattern {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let expected = "*, a family such as payment.*, or the name of an event such as payin.settled";
+        if text == "*" {
+            return Ok(Self::All);
+        }
+        if let Some(family) = text.strip_suffix(".*") {
+            let known = EventName::ALL.iter().map(|name| name.family()).find(|known| *known == family);
+            return known.map(Self::Family).ok_or(UnknownName { expected });
+        }
+        text.parse().map(Self::One).map_err(|_| UnknownName { expected })
+    }
+}
+
+impl fmt::Display for EventPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::Family(family) => write!(f, "{family}.*"),
+            Self::One(name) => f.write_str(name.as_str()),
+        }
+    }
+}
+
+/// Body of a payment event: a flat object without inapplicable fields. Amounts are decimal strings, times ISO 8601.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+struct Body<'a> {
+    event: &'static str,
+    payment_id: String,
+    timestamp: String,
+    event_id: EventId,
+    sequence: u32,
+    status: &'static str,
+    merchant_id: Option<MerchantId>,
+    customer_id: Option<CustomerId>,
+    reference: Option<&'a str>,
+    amount: String,
+    amount_received: String,
+    excess_received: Option<String>,
+    token: Token,
+    chain: Chain,
+    tx_hash: Option<Hash32>,
+    psp_amount: Option<String>,
+    treasury_fee: Option<String>,
+    refund_id: Option<RefundId>,
+    refund_amount: Option<String>,
+    refund_address: Option<Address>,
+    labels: Vec<&'static str>,
+    failure_reason: Option<FailureReason>,
+    metadata: Option<&'a Map<String, Value>>,
+}
+
+/// Returns the body of `announcement`, as it is signed and sent. `payment` is the state after the commit.
+pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId) -> Result<String, serde_json::Error> {
+    let terms = &payment.terms;
+    // The shares are fixed from confirmation on. Before it, and after a reorganisation, they are undefined.
+    let fixed = matches!(announcement.status, Status::Confirmed | Status::Settled) && terms.purpose.is_pay_in();
+    let settlement = payment.settlement.as_deref().filter(|_| fixed);
+    let refund = payment.refunds.iter().find(|refund| Some(refund.id) == announcement.refund_id);
+    let excess = payment.excess_received();
+    serde_json::to_string(&Body {
+        event: announcement.name.as_str(),
+        payment_id: terms.public_id(),
+        timestamp: announcement.at.to_string(),
+        event_id,
+        sequence: announcement.sequence,
+        status: payment.public_status_at(announcement.status),
+        merchant_id: terms.merchant_id,
+        customer_id: terms.customer_id,
+        reference: terms.reference.as_deref(),
+        amount: terms.amount.to_string(),
+        amount_received: payment.amount_received().to_string(),
+        excess_received: (!excess.is_zero()).then(|| excess.to_string()),
+        token: terms.token,
+        chain: terms.chain,
+        tx_hash: announcement.tx_hash,
+        psp_amount: settlement.map(|settlement| settlement.psp_amount.to_string()),
+        treasury_fee: settlement.map(|settlement| settlement.treasury_fee.to_string()),
+        refund_id: announcement.refund_id,
+        refund_amount: refund.map(|refund| refund.amount.to_string()),
+        refund_address: refund.map(|refund| refund.to),
+        labels: payment.labels.iter().map(Label::as_str).collect(),
+        failure_reason: announcement.failure_reason,
+        metadata: terms.metadata.as_ref(),
+    })
+}
+
+/// Returns the body of the test event of an endpoint.
+pub fn test_payload(at: Timestamp, event_id: EventId) -> Map<String, Value> {
+    let fields = [
+        ("event", EventName::WebhookTest.to_string()),
+        ("payment_id", "pay_test".to_owned()),
+        ("timestamp", at.to_string()),
+        ("event_id", event_id.to_string()),
+    ];
+    fields.into_iter().map(|(key, value)| (key.to_owned(), Value::String(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_events() {
+        let covers = |pattern: &str, name: EventName| pattern.parse::<EventPattern>().unwrap().matches(name);
+        assert!(covers("*", EventName::RefundSent));
+        assert!(covers("payment.*", EventName::PaymentReorged) && !covers("payment.*", EventName::PayinSettled));
+        assert!(covers("payin.settled", EventName::PayinSettled) && !covers("payin.settled", EventName::PayinFailed));
+        for bad in ["", "pay", "payment.", "payment*", "nothing.*", "payment.gone", "PAYMENT.*", ".*"] {
+            assert!(bad.parse::<EventPattern>().is_err(), "{bad}");
+        }
+        assert_eq!(serde_json::to_string(&"payin.*".parse::<EventPattern>().unwrap()).unwrap(), "\"payin.*\"");
+        assert!(EventName::ALL.iter().all(|name| name.as_str().parse::<EventName>() == Ok(*name)));
     }
 }

@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::command::OutageId;
-use super::label::Labels;
 use super::money_out::{Refund, Requester};
-use super::status::Reason;
+use super::status::{FailureReason, Labels, Reason};
 use super::terms::Terms;
 use super::transfer::{Transfer, TransferKey, Verdict};
 use crate::chain::Hash32;
@@ -14,8 +13,10 @@ use crate::money::Amount;
 use crate::time::Timestamp;
 
 /// An event of a payment. Serialised as `{"type": "confirmed", ...}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case", tag = "type")]
+#[strum(serialize_all = "snake_case")]
 pub enum Event {
     /// The payment was created.
     Initiated {
@@ -29,7 +30,6 @@ pub enum Event {
         /// Complete new entry; replaces the entry with the same key.
         transfer: Box<Transfer>,
         /// Time until which the payment waits for an orphaned in-time transfer, if this event starts such a wait.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         remine_until: Option<Timestamp>,
     },
     /// A transfer reached the required finality.
@@ -107,7 +107,7 @@ pub enum Event {
     /// The payment failed: expired, cancelled, blocked, or refunded after a failed settlement.
     Failed {
         /// Reason.
-        reason: super::status::FailureReason,
+        reason: FailureReason,
         /// Time of the event.
         at: Timestamp,
     },
@@ -116,7 +116,6 @@ pub enum Event {
         /// Revision of the settler's row.
         revision: u32,
         /// Amount that was moved, if it differs from the amount frozen last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         amount: Option<Amount>,
         /// The transaction.
         tx_hash: Hash32,
@@ -191,7 +190,6 @@ pub enum Event {
         /// Reason.
         reason: String,
         /// Time of the retry of the settlement that the refund had withdrawn.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
         /// Time of recording.
         at: Timestamp,
@@ -200,28 +198,7 @@ pub enum Event {
 
 impl Event {
     /// Name as stored, for indexes and logs.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Initiated { .. } => "initiated",
-            Self::TransferRecorded { .. } => "transfer_recorded",
-            Self::TransferFinalised { .. } => "transfer_finalised",
-            Self::TransferScreened { .. } => "transfer_screened",
-            Self::TransferCounted { .. } => "transfer_counted",
-            Self::Reorged { .. } => "reorged",
-            Self::DeadlinePassed { .. } => "deadline_passed",
-            Self::DeadlineMoved { .. } => "deadline_moved",
-            Self::Confirmed { .. } => "confirmed",
-            Self::Mismatched { .. } => "mismatched",
-            Self::Failed { .. } => "failed",
-            Self::SettlementCompleted { .. } => "settlement_completed",
-            Self::Settled { .. } => "settled",
-            Self::SettlementFailed { .. } => "settlement_failed",
-            Self::SettlementRetried { .. } => "settlement_retried",
-            Self::SettlementOrphaned { .. } => "settlement_orphaned",
-            Self::RefundRequested { .. } => "refund_requested",
-            Self::RefundScreened { .. } => "refund_screened",
-            Self::RefundSent { .. } => "refund_sent",
-            Self::RefundFailed { .. } => "refund_failed",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 }

@@ -3,10 +3,9 @@
 
 use super::announce::announced;
 use super::event::Event;
-use super::label::{Label, Labels};
 use super::money_out::{Funds, RefundState, Requester, Settlement, SettlementState, Vault};
 use super::state::{Outage, Payment};
-use super::status::{FailureReason, HistoryEntry, Reason, Status};
+use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
 use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;

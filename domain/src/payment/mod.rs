@@ -14,44 +14,32 @@ mod decide;
 mod effect;
 mod event;
 mod evolve;
-mod holdings;
-mod label;
-mod listed;
 mod money_out;
-mod operations;
-mod payload;
-mod postings;
 mod react;
-mod rejection;
-mod resume;
 mod state;
 mod status;
 mod terms;
 mod transfer;
 
-pub use announce::{Announcement, EventName, announced};
-pub use command::{Command, OutageId};
+pub use announce::{Announcement, EventName, EventPattern, announced, payload, test_payload};
+pub use command::{Command, OutageId, Rejection};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use effect::{Alarm, Effect};
 pub use event::Event;
 pub(crate) use evolve::derived_labels;
 pub use evolve::{commit, evolve, replay};
-pub use label::{Label, Labels};
-pub use listed::{DUST_LISTED_MAX, LISTED_MAX, MISDIRECTED_LISTED_MAX, PARTS_LISTED_MAX, WHOLES_LISTED_MAX};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, Refund, RefundState, Requester, Settlement, SettlementState,
     Vault,
 };
-pub use payload::{EventPattern, payload, test_payload};
-pub use react::{REVIEW_ALARM_SECS, react};
-pub use rejection::Rejection;
-pub use resume::resume;
+pub use react::{REVIEW_ALARM_SECS, react, resume};
 pub use state::{KytSummary, Outage, Payment};
-pub use status::{FailureReason, HistoryEntry, Reason, Status};
+pub use status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Purpose, Terms};
 pub use transfer::{
-    BlockRef, Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict,
+    BlockRef, DUST_LISTED_MAX, Decision, LISTED_MAX, MISDIRECTED_LISTED_MAX, ObservedTransfer, PARTS_LISTED_MAX,
+    Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, WHOLES_LISTED_MAX,
 };
 
 use crate::invariants::{self, Violation};
@@ -99,7 +87,7 @@ pub fn replay_postings<'a>(
         let Some(mut moved) = payment.take() else { return posted };
         let mut lines = Vec::new();
         for event in events {
-            lines.extend(postings::postings(&moved, event));
+            lines.extend(react::postings(&moved, event));
             moved = evolve(moved, event);
         }
         let moved = commit(moved, &[], at);
@@ -123,10 +111,10 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
     let mut queue = Vec::new();
     let mut posted = Vec::new();
     for event in &events {
-        posted.extend(postings::postings(&payment, event));
+        posted.extend(react::postings(&payment, event));
         payment = evolve(payment, event);
         announcements.extend(announce::announcements(&payment, event, now));
-        queue.extend(operations::operations(&payment, event));
+        queue.extend(react::operations(&payment, event));
     }
     let payment = commit(payment, &[], now);
     let mut effects: Vec<Effect> = Vec::new();
@@ -143,4 +131,4 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,14 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::state::Payment;
+use super::terms::Purpose;
+use super::transfer::{Decision, TransferStatus, Verdict};
 use crate::chain::{Address, Chain, Hash32};
 use crate::ids::{OperationId, RefundId};
-use crate::ledger::Asset;
+use crate::ledger::{Account, Asset, Holdings};
 use crate::money::{Amount, FeeBps, split_fee};
 use crate::named::named;
 use crate::time::Timestamp;
-
-use super::transfer::{Decision, Verdict};
 
 named! {
     /// State of the settlement.
@@ -26,6 +27,7 @@ named! {
 }
 
 /// The settlement of a payment. `psp_amount + treasury_fee == amount` always holds.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
     /// Id of the operation. It never changes.
@@ -42,19 +44,15 @@ pub struct Settlement {
     #[serde(default)]
     pub revision: u32,
     /// Final transaction of the settlement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Block time of that transaction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Timestamp>,
     /// Number of permanent failures so far.
     #[serde(default)]
     pub failures: u32,
     /// Reason of the last failure, for operators.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Time of the next automatic retry. Set only while failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
     /// True if a person requested the current attempt. In this case a failure is announced again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -117,6 +115,7 @@ named! {
 }
 
 /// A refund of the payment.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refund {
     /// Refund id.
@@ -132,10 +131,8 @@ pub struct Refund {
     /// Funds that it uses.
     pub funds: Funds,
     /// Token and chain, if they differ from the payment's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asset: Option<Asset>,
     /// Screening verdict about the address, once known. Nothing is sent before it is `allow`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
     /// Requester; `schedule` for the excess policy.
     pub requested_by: Requester,
@@ -147,13 +144,10 @@ pub struct Refund {
     /// Time of acceptance.
     pub requested_at: Timestamp,
     /// Time at which the refund was sent or failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// Transaction of the refund, once sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
     /// Failure reason, as text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
@@ -229,4 +223,42 @@ pub struct NewOperation {
     pub wallet: Address,
     /// Effect on the chain.
     pub body: OperationBody,
+}
+
+impl Payment {
+    /// Returns the balance that the ledger must have in each account for this payment, in each token that it received. It
+    /// depends only on the state, not on the postings (`react`), with which the ledger check compares it.
+    pub fn holdings(&self) -> Holdings {
+        let mut holdings = Holdings::default();
+        for transfer in &self.transfers {
+            let account = match transfer.status {
+                TransferStatus::Final => Account::Payment,
+                TransferStatus::Ignored => Account::Suspense,
+                TransferStatus::Seen | TransferStatus::Orphaned => continue,
+            };
+            // A zero amount is never posted.
+            let amount = transfer.amount.max(Amount::ZERO);
+            holdings.moved(self.asset_of(transfer), Account::External, account, amount);
+        }
+        if let Some(settlement) = self.settlement.as_deref().filter(|one| one.state == SettlementState::Settled) {
+            let mut share = |credit, amount| holdings.moved(self.asset(), Account::Payment, credit, amount);
+            match self.terms.purpose {
+                Purpose::Transfer { .. } => share(Account::External, settlement.amount),
+                Purpose::PayIn => {
+                    share(Account::Psp, settlement.psp_amount);
+                    share(Account::Treasury, settlement.treasury_fee);
+                }
+            }
+        }
+        for refund in &self.refunds {
+            let (debit, credit) = match (refund.source, refund.state) {
+                (Vault::Payment, RefundState::Sent) => (Account::Payment, Account::External),
+                (Vault::Psp, RefundState::Sent) => (Account::Psp, Account::External),
+                (Vault::Psp, RefundState::Pending) => (Account::Psp, Account::InFlight),
+                (_, RefundState::Failed) | (Vault::Payment, RefundState::Pending) => continue,
+            };
+            holdings.moved(refund.asset.unwrap_or_else(|| self.asset()), debit, credit, refund.amount);
+        }
+        holdings
+    }
 }

@@ -1,13 +1,18 @@
-//! Effects of an event, to run after the commit. After a crash, `resume` returns those that are still due, from the
-//! state.
+//! Consequences of an event: the effects to run after the commit, and the operation rows and ledger postings of the commit
+//! itself.
 
 use super::effect::{Alarm, Effect};
 use super::event::Event;
-use super::money_out::{Refund, RefundState, SettlementState};
+use super::money_out::{
+    NewOperation, OperationAction, OperationBody, Refund, RefundState, Settlement, SettlementState, Vault,
+};
 use super::state::Payment;
-use super::status::Status;
+use super::status::{Reason, Status};
+use super::terms::Purpose;
 use super::transfer::{Decision, Transfer, TransferStatus};
-use crate::chain::Chain;
+use crate::chain::{Chain, Hash32};
+use crate::ids::OperationId;
+use crate::ledger::{Account, Asset, Posting, PostingKind};
 use crate::money::Amount;
 
 /// Time a review may take before the operator is alarmed.
@@ -43,12 +48,12 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
         }
         Event::SettlementFailed { announced, .. } => {
             let failures = after.settlement.as_deref().map_or(0, |settlement| settlement.failures);
-            let operation = crate::ids::OperationId::settlement_of(after.id());
+            let operation = OperationId::settlement_of(after.id());
             let alarm = announced.then_some(Effect::Alarm(Alarm::SettlementFailed { operation, failures }));
             settlement(after).into_iter().chain(alarm).collect()
         }
         Event::SettlementOrphaned { was_settled: true, .. } => {
-            let operation = crate::ids::OperationId::settlement_of(after.id());
+            let operation = OperationId::settlement_of(after.id());
             let alarm = Effect::Alarm(Alarm::SettlementOrphaned { operation });
             settlement(after).into_iter().chain([alarm]).collect()
         }
@@ -62,6 +67,26 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
         | Event::SettlementCompleted { .. }
         | Event::SettlementOrphaned { .. } => Vec::new(),
     }
+}
+
+/// Returns all effects that are still due after a restart, computed only from the state: the same waits and notifications
+/// as from `react`. They are idempotent, so extra calls only cost time. Alarms are not repeated, because the labels show
+/// their cause.
+pub fn resume(payment: &Payment) -> Vec<Effect> {
+    let mut effects = finalities(payment);
+    effects.extend(payment.transfers.iter().filter_map(screening));
+    effects.extend(payment.transfers.iter().filter_map(review));
+    effects.extend(deadline(payment));
+    effects.extend(settlement(payment));
+    effects.extend(refund_screenings(payment));
+    effects.extend(queued_refunds(payment));
+    if payment.sequence > 0 {
+        effects.push(Effect::DeliverWebhooks);
+    }
+    if !payment.is_live() {
+        effects.push(Effect::Passivate);
+    }
+    effects
 }
 
 /// A new transfer can change the required finality of all transfers; an orphaned one can change the deadline.
@@ -83,13 +108,13 @@ fn overdrawn(after: &Payment) -> Option<Effect> {
 }
 
 /// Waits for the deadline while it can still change the payment.
-pub(super) fn deadline(payment: &Payment) -> Option<Effect> {
+fn deadline(payment: &Payment) -> Option<Effect> {
     let at = payment.deadline();
     payment.awaits_deadline().then_some(Effect::AwaitDeadline { chain: payment.terms.chain, at })
 }
 
 /// Waits for the finality of all seen transfers.
-pub(super) fn finalities(payment: &Payment) -> Vec<Effect> {
+fn finalities(payment: &Payment) -> Vec<Effect> {
     let finality = payment.required_finality();
     let seen = payment.transfers.iter().filter(|transfer| transfer.status == TransferStatus::Seen);
     let wait = |t: &Transfer| Effect::AwaitFinality {
@@ -102,7 +127,7 @@ pub(super) fn finalities(payment: &Payment) -> Vec<Effect> {
 }
 
 /// Screens a transfer that has no verdict.
-pub(super) fn screening(transfer: &Transfer) -> Option<Effect> {
+fn screening(transfer: &Transfer) -> Option<Effect> {
     let unscreened = transfer.awaits_screening() && transfer.verdict.is_none();
     unscreened.then_some(Effect::Screen {
         key: transfer.key,
@@ -113,7 +138,7 @@ pub(super) fn screening(transfer: &Transfer) -> Option<Effect> {
 }
 
 /// Waits for the review of a transfer.
-pub(super) fn review(transfer: &Transfer) -> Option<Effect> {
+fn review(transfer: &Transfer) -> Option<Effect> {
     let verdict = transfer.verdict.as_deref()?;
     let waits = transfer.awaits_screening() && verdict.decision == Decision::Review;
     let alarm_at = verdict.checked_at.plus_secs(REVIEW_ALARM_SECS);
@@ -121,7 +146,7 @@ pub(super) fn review(transfer: &Transfer) -> Option<Effect> {
 }
 
 /// Notifies the settler about the current state of the settlement.
-pub(super) fn settlement(payment: &Payment) -> Option<Effect> {
+fn settlement(payment: &Payment) -> Option<Effect> {
     let settlement = payment.settlement.as_deref()?;
     let (operation, chain) = (settlement.operation, payment.terms.chain);
     match settlement.state {
@@ -135,7 +160,7 @@ pub(super) fn settlement(payment: &Payment) -> Option<Effect> {
 }
 
 /// Screens the addresses of refunds.
-pub(super) fn refund_screenings(payment: &Payment) -> Vec<Effect> {
+fn refund_screenings(payment: &Payment) -> Vec<Effect> {
     let screening = |refund: &Refund| {
         let (refund_id, to, amount, chain) = (refund.id, refund.to, refund.amount, chain_of(payment, refund));
         match refund.verdict.as_deref() {
@@ -154,7 +179,7 @@ fn chain_of(payment: &Payment, refund: &Refund) -> Chain {
 }
 
 /// Notifies the settler about queued refunds.
-pub(super) fn queued_refunds(payment: &Payment) -> Vec<Effect> {
+fn queued_refunds(payment: &Payment) -> Vec<Effect> {
     let cleared = |refund: &&Refund| refund.state == RefundState::Pending && !refund.awaits_screening();
     let send = |refund: &Refund| Effect::Send {
         operation: refund.operation,
@@ -162,4 +187,215 @@ pub(super) fn queued_refunds(payment: &Payment) -> Vec<Effect> {
         chain: chain_of(payment, refund),
     };
     payment.refunds.iter().filter(cleared).map(send).collect()
+}
+
+/// Returns the changes of the operation queue for `event`. `after` is the payment directly after the event.
+pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
+    let settlement = after.settlement.as_deref();
+    let settle = |action| settlement.map(|settlement| settling(after, settlement, action));
+    let state = settlement.map(|settlement| settlement.state);
+    match event {
+        Event::Confirmed { .. } if state == Some(SettlementState::Queued) => {
+            let action = if confirmations(after) > 1 { OperationAction::Requeue } else { OperationAction::Queue };
+            settle(action).into_iter().collect()
+        }
+        Event::SettlementRetried { .. } => settle(OperationAction::Requeue).into_iter().collect(),
+        Event::SettlementOrphaned { was_settled: true, .. } => match state {
+            Some(SettlementState::Queued) => settle(OperationAction::Requeue).into_iter().collect(),
+            _ => settle(OperationAction::Cancel).into_iter().collect(),
+        },
+        // A settlement in progress whose funds were orphaned is cancelled as soon as the chain rejects it.
+        Event::Reorged { reopened: true, .. } | Event::SettlementFailed { .. }
+            if state == Some(SettlementState::Withdrawn) =>
+        {
+            settle(OperationAction::Cancel).into_iter().collect()
+        }
+        Event::RefundRequested { withdraws_settlement: true, .. } => {
+            settle(OperationAction::Cancel).into_iter().collect()
+        }
+        Event::RefundScreened { refund_id, verdict } if verdict.decision == Decision::Allow => {
+            let refund = after.refunds.iter().find(|refund| refund.id == *refund_id);
+            refund.map(|refund| refund_operation(after, refund)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the number of confirmations. From the second on, the row of the operation exists.
+fn confirmations(payment: &Payment) -> usize {
+    let confirming = [Reason::Paid, Reason::Overpaid, Reason::Accepted];
+    let confirmed = payment.history.iter().filter(|entry| entry.status == Status::Confirmed);
+    confirmed.filter(|entry| confirming.contains(&entry.reason)).count()
+}
+
+fn settling(payment: &Payment, settlement: &Settlement, action: OperationAction) -> NewOperation {
+    let Settlement { operation, amount, psp_amount, treasury_fee, .. } = *settlement;
+    let body = match payment.terms.purpose {
+        Purpose::PayIn => OperationBody::Settle { amount, psp_amount, treasury_fee },
+        Purpose::Transfer { to } => OperationBody::Deliver { to, amount },
+    };
+    operation_of(payment, operation, action, payment.asset(), body)
+}
+
+fn refund_operation(payment: &Payment, refund: &Refund) -> NewOperation {
+    let Refund { id: refund_id, source, to, amount, .. } = *refund;
+    let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    let body = OperationBody::Send { refund_id, source, to, amount };
+    operation_of(payment, refund.operation, OperationAction::Queue, asset, body)
+}
+
+fn operation_of(
+    payment: &Payment,
+    id: OperationId,
+    action: OperationAction,
+    asset: Asset,
+    body: OperationBody,
+) -> NewOperation {
+    NewOperation { id, action, chain: asset.chain, token_address: asset.address, wallet: payment.terms.wallet, body }
+}
+
+/// Returns the postings of `event`. `before` is the payment directly before the event.
+pub(super) fn postings(before: &Payment, event: &Event) -> Vec<Posting> {
+    match event {
+        Event::TransferFinalised { key } => {
+            before.transfer(*key).map(|transfer| received(before, transfer)).into_iter().collect()
+        }
+        Event::TransferRecorded { transfer, .. } => posted_entry(before, transfer),
+        Event::SettlementCompleted { amount, tx_hash, .. } => completed(before, *amount, *tx_hash),
+        Event::SettlementOrphaned { .. } | Event::SettlementFailed { .. } => undone(before),
+        Event::RefundRequested { refund, .. } if refund.source == Vault::Psp => {
+            vec![of_refund(before, refund, PostingKind::Reserved, Account::Psp, Account::InFlight)]
+        }
+        Event::RefundSent { refund_id, .. } => {
+            let refund = before.refunds.iter().find(|refund| refund.id == *refund_id);
+            refund
+                .filter(|refund| refund.state != RefundState::Sent)
+                .map(|refund| sent(before, refund))
+                .into_iter()
+                .collect()
+        }
+        Event::RefundFailed { refund_id, .. } => {
+            let refund = before.refunds.iter().find(|refund| refund.id == *refund_id);
+            refund.and_then(|refund| given_back(before, refund)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn received(payment: &Payment, transfer: &Transfer) -> Posting {
+    Posting {
+        kind: PostingKind::Received,
+        debit: Account::External,
+        credit: Account::Payment,
+        asset: payment.asset_of(transfer),
+        amount: transfer.amount,
+        reference: transfer.key.tx_hash.to_string(),
+    }
+}
+
+/// Posts a new entry of a transfer. Reverses the posting of the old entry if it no longer applies, and posts dust to
+/// `Suspense`, so that vaults and ledger agree.
+fn posted_entry(before: &Payment, new: &Transfer) -> Vec<Posting> {
+    let old = before.transfer(new.key);
+    let posted = |t: &&Transfer| matches!(t.status, TransferStatus::Final | TransferStatus::Ignored);
+    let same = |old: &Transfer| old.status == new.status && old.amount == new.amount && old.token == new.token;
+    let mut postings = Vec::new();
+    if old.is_some_and(|old| posted(&old) && same(old)) {
+        return postings;
+    }
+    if let Some(old) = old.filter(posted) {
+        postings.push(reversed(entered(before, old)));
+    }
+    if posted(&new) {
+        postings.push(entered(before, new));
+    }
+    postings.retain(|posting| posting.amount > Amount::ZERO);
+    postings
+}
+
+fn entered(payment: &Payment, transfer: &Transfer) -> Posting {
+    let posting = received(payment, transfer);
+    if transfer.status == TransferStatus::Ignored {
+        Posting { kind: PostingKind::Dust, credit: Account::Suspense, ..posting }
+    } else {
+        posting
+    }
+}
+
+/// Posts a settlement that was not executed before, or that was executed by another transaction with another amount.
+fn completed(before: &Payment, amount: Option<Amount>, tx_hash: Hash32) -> Vec<Posting> {
+    let Some(settlement) = before.settlement.as_deref() else { return Vec::new() };
+    let Some(amount) = amount else {
+        let is_new = settlement.state != SettlementState::Settled;
+        return if is_new { settled(before, settlement, tx_hash) } else { Vec::new() };
+    };
+    let mut carried = settlement.clone();
+    carried.carry(amount, before.terms.fee_bps);
+    undone(before).into_iter().chain(settled(before, &carried, tx_hash)).collect()
+}
+
+/// Reverses the postings of the settlement, if it was executed.
+fn undone(before: &Payment) -> Vec<Posting> {
+    let done = before.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
+    let posted = done.and_then(|settlement| Some(settled(before, settlement, settlement.tx_hash?)));
+    posted.into_iter().flatten().map(reversed).collect()
+}
+
+/// Posts the shares of a settlement, or the delivery of a transfer.
+fn settled(payment: &Payment, settlement: &Settlement, tx_hash: Hash32) -> Vec<Posting> {
+    let share = |kind, credit, amount| Posting {
+        kind,
+        debit: Account::Payment,
+        credit,
+        asset: payment.asset(),
+        amount,
+        reference: tx_hash.to_string(),
+    };
+    let mut shares = match payment.terms.purpose {
+        Purpose::Transfer { .. } => vec![share(PostingKind::Delivered, Account::External, settlement.amount)],
+        Purpose::PayIn => vec![
+            share(PostingKind::Settled, Account::Psp, settlement.psp_amount),
+            share(PostingKind::Fee, Account::Treasury, settlement.treasury_fee),
+        ],
+    };
+    shares.retain(|share| share.amount > Amount::ZERO);
+    shares
+}
+
+fn reversed(posting: Posting) -> Posting {
+    let kind = match posting.kind {
+        PostingKind::Received => PostingKind::Orphaned,
+        PostingKind::Dust => PostingKind::DustOrphaned,
+        PostingKind::Settled => PostingKind::SettlementReversed,
+        PostingKind::Fee => PostingKind::FeeReversed,
+        PostingKind::Delivered => PostingKind::DeliveryReversed,
+        other => other,
+    };
+    Posting { kind, debit: posting.credit, credit: posting.debit, ..posting }
+}
+
+/// Posts a sent refund. The PSP's vault reserved the funds before, unless the refund had failed.
+fn sent(payment: &Payment, refund: &Refund) -> Posting {
+    let from = match (refund.source, refund.state) {
+        (Vault::Payment, _) => Account::Payment,
+        (Vault::Psp, RefundState::Pending) => Account::InFlight,
+        (Vault::Psp, _) => Account::Psp,
+    };
+    of_refund(payment, refund, PostingKind::Sent, from, Account::External)
+}
+
+/// Posts a refund that will not be sent, or whose outbound transfer was orphaned.
+fn given_back(payment: &Payment, refund: &Refund) -> Option<Posting> {
+    let (kind, debit, credit) = match (refund.state, refund.source) {
+        (RefundState::Pending, Vault::Psp) => (PostingKind::Returned, Account::InFlight, Account::Psp),
+        (RefundState::Sent, Vault::Psp) => (PostingKind::SentReversed, Account::External, Account::Psp),
+        (RefundState::Sent, Vault::Payment) => (PostingKind::SentReversed, Account::External, Account::Payment),
+        (RefundState::Pending, Vault::Payment) | (RefundState::Failed, _) => return None,
+    };
+    Some(of_refund(payment, refund, kind, debit, credit))
+}
+
+fn of_refund(payment: &Payment, refund: &Refund, kind: PostingKind, debit: Account, credit: Account) -> Posting {
+    let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    Posting { kind, debit, credit, asset, amount: refund.amount, reference: refund.id.to_string() }
 }

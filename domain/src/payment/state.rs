@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::command::OutageId;
-use super::label::{Label, Labels};
 use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
-use super::status::{FailureReason, HistoryEntry, Reason, Status};
+use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
 use crate::chain::Finality;
@@ -19,6 +18,7 @@ use crate::money::{Amount, Token};
 use crate::time::Timestamp;
 
 /// One payment. Fields added by newer versions have defaults; unknown fields are ignored.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Payment {
     /// Terms of the payment.
@@ -34,7 +34,6 @@ pub struct Payment {
     #[serde(default)]
     pub labels: Labels,
     /// Failure reason. Set exactly while the payment is failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     /// Payment deadline, including outages.
     pub expires_at: Timestamp,
@@ -44,16 +43,13 @@ pub struct Payment {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
     /// Latest chain time at or after the deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_at: Option<Timestamp>,
     /// Time until which the payment waits (at least) for an orphaned in-time transfer to be mined again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remine_until: Option<Timestamp>,
     /// Transfers to the wallet that were ever seen, up to the limits in `listed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
     /// Settlement; set once the payment has been confirmed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settlement: Option<Box<Settlement>>,
     /// Refunds in the order of acceptance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,8 +1,8 @@
-//! Status, failure reason, and history of a payment.
+//! Status, failure reason, labels, and history of a payment.
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named;
+use crate::named::{named, named_set};
 use crate::time::Timestamp;
 
 named! {
@@ -83,4 +83,37 @@ pub struct HistoryEntry {
     pub at: Timestamp,
     /// Reason.
     pub reason: Reason,
+}
+
+named! {
+    /// One label of a payment.
+    Label, "a label in upper case" {
+        /// Less than the amount due was received.
+        Underpaid = "UNDERPAID",
+        /// More than the amount due was received.
+        Overpaid = "OVERPAID",
+        /// Funds arrived after the deadline.
+        Late = "LATE",
+        /// More than one transfer counts.
+        Multiple = "MULTIPLE",
+        /// Funds arrived after confirmation.
+        Excess = "EXCESS",
+        /// Funds or a settlement were orphaned at least once.
+        Reorged = "REORGED",
+        /// Funds in another token arrived, even if they were refunded later.
+        WrongToken = "WRONG_TOKEN",
+        /// Funds on another chain arrived, even if they were refunded later.
+        WrongChain = "WRONG_CHAIN",
+        /// A transfer waits for a decision of the operator.
+        InReview = "IN_REVIEW",
+        /// Screening blocked received funds, even if they were refunded later.
+        FundsBlocked = "FUNDS_BLOCKED",
+        /// The settlement failed for a permanent reason and has not succeeded since.
+        SettlementFailed = "SETTLEMENT_FAILED",
+    }
+}
+
+named_set! {
+    /// A set of labels in two bytes, serialised as a list of names. Unknown names are skipped.
+    Labels(u16) of Label, skips_unknown: true
 }

@@ -8,6 +8,7 @@ use crate::money::{Amount, FeeBps, Token, Tolerance};
 use crate::time::Timestamp;
 
 /// Terms at initiation, with the policies of the PSP at that time.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
     /// Payment id.
@@ -18,16 +19,12 @@ pub struct Terms {
     #[serde(default, skip_serializing_if = "Purpose::is_pay_in")]
     pub purpose: Purpose,
     /// Merchant. Set only for pay-ins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merchant_id: Option<MerchantId>,
     /// Paying customer, if known. For a transfer, the recipient customer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<CustomerId>,
     /// Reference from the PSP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// JSON object from the PSP, returned in events.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Amount due.
     pub amount: Amount,

@@ -81,7 +81,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     if app.system.compliance().provider().is_none() {
         return Err(ApiError::Unavailable(Away::IdentityProvider, "no identity provider is configured".into()));
     }
-    let command = Command::RequestCheck { check: CheckId::generate() };
+    let command = Command::RequestCheck(CheckId::generate());
     opened.apply(&command, &Actor::ApiKey(request.key_id), app.clock().now()).await?;
     let kyc_status = opened.customer().kyc_status.to_string();
     let check = opened.customer().check.ok_or_else(|| ApiError::internal("a verification without a check"))?.id;

@@ -78,7 +78,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
         None => None,
     };
     let replaces = wallet.is_some() && last_wallet.is_some() && wallet != last_wallet;
-    let command = if replaces { Command::ReplaceWallet { check: CheckId::generate() } } else { Command::SetDetails };
+    let command = if replaces { Command::ReplaceWallet(CheckId::generate()) } else { Command::SetDetails };
     opened.apply(&command, &Actor::ApiKey(request.key_id), now).await?;
     let row = Model {
         details: details.seal(app.sealer(), &opened.row.id, wallet.or(last_wallet))?,

@@ -60,7 +60,7 @@ pub async fn update(
     if is_new {
         particulars.phone_number = Some(phone_number);
         opened.row.particulars = particulars.seal(app.sealer(), opened.customer().id)?;
-        let command = Command::ChangePhone { check: CheckId::generate() };
+        let command = Command::ChangePhone(CheckId::generate());
         opened.apply(&command, &Actor::ApiKey(request.key_id), app.clock().now()).await?;
     }
     let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;

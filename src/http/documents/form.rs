@@ -64,7 +64,7 @@ impl<S: Requires> FromRequest<AppState> for Form<S> {
         let form = form.map_err(|_| ApiError::MalformedMultipart("the header Content-Type names no boundary"))?;
         let form = read_parts(form).await?;
         match Idempotency::begin(app, caller.psp_id, &parts, &fingerprint(&form)).await? {
-            Err(first_answer) => Err(Refusal::Replay(first_answer)),
+            Err(first_answer) => Err(Refusal(first_answer)),
             Ok(idempotency) => Ok(Self {
                 psp_id: caller.psp_id,
                 key_id: caller.key_id,

@@ -141,7 +141,7 @@ async fn verification_is_requested_and_decided() {
         assert_eq!(fixture.send(callback).await.status, 200);
         assert_eq!(kyc_status(&fixture.app, id).await, "approved");
     }
-    change(&fixture.app, id, &Command::ChangePhone { check: CheckId::generate() }).await;
+    change(&fixture.app, id, &Command::ChangePhone(CheckId::generate())).await;
     let busy = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_update_in_progress", busy.redacted());
 }

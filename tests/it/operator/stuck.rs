@@ -285,14 +285,14 @@ async fn blocked_database_writes_are_listed_while_they_last() {
 async fn checks_without_a_provider_are_listed() {
     let service = ServiceFixture::start().await;
     let customer = ready(&service.app).await;
-    change(&service.app, customer, &Command::RequestCheck { check: CheckId::generate() }).await;
+    change(&service.app, customer, &Command::RequestCheck(CheckId::generate())).await;
     let waiting = service.get("/ops/stuck").await;
     insta::assert_json_snapshot!("stuck_without_identity_provider", waiting.redacted());
     service.app.writer().execute_unprepared("UPDATE checks SET created_at = 1, attempts = 3").await.unwrap();
     let overdue = service.get("/ops/stuck?kind=check_overdue").await;
     insta::assert_json_snapshot!("stuck_check_overdue", overdue.redacted());
     let another = ready(&service.app).await;
-    change(&service.app, another, &Command::RequestCheck { check: CheckId::generate() }).await;
+    change(&service.app, another, &Command::RequestCheck(CheckId::generate())).await;
     service.app.writer().execute_unprepared("UPDATE checks SET created_at = 1").await.unwrap();
     let both = paged(&service, "check_overdue", 1).await;
     assert!(both.len() == 2 && both.is_sorted(), "{both:?}");

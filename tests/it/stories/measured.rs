@@ -144,7 +144,7 @@ async fn metrics_have_values_help_and_plain_labels() {
     until_exposed("process_cpu_seconds_total", &[], |seconds| seconds > 0.0).await;
     until_exposed("payferry_uptime_seconds", &[], |seconds| seconds > 0.0).await;
     // Every kind has metrics, except outbound transfers, which this story does not use.
-    for kind in ActorKind::ALL.into_iter().filter(|kind| *kind != ActorKind::Sending) {
+    for kind in ActorKind::ALL.iter().filter(|kind| **kind != ActorKind::Sending) {
         let kind = [("kind", kind.as_str())];
         until_exposed("payferry_actor_messages_total", &kind, one).await;
         until_exposed("payferry_actor_mailbox_wait_seconds_count", &kind, one).await;

@@ -54,7 +54,7 @@ pub(super) async fn end(
 ) -> Result<VerdictEffect, ChangeError> {
     let command = match verdict {
         Some(verdict) => Command::ConcludeCheck { check, verdict },
-        None => Command::LapseCheck { check },
+        None => Command::LapseCheck(check),
     };
     conclude(database, clock, customer, command, provider).await
 }

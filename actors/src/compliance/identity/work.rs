@@ -10,6 +10,7 @@ use payferry_entities::{Database, StoreError, customers};
 use payferry_journal::customers::{ChangeError, customer_of};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
+use payferry_runtime::supervise::doubled;
 use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
@@ -205,7 +206,7 @@ impl CheckContext {
 
     fn backoff(&self, attempts: u32) -> Duration {
         let ComplianceConfig { retry_min, retry_max, .. } = self.config;
-        retry_min.saturating_mul(2_u32.saturating_pow(attempts)).min(retry_max)
+        doubled(retry_min, retry_max, attempts)
     }
 
     fn after(&self, pause: Duration) -> Timestamp {

@@ -138,7 +138,6 @@ fn is_hex(text: &str, bytes: usize) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::{Value, json};
     use tempfile::TempDir;

@@ -71,7 +71,6 @@ pub fn domain_hash(hash: alloy::primitives::B256) -> Hash32 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Signer of the operator's account.
 //!
 //! The key comes from a private key, a keystore file with its password, or a mnemonic with an index. Inputs are
-//! borrowed; the caller wipes them. Deliberately absent: the key in any output, and a remote key service. That would be
-//! another variant of [`OperatorSigner`], and signing is already asynchronous to allow it.
+//! borrowed; the caller wipes them. Deliberately absent: the key in any output, and a remote key service. Signing is already
+//! asynchronous to allow it.
 
 use std::fmt;
 use std::path::Path;
@@ -49,10 +49,7 @@ pub enum SignerError {
 
 /// Signer of one account.
 #[derive(Clone)]
-pub enum OperatorSigner {
-    /// Key held in memory.
-    Local(PrivateKeySigner),
-}
+pub struct OperatorSigner(PrivateKeySigner);
 
 /// A signed transaction, ready to store and broadcast.
 #[derive(Clone, Debug)]
@@ -66,19 +63,19 @@ pub struct SignedTx {
 impl OperatorSigner {
     /// Creates a signer from a private key of 64 hexadecimal digits, with or without `0x`.
     pub fn from_private_key(text: &str) -> Result<Self, SignerError> {
-        text.trim().parse().map(Self::Local).map_err(|_| SignerError::NotAKey)
+        text.trim().parse().map(Self).map_err(|_| SignerError::NotAKey)
     }
 
     /// Creates a signer from the 32 bytes of a private key.
     pub fn from_bytes(key: &[u8; 32]) -> Result<Self, SignerError> {
-        PrivateKeySigner::from_slice(key).map(Self::Local).map_err(|_| SignerError::NotAKey)
+        PrivateKeySigner::from_slice(key).map(Self).map_err(|_| SignerError::NotAKey)
     }
 
     /// Creates a signer from a keystore file (Web3 Secret Storage, version 3) and its password. The password is used as
     /// it is: the caller must remove the line end of a password file. Blocks for the file's key derivation, about a
     /// second.
     pub fn from_keystore(path: &Path, password: &str) -> Result<Self, SignerError> {
-        Ok(Self::Local(keystore::open(path, password)?))
+        Ok(Self(keystore::open(path, password)?))
     }
 
     /// Creates a signer from an English BIP-39 mnemonic without passphrase, for the account `m/44'/60'/0'/0/index` as
@@ -94,22 +91,18 @@ impl OperatorSigner {
         // The builder wipes its phrase on drop. Its errors quote the phrase, so they are not passed on.
         let builder = MnemonicBuilder::from_phrase(words.join(" "));
         let builder = builder.index(index).map_err(|_| SignerError::MnemonicIndex)?;
-        builder.build().map(Self::Local).map_err(|_| SignerError::MnemonicChecksum)
+        builder.build().map(Self).map_err(|_| SignerError::MnemonicChecksum)
     }
 
     /// Address of the account.
     pub fn address(&self) -> Address {
-        match self {
-            Self::Local(signer) => domain_address(signer.address()),
-        }
+        domain_address(self.0.address())
     }
 
     /// Signs a transaction.
     pub async fn sign(&self, tx: TxEip1559) -> Result<SignedTx, SignerError> {
         let digest = tx.signature_hash();
-        let signature = match self {
-            Self::Local(signer) => signer.sign_hash(&digest).await.map_err(|_| SignerError::Refused)?,
-        };
+        let signature = self.0.sign_hash(&digest).await.map_err(|_| SignerError::Refused)?;
         let envelope: TxEnvelope = tx.into_signed(signature).into();
         Ok(SignedTx { raw: envelope.encoded_2718().into(), hash: domain_hash(*envelope.tx_hash()) })
     }
@@ -122,7 +115,6 @@ impl fmt::Debug for OperatorSigner {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -53,9 +53,7 @@ impl From<Rejection> for ApiError {
             Rejection::RefundAddressInvalid => {
                 Self::Unprocessable(code, sentence(&detail), at("address", "cannot receive a refund"))
             }
-            Rejection::RefundTooLarge { .. }
-            | Rejection::RefundSpansVaults { .. }
-            | Rejection::RefundMustBeAll { .. } => {
+            Rejection::RefundTooLarge { .. } | Rejection::RefundSpansVaults(_) | Rejection::RefundMustBeAll { .. } => {
                 Self::Conflict(code, sentence(&detail), at("amount", "is not valid for this payment"))
             }
             Rejection::ReceivedMoved { .. } => {
@@ -100,10 +98,10 @@ impl From<InitiateError> for ApiError {
         let reason = error.to_string();
         match error {
             InitiateError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
-            InitiateError::ChainAway { .. } => Self::Unavailable(Away::Chain, reason.into()),
-            InitiateError::ChainPaused { .. } => Self::Unavailable(Away::ChainPaused, reason.into()),
+            InitiateError::ChainAway => Self::Unavailable(Away::Chain, reason.into()),
+            InitiateError::ChainPaused(_) => Self::Unavailable(Away::ChainPaused, reason.into()),
             InitiateError::PspPaused => Self::psp_paused(),
-            InitiateError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            InitiateError::AboveSendLimit(_) => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
             InitiateError::RecipientBlocked => Self::Conflict("wallet_blocked", sentence(&reason), Vec::new()),
             InitiateError::RecipientInReview => Self::Conflict("wallet_in_review", sentence(&reason), Vec::new()),
             InitiateError::ScreeningAway => Self::Unavailable(Away::Screening, reason.into()),
@@ -147,7 +145,7 @@ fn of_command<R: Error + 'static>(error: &CommandError<R>, what: &'static str, q
         CommandError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,
         CommandError::InsufficientBalance => insufficient_balance(),
         CommandError::AboveDailyLimit => above_daily_limit(),
-        CommandError::AboveSendLimit { .. } => ApiError::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+        CommandError::AboveSendLimit(_) => ApiError::Conflict("above_send_limit", sentence(&reason), Vec::new()),
         CommandError::Rejected(_) => ApiError::internal(reason),
         CommandError::Unavailable(_) => ApiError::Unavailable(Away::Database, reason.into()),
         CommandError::Unknown(_) => ApiError::TimedOut,
@@ -161,8 +159,8 @@ impl From<OrderError> for ApiError {
         match error {
             OrderError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
             OrderError::InsufficientBalance => insufficient_balance(),
-            OrderError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
-            OrderError::AboveDailyLimit { .. } => above_daily_limit(),
+            OrderError::AboveSendLimit(_) => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            OrderError::AboveDailyLimit(_) => above_daily_limit(),
             OrderError::IdempotencyKeyTaken => Self::IdempotencyRunning,
             OrderError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
             OrderError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),

@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 /// Reads one JSON value. The error has the position, but none of the content.
-pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
+pub(crate) fn parse(body: &[u8]) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value = Strict.deserialize(&mut reader).map_err(|error| error.to_string())?;
     reader.end().map_err(|error| error.to_string())?;
@@ -85,7 +85,6 @@ impl<'de> Visitor<'de> for Strict {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -3,13 +3,10 @@
 //! Reading does not stop at the first fault: the answer names every fault at once.
 
 mod fields;
-mod json;
-mod path;
+pub(crate) mod json;
 mod query;
 pub mod read;
-mod submission;
 
+pub use crate::caller::{JSON_BODY_BYTES_MAX, JsonBody, Refusal, Submission, read_body};
 pub use fields::{Fault, Fields};
-pub use path::Path;
-pub use query::{PageQuery, QueryFields, between};
-pub use submission::{JSON_BODY_BYTES_MAX, JsonBody, Refusal, Submission, read_body};
+pub use query::{PageQuery, Path, QueryFields, between};

@@ -1,8 +1,12 @@
-//! Query parameters, as strict as bodies: the answer names every invalid parameter at once.
+//! Query and path parameters, as strict as bodies: the answer is a problem document that names every invalid parameter at
+//! once.
 
 use std::collections::BTreeMap;
 
+use axum::extract::FromRequestParts;
 use axum::http::Uri;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
 
 use super::Fault;
 use crate::error::{ApiError, FieldError};
@@ -84,8 +88,26 @@ pub fn between(text: &str, min: u64, max: u64) -> Result<u64, Fault> {
     text.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(out)
 }
 
+/// Like axum's `Path`, for text parameters.
+#[derive(Debug, Clone)]
+pub struct Path<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|path| Self(path.0)).map_err(|rejection| {
+            if rejection.status().is_server_error() {
+                return ApiError::internal("a handler's path parameters do not match its route");
+            }
+            let message = "must be UTF-8, percent-encoded".to_owned();
+            ApiError::BadParameters(vec![FieldError { field: "path".to_owned(), code: "not_utf8".into(), message }])
+        })
+    }
+}
+
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

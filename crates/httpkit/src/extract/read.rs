@@ -142,7 +142,6 @@ pub fn string(value: &Value) -> Result<&str, Fault> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -84,7 +84,7 @@ async fn changes_of_a_customer_round_trip() {
     env.apply(Command::AcceptTerms).await;
     env.apply(Command::AddDocuments(documents)).await;
     let (first, second) = (CheckId::generate(), CheckId::generate());
-    env.apply(Command::RequestCheck { check: first }).await;
+    env.apply(Command::RequestCheck(first)).await;
     assert_eq!(env.checks().await, [("identity".to_owned(), "queued".to_owned())]);
     let row = env.row().await;
     let customer = customer_of(&row).unwrap();
@@ -93,7 +93,7 @@ async fn changes_of_a_customer_round_trip() {
 
     let mut opened = env.open().await;
     opened.row.particulars = "sealed anew".to_owned();
-    opened.apply(&Command::ChangePhone { check: second }, &Actor::Provider("x".to_owned()), NOW).await.unwrap();
+    opened.apply(&Command::ChangePhone(second), &Actor::Provider("x".to_owned()), NOW).await.unwrap();
     opened.commit().await.unwrap();
     let row = env.row().await;
     assert_eq!((row.kyc_status.as_str(), row.particulars.as_str()), ("pending_update", "sealed anew"));
@@ -125,7 +125,7 @@ async fn rejected_or_uncommitted_changes_leave_nothing() {
     let foreign = Opened::find(&env.database, env.id, Some(PspId::generate())).await;
     assert!(matches!(foreign, Err(ChangeError::NotFound)));
     let mut opened = env.open().await;
-    let ask = Command::RequestCheck { check: CheckId::generate() };
+    let ask = Command::RequestCheck(CheckId::generate());
     let refused = opened.apply(&ask, &Actor::Service, NOW).await;
     assert!(matches!(refused, Err(ChangeError::Rejected(Rejection::TermsNotAccepted))));
     opened.apply(&Command::AcceptTerms, &Actor::Customer, NOW).await.unwrap();
@@ -138,7 +138,7 @@ async fn rejected_or_uncommitted_changes_leave_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_changes_are_decided_one_after_the_other() {
     let env = Env::new().await;
-    let all = (0..20).map(|_| env.apply(Command::ChangePhone { check: CheckId::generate() }));
+    let all = (0..20).map(|_| env.apply(Command::ChangePhone(CheckId::generate())));
     futures::future::join_all(all).await;
     let customer = customer_of(&env.row().await).unwrap();
     assert_eq!((customer.revision, customer.version), (21, 21));

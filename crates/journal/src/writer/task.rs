@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use payferry_entities::{Database, Failure};
 use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, panic_text};
+use payferry_runtime::supervise::RestartPause;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +33,6 @@ const RETRY_WAIT: Duration = Duration::from_millis(10);
 const RESTART_WAIT: Duration = Duration::from_millis(20);
 /// Longest delay before a restart.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
-/// After this runtime a task counts as recovered; the next panic is the first again.
-const RESTART_RECOVERED: Duration = Duration::from_mins(1);
 
 /// State shared by the handle and the task. The queues are here, not in the task, so that they survive a panic.
 pub(super) struct Shared {
@@ -89,9 +88,9 @@ impl JournalTask {
     /// Runs the task and restarts it with back-off after each panic, until the journal is closed. `on_panic` receives
     /// the reason. Dropping the future stops the task.
     pub async fn supervise(self, mut on_panic: impl FnMut(&str)) {
-        let mut wait = RESTART_WAIT;
+        let mut pause = RestartPause::new(RESTART_WAIT, RESTART_WAIT_MAX);
         loop {
-            let started = Instant::now();
+            pause.started();
             let Err(error) = AbortOnDropHandle::new(tokio::spawn(self.clone().run())).await else { return };
             if !error.is_panic() {
                 return;
@@ -99,11 +98,7 @@ impl JournalTask {
             let reason = panic_text(error.into_panic());
             self.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
             on_panic(&reason);
-            if started.elapsed() >= RESTART_RECOVERED {
-                wait = RESTART_WAIT;
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(RESTART_WAIT_MAX);
+            tokio::time::sleep(pause.after_failure()).await;
         }
     }
 }

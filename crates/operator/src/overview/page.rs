@@ -180,9 +180,9 @@ fn payments_table(tally: &[Tallied]) -> Markup {
                 @for one in Status::ALL {
                     tr id={ "status-" (one) } {
                         th scope="row" { (status(one.as_str())) }
-                        td.n { (count(number(&|t| t.status == *one))) }
-                        td.n { (count(live(&|t| t.status == *one))) }
-                        @for chain in Chain::ALL { td.n { (count(number(&|t| t.status == *one && t.chain == chain))) } }
+                        td.n { (count(number(&|t| t.status == one))) }
+                        td.n { (count(live(&|t| t.status == one))) }
+                        @for chain in Chain::ALL { td.n { (count(number(&|t| t.status == one && t.chain == chain))) } }
                     }
                 }
             }

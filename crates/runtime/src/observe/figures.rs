@@ -1,20 +1,21 @@
-//! Measurements of one actor and of a kind, and of messages while they wait in a mailbox.
+//! Measurements of one actor and of a kind, of messages while they wait in a mailbox, and their views: a node for each listed
+//! actor, and a summary of each kind.
 //!
-//! They are atomics without locks. The measurements of a payment take less than a hundred bytes; those of its kind
-//! outlive it.
+//! Measurements are atomics without locks. Those of a payment take less than a hundred bytes; those of its kind outlive it.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use super::ActorKind;
 use super::log::{Cause, Failure};
 use super::metrics::{self, KindMetrics};
-use super::view::Figures;
-use crate::clock::{from_millis, millis};
+use super::registry::{ActorRegistry, Node};
+use crate::clock::{from_millis, millis, serialize_millis_or_null};
 
 /// Measurements of one actor.
 pub struct ActorMetrics {
@@ -23,7 +24,7 @@ pub struct ActorMetrics {
     /// Value that the actor publishes; its kind defines the meaning.
     note: AtomicU64,
     depth: AtomicU32,
-    pub(super) totals: Totals,
+    totals: Totals,
 }
 
 // There is one per live payment.
@@ -88,13 +89,13 @@ impl ActorMetrics {
 
 /// Sums for one actor or for all actors of a kind.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
-    pub(super) messages: AtomicU64,
-    pub(super) handled: AtomicU64,
-    pub(super) wait_us: AtomicU64,
-    pub(super) handling_us: AtomicU64,
-    pub(super) wait_us_max: AtomicU32,
-    pub(super) handling_us_max: AtomicU32,
+struct Totals {
+    messages: AtomicU64,
+    handled: AtomicU64,
+    wait_us: AtomicU64,
+    handling_us: AtomicU64,
+    wait_us_max: AtomicU32,
+    handling_us_max: AtomicU32,
 }
 
 impl Totals {
@@ -111,6 +112,21 @@ impl Totals {
         self.handling_us.fetch_add(us, Ordering::Relaxed);
         raise(&self.handling_us_max, us);
     }
+
+    #[allow(clippy::cast_precision_loss, reason = "sums are far below 2^52 us, which is 142 years")]
+    fn figures(&self, mailbox: usize) -> Figures {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mean = |sum_us: u64, count: u64| if count == 0 { 0.0 } else { sum_us as f64 / count as f64 / 1_000.0 };
+        let (messages, handled) = (of(&self.messages), of(&self.handled));
+        Figures {
+            mailbox,
+            messages,
+            wait_ms: mean(of(&self.wait_us), messages),
+            wait_ms_max: f64::from(self.wait_us_max.load(Ordering::Relaxed)) / 1_000.0,
+            handling_ms: mean(of(&self.handling_us), handled),
+            handling_ms_max: f64::from(self.handling_us_max.load(Ordering::Relaxed)) / 1_000.0,
+        }
+    }
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -126,26 +142,16 @@ fn raise(max: &AtomicU32, us: u64) {
 }
 
 /// Measurements of all actors of a kind, including ended ones.
+#[derive(Debug)]
 pub struct ActorKindMetrics {
     pub(super) kind: ActorKind,
     live: AtomicI64,
     depth: AtomicI64,
-    pub(super) totals: Totals,
+    totals: Totals,
     restarts: [AtomicU64; Cause::ALL.len()],
     quarantined: AtomicU64,
     last_failure: Mutex<Option<Failure>>,
     metrics: KindMetrics,
-}
-
-impl fmt::Debug for ActorKindMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorKindMetrics")
-            .field("kind", &self.kind)
-            .field("live", &self.live)
-            .field("depth", &self.depth)
-            .field("totals", &self.totals)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ActorKindMetrics {
@@ -172,16 +178,13 @@ impl ActorKindMetrics {
         usize::try_from(self.depth.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    pub(super) fn restarts(&self) -> impl Iterator<Item = (Cause, u64)> {
-        Cause::ALL.into_iter().map(|cause| (cause, self.restarts[cause as usize].load(Ordering::Relaxed)))
+    fn restarts(&self) -> impl Iterator<Item = (Cause, u64)> {
+        let all = Cause::ALL.iter().map(|cause| (*cause, self.restarts[*cause as usize].load(Ordering::Relaxed)));
+        all.filter(|(_, count)| *count > 0)
     }
 
-    pub(super) fn quarantined_total(&self) -> u64 {
-        self.quarantined.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn last_failure(&self) -> Option<Failure> {
-        self.last_failure.lock().clone()
+    pub(super) fn restarts_total(&self) -> u64 {
+        self.restarts().map(|(_, count)| count).sum()
     }
 
     pub(super) fn restarted(&self, failure: &Failure) {
@@ -202,9 +205,7 @@ impl ActorKindMetrics {
 }
 
 /// Timestamp of a message in a mailbox or queue, which counts as waiting until this is dropped.
-pub struct Stamp(Option<Stamped>);
-
-struct Stamped {
+pub struct Stamp {
     actor_metrics: Arc<ActorMetrics>,
     sent: Instant,
 }
@@ -214,18 +215,16 @@ impl Stamp {
     pub fn new(actor_metrics: &Arc<ActorMetrics>) -> Self {
         actor_metrics.depth.fetch_add(1, Ordering::Relaxed);
         actor_metrics.kind.depth.fetch_add(1, Ordering::Relaxed);
-        Self(Some(Stamped { actor_metrics: Arc::clone(actor_metrics), sent: Instant::now() }))
+        Self { actor_metrics: Arc::clone(actor_metrics), sent: Instant::now() }
     }
 
     /// Ends the wait at `now`.
     pub fn taken(self, now: Instant) {
-        if let Some(stamped) = &self.0 {
-            stamped.actor_metrics.waited(now.saturating_duration_since(stamped.sent));
-        }
+        self.actor_metrics.waited(now.saturating_duration_since(self.sent));
     }
 }
 
-impl Drop for Stamped {
+impl Drop for Stamp {
     fn drop(&mut self) {
         self.actor_metrics.depth.fetch_sub(1, Ordering::Relaxed);
         self.actor_metrics.kind.depth.fetch_sub(1, Ordering::Relaxed);
@@ -233,20 +232,142 @@ impl Drop for Stamped {
 }
 
 /// Guard that measures the handling of a message.
-pub(super) struct Handling<'a>(Option<(&'a ActorMetrics, Instant)>);
+pub(super) struct Handling<'a> {
+    actor_metrics: &'a ActorMetrics,
+    begun: Instant,
+}
 
 impl<'a> Handling<'a> {
     pub(super) fn begin(actor_metrics: &'a ActorMetrics, stamp: Stamp) -> Self {
-        let now = Instant::now();
-        stamp.taken(now);
-        Self(Some((actor_metrics, now)))
+        let begun = Instant::now();
+        stamp.taken(begun);
+        Self { actor_metrics, begun }
     }
 }
 
 impl Drop for Handling<'_> {
     fn drop(&mut self) {
-        if let Some((actor_metrics, begun)) = self.0 {
-            actor_metrics.handled(begun.elapsed());
+        self.actor_metrics.handled(self.begun.elapsed());
+    }
+}
+
+/// Name of the root.
+pub const ROOT_NAME: &str = "root";
+
+/// State of an actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// It is running.
+    Running,
+    /// It failed and will be restarted soon.
+    Restarting,
+    /// It failed too often and waits for the operator.
+    Quarantined,
+    /// It has ended as intended.
+    Stopped,
+}
+
+/// Measurements of one actor, or of all actors of a kind. Times are in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Messages in the mailbox.
+    pub mailbox: usize,
+    /// Messages handled so far.
+    pub messages: u64,
+    /// Average wait of a message.
+    pub wait_ms: f64,
+    /// Longest wait of a message.
+    pub wait_ms_max: f64,
+    /// Average handling time of a message; of the journal: of a group of writes.
+    pub handling_ms: f64,
+    /// Longest handling time.
+    pub handling_ms_max: f64,
+}
+
+/// A permanent actor.
+#[derive(Debug, Clone, Serialize)]
+pub struct NodeView {
+    /// Kind of the actor.
+    pub kind: ActorKind,
+    /// Name within the kind: a chain, a shard's number, a PSP's id.
+    pub name: String,
+    /// State of the actor.
+    pub state: NodeState,
+    /// Wall-clock time of the last start; `None` while it is not running.
+    #[serde(serialize_with = "serialize_millis_or_null")]
+    pub since: Option<SystemTime>,
+    /// Measurements over all its restarts.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Restarts so far.
+    pub restarts: u64,
+    /// Last failure.
+    pub last_failure: Option<Failure>,
+    /// Live children; of a shard and of the supervisor of payouts and withdrawals: those that are not in `children`.
+    pub children_live: usize,
+    /// Children.
+    pub children: Vec<Self>,
+}
+
+/// All actors of a kind, including those that have ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct KindView {
+    /// The kind.
+    pub kind: ActorKind,
+    /// Live actors.
+    pub live: usize,
+    /// Measurements of all of them.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Restarts so far, by class of failure.
+    pub restarts: BTreeMap<Cause, u64>,
+    /// Quarantined so far.
+    pub quarantined: u64,
+    /// Last failure of any of them.
+    pub last_failure: Option<Failure>,
+}
+
+impl ActorRegistry {
+    /// Views of the listed actors of a kind, by name.
+    pub fn views(&self, kind: ActorKind) -> Vec<NodeView> {
+        self.nodes(kind).iter().map(|node| self.show(node)).collect()
+    }
+
+    /// View of a listed actor.
+    pub fn view(&self, kind: ActorKind, name: &str) -> NodeView {
+        self.show(&self.node(kind, name))
+    }
+
+    fn show(&self, node: &Node) -> NodeView {
+        let state = node.state();
+        let (restarts, last_failure) = self.failures_of(node.kind, &node.name);
+        NodeView {
+            kind: node.kind,
+            name: node.name.clone(),
+            state,
+            since: (state == NodeState::Running).then(|| node.registry.since()),
+            figures: node.registry.figures(),
+            restarts,
+            last_failure,
+            children_live: 0,
+            children: Vec::new(),
         }
+    }
+
+    /// Measurements of every kind.
+    pub fn kinds(&self) -> Vec<KindView> {
+        let view = |kind: ActorKind| {
+            let registry = self.kind(kind);
+            KindView {
+                kind,
+                live: registry.live(),
+                figures: registry.totals.figures(registry.depth()),
+                restarts: registry.restarts().collect(),
+                quarantined: registry.quarantined.load(Ordering::Relaxed),
+                last_failure: registry.last_failure.lock().clone(),
+            }
+        };
+        ActorKind::ALL.iter().map(|kind| view(*kind)).collect()
     }
 }

@@ -1,12 +1,12 @@
 //! Supervision log: restarts and quarantines of actors, with time and reason.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
+use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use ractor::{ActorCell, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray};
 use tokio::sync::watch;
 
 use super::ActorKind;
@@ -20,8 +20,9 @@ pub const REASON_CHARS_MAX: usize = 500;
 const RECORDS_MAX: usize = 10_000;
 
 /// Class of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Cause {
     /// The actor panicked.
     Panic,
@@ -37,17 +38,11 @@ pub enum Cause {
 
 impl Cause {
     /// Every class.
-    pub const ALL: [Self; 5] = [Self::Panic, Self::Error, Self::Killed, Self::Stopped, Self::Start];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Name in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Panic => "panic",
-            Self::Error => "error",
-            Self::Killed => "killed",
-            Self::Stopped => "stopped",
-            Self::Start => "start",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -94,16 +89,9 @@ pub struct Incident {
 }
 
 /// Error of a caught panic.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct Panicked(pub(super) String);
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Panicked {}
 
 /// The actor that an event reports as ended, with cause and reason; `None` for other events.
 pub fn ended(event: SupervisionEvent) -> Option<(ActorCell, Cause, String)> {
@@ -126,8 +114,8 @@ fn cause_of(error: &ActorProcessingErr) -> Cause {
 }
 
 /// Supervision log of one tree.
-#[derive(Debug)]
-pub(super) struct SupervisionLog {
+#[derive(Debug, Default)]
+pub struct SupervisionLog {
     inner: Mutex<Inner>,
     /// Number of the newest incident.
     newest: watch::Sender<u64>,
@@ -136,7 +124,6 @@ pub(super) struct SupervisionLog {
 #[derive(Debug, Default)]
 struct Inner {
     recent: VecDeque<Incident>,
-    restarts: BTreeMap<ActorKind, u64>,
     records: HashMap<(ActorKind, String), Record>,
     /// Actors of kinds with very many actors that have a record, oldest record first.
     of_many: VecDeque<(ActorKind, String)>,
@@ -144,21 +131,14 @@ struct Inner {
 
 /// Restarts and last failure of one actor.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Record {
-    pub(super) restarts: u64,
-    pub(super) last: Option<Failure>,
-}
-
-impl Default for SupervisionLog {
-    fn default() -> Self {
-        Self { inner: Mutex::default(), newest: watch::Sender::new(0) }
-    }
+struct Record {
+    restarts: u64,
+    last: Option<Failure>,
 }
 
 impl SupervisionLog {
     pub(super) fn restarted(&self, kind: ActorKind, name: &str, failure: &Failure) {
         let mut inner = self.inner.lock();
-        *inner.restarts.entry(kind).or_default() += 1;
         inner.record(kind, name).restarts += 1;
         self.push(inner, kind, name, failure, Action::Restarted);
     }
@@ -187,39 +167,38 @@ impl SupervisionLog {
     }
 
     /// Incidents with a number above `after`, oldest first.
-    pub(super) fn since(&self, after: u64) -> Vec<Incident> {
+    pub fn since(&self, after: u64) -> Vec<Incident> {
         let inner = self.inner.lock();
         let from = inner.recent.partition_point(|incident| incident.number <= after);
         inner.recent.range(from..).cloned().collect()
     }
 
     /// Up to `limit` stored incidents, newest first.
-    pub(super) fn latest(&self, limit: usize) -> Vec<Incident> {
+    pub fn latest(&self, limit: usize) -> Vec<Incident> {
         self.inner.lock().recent.iter().rev().take(limit).cloned().collect()
     }
 
     /// Up to `limit` stored incidents of one actor, newest first.
-    pub(super) fn latest_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
+    pub fn latest_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
         let inner = self.inner.lock();
         let its = inner.recent.iter().rev().filter(|incident| incident.kind == kind && incident.name == name);
         its.take(limit).cloned().collect()
     }
 
     /// Number of stored incidents.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.inner.lock().recent.len()
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+    /// Receiver of the newest incident's number.
+    pub fn watch(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    pub(super) fn restarts(&self) -> BTreeMap<ActorKind, u64> {
-        self.inner.lock().restarts.clone()
-    }
-
-    pub(super) fn record_of(&self, kind: ActorKind, name: &str) -> Record {
-        self.inner.lock().records.get(&(kind, name.to_owned())).cloned().unwrap_or_default()
+    pub(super) fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
+        let Record { restarts, last } =
+            self.inner.lock().records.get(&(kind, name.to_owned())).cloned().unwrap_or_default();
+        (restarts, last)
     }
 }
 
@@ -255,7 +234,7 @@ mod tests {
             log.restarted(ActorKind::Sending, &format!("wd_{number}"), &failure);
         }
         log.restarted(ActorKind::Payment, "pay_1", &failure);
-        let restarts = |kind, name| log.record_of(kind, name).restarts;
+        let restarts = |kind, name| log.failures_of(kind, name).0;
         assert_eq!([restarts(ActorKind::Sending, "wd_0"), restarts(ActorKind::Sending, "wd_1")], [0, 1]);
         assert_eq!(
             [restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::SendingDesk, "outbound supervisor")],

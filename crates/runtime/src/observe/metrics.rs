@@ -1,11 +1,13 @@
 //! Metrics of actors: every name with its unit and meaning. Labels are kinds and classes of failure, both closed sets;
 //! never an id.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use parking_lot::RwLock;
 
 use super::ActorKind;
 use super::log::Cause;
@@ -34,6 +36,7 @@ pub(super) fn describe() {
 }
 
 /// Metric handles of one kind, looked up once.
+#[derive(Debug)]
 pub(super) struct KindMetrics {
     pub(super) wait: Histogram,
     pub(super) handling: Histogram,
@@ -75,4 +78,35 @@ fn show_failures(kind: ActorKind) {
 
 pub(super) fn restarted(kind: ActorKind, cause: Cause) {
     counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(1);
+}
+
+/// Counters of one name with one label that takes few values, each looked up once.
+#[derive(Debug)]
+pub struct Counters {
+    name: &'static str,
+    label: &'static str,
+    handles: RwLock<BTreeMap<&'static str, Counter>>,
+}
+
+impl Counters {
+    /// Creates counters without known values: each appears on its first increment.
+    pub fn new(name: &'static str, label: &'static str) -> Self {
+        Self { name, label, handles: RwLock::default() }
+    }
+
+    /// Creates counters for all values of the label, so that each is exported as 0 from the start: an alert on an
+    /// increase does not fire if a counter first appears at 1.
+    pub fn closed(name: &'static str, label: &'static str, values: impl IntoIterator<Item = &'static str>) -> Self {
+        let handles = values.into_iter().map(|value| (value, counter!(name, label => value))).collect();
+        Self { name, label, handles: RwLock::new(handles) }
+    }
+
+    /// Increments the counter of a value. Values are static, so the label is bounded.
+    pub fn increment(&self, value: &'static str) {
+        if let Some(counter) = self.handles.read().get(value) {
+            return counter.increment(1);
+        }
+        let fresh = || counter!(self.name, self.label => value);
+        self.handles.write().entry(value).or_insert_with(fresh).increment(1);
+    }
 }

@@ -7,15 +7,12 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use ractor::{Actor, ActorCell, SpawnErr};
-use tokio::sync::watch;
 
 use super::ActorKind;
-use super::figures::{ActorKindMetrics, ActorMetrics};
-use super::kept::{Behaviour, MeasuredActor};
-use super::log::{Cause, Failure, Incident, Record, SupervisionLog, cut};
-use super::mailbox::Mailbox;
+use super::actor::{Behaviour, Mailbox, MeasuredActor};
+use super::figures::{ActorKindMetrics, ActorMetrics, NodeState};
+use super::log::{Cause, Failure, SupervisionLog, cut};
 use super::metrics;
-use super::view::NodeState;
 use crate::clock::Clock;
 
 /// Registry of one tree. Clones share it.
@@ -151,34 +148,15 @@ impl ActorRegistry {
         failure
     }
 
-    /// Stored incidents with a number above `after`, oldest first.
-    pub fn incidents(&self, after: u64) -> Vec<Incident> {
-        self.inner.log.since(after)
-    }
-
-    /// Up to `limit` stored incidents, newest first.
-    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
-        self.inner.log.latest(limit)
-    }
-
-    /// Up to `limit` stored incidents of one actor, newest first.
-    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
-        self.inner.log.latest_of(kind, name, limit)
-    }
-
-    /// Number of stored incidents.
-    pub fn incidents_len(&self) -> usize {
-        self.inner.log.len()
-    }
-
-    /// Receiver of the newest incident's number.
-    pub fn watch_incidents(&self) -> watch::Receiver<u64> {
-        self.inner.log.watch()
+    /// Supervision log.
+    pub fn log(&self) -> &SupervisionLog {
+        &self.inner.log
     }
 
     /// Restarts by kind of actor.
     pub fn restarts(&self) -> BTreeMap<ActorKind, u64> {
-        self.inner.log.restarts()
+        let of = |kind: &Arc<ActorKindMetrics>| (kind.kind, kind.restarts_total());
+        self.inner.kinds.iter().map(of).filter(|(_, restarts)| *restarts > 0).collect()
     }
 
     /// Updates the metrics that are not counted on the event itself.
@@ -186,14 +164,9 @@ impl ActorRegistry {
         self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
     }
 
-    pub(super) fn record_of(&self, kind: ActorKind, name: &str) -> Record {
-        self.inner.log.record_of(kind, name)
-    }
-
     /// Restarts and last failure of an actor, as far as they are still recorded.
     pub fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
-        let Record { restarts, last } = self.record_of(kind, name);
-        (restarts, last)
+        self.inner.log.failures_of(kind, name)
     }
 }
 

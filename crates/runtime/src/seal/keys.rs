@@ -161,7 +161,6 @@ fn hash_key(master: &Key) -> Key {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::seal::Sealer;

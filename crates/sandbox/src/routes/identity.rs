@@ -58,7 +58,7 @@ pub(super) async fn kyc<H: SandboxHost>(
     }
     let now = app.clock().now();
     if opened.customer().check.is_none() {
-        let command = Command::RequestCheck { check: CheckId::generate() };
+        let command = Command::RequestCheck(CheckId::generate());
         opened.apply(&command, &Actor::ApiKey(caller.key_id), now).await?;
     }
     let check = opened.customer().check.ok_or_else(|| ApiError::internal("a verification without a check"))?.id;

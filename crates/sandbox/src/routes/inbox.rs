@@ -172,7 +172,7 @@ async fn secrets(app: &impl SandboxHost, name: &str) -> Result<Vec<(String, Vec<
     let points_here = |row: &webhook_endpoints::Model| url::Url::parse(&row.url).is_ok_and(|url| url.path() == path);
     let of = |row: webhook_endpoints::Model| {
         let opened = endpoints::secrets(app.sealer(), &row, now).map_err(ApiError::internal)?;
-        Ok((row.psp_id, opened.iter().map(payferry_webhook::signature::Secret::reveal).collect()))
+        Ok((row.psp_id, opened.iter().map(payferry_webhook::Secret::reveal).collect()))
     };
     rows.into_iter().filter(points_here).map(of).collect()
 }

@@ -19,8 +19,7 @@ async fn retry_does_not_block_later_events() {
     env.until("whd_pay_1_3", "delivered").await;
     assert_eq!(env.row("whd_pay_1_1").await.status, "failed");
     env.until("whd_pay_1_1", "delivered").await;
-    let order: Vec<_> = received(&server).await.iter().map(|r| header(r, "webhook-id").to_owned()).collect();
-    assert_eq!(order, ["evt_pay_1_1", "evt_pay_1_2", "evt_pay_1_3", "evt_pay_1_1"]);
+    assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1", "evt_pay_1_2", "evt_pay_1_3", "evt_pay_1_1"]);
 }
 
 #[tokio::test]
@@ -176,9 +175,7 @@ async fn redelivery_keeps_the_order_of_first_attempts() {
     old.attempt_count = ActiveValue::Set(4);
     old.update(env.database.writer()).await.unwrap();
     env.point(psp, &server.uri()).await;
-    while !env.sender.is_under_way(&ids[1]) {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    env.until_under_way(&ids[1]).await;
     assert!(log::redeliver(env.database.writer(), psp, &ids[0], env.clock.real_now()).await.unwrap());
     env.sender.refresh(psp);
     env.until(&ids[0], "delivered").await;

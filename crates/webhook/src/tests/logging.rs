@@ -53,9 +53,7 @@ async fn delivered_events_can_be_redelivered() {
     env.until("whd_pay_1_1", "delivered").await;
     assert!(log::redeliver(env.database.writer(), psp, "whd_pay_1_1", env.clock.real_now()).await.unwrap());
     env.sender.refresh(psp);
-    while env.row("whd_pay_1_1").await.attempt_count < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    env.row_when("whd_pay_1_1", "attempted twice", |row| row.attempt_count >= 2).await;
     let entry = log::delivery(&env.database, psp, "whd_pay_1_1").await.unwrap().unwrap();
     assert_eq!(entry.attempts.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1"; 2]);

@@ -3,6 +3,7 @@
 
 mod draining;
 mod logging;
+mod parts;
 mod receiver;
 mod requests;
 mod trouble;
@@ -89,28 +90,13 @@ impl Env {
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
         let registry = ActorRegistry::default();
         let (roof, _) = Actor::spawn(None, IgnoringSupervisor, ()).await.unwrap();
-        let (cell, database_too, sealer_too) = (roof.get_cell(), database.clone(), sealer.clone());
-        let sender = WebhookSender::start(
-            cell,
-            database_too,
-            journal.clone(),
-            sealer_too,
-            clock.clone(),
-            registry.clone(),
-            config,
-        )
-        .await;
-        Self {
-            database,
-            journal,
-            sealer,
-            sender: sender.unwrap(),
-            registry,
-            roof,
-            clock,
-            _test_database: test_database,
-            _journal: running,
-        }
+        let (cell, stores) = (roof.get_cell(), (database.clone(), journal.clone(), sealer.clone()));
+        let (sender_clock, sender_registry) = (clock.clone(), registry.clone());
+        let sender = WebhookSender::start(cell, stores.0, stores.1, stores.2, sender_clock, sender_registry, config)
+            .await
+            .unwrap();
+        let (_test_database, _journal) = (test_database, running);
+        Self { database, journal, sealer, sender, registry, roof, clock, _test_database, _journal }
     }
 
     async fn psp(&self, url: Option<&str>) -> PspId {
@@ -138,20 +124,11 @@ impl Env {
     async fn announce(&self, psp: PspId, payment: &str, count: i64) -> Vec<String> {
         let mut ids = Vec::new();
         for sequence in 1..=count {
-            let id = format!("evt_{payment}_{sequence}");
-            let event = events::ActiveModel {
-                id: ActiveValue::Set(id.clone()),
-                psp_id: ActiveValue::Set(psp.to_string()),
-                payment_id: ActiveValue::Set(payment.to_owned()),
-                sequence: ActiveValue::Set(sequence),
-                name: ActiveValue::Set("payment.confirmed".to_owned()),
-                payload: ActiveValue::Set(format!(r#"{{"payment_id":"{payment}","sequence":{sequence}}}"#)),
-                created_at: ActiveValue::Set(self.clock.real_now::<Timestamp>().as_millis()),
-                ..Default::default()
-            };
-            let event = event.insert(self.database.writer()).await.unwrap();
-            let (position, at) = (event.position, event.created_at);
-            let delivery = waiting(&format!("whd_{payment}_{sequence}"), &id, psp, payment, sequence, position, at);
+            let (event, delivery) = self.queued(psp, payment, sequence, 0, "");
+            let mut event = event.into_active_model().reset_all();
+            event.position = ActiveValue::NotSet;
+            let position = event.insert(self.database.writer()).await.unwrap().position;
+            let delivery = deliveries::Model { position, ..delivery };
             ids.push(delivery.into_active_model().insert(self.database.writer()).await.unwrap().id);
         }
         self.sender.nudge(psp);
@@ -160,23 +137,11 @@ impl Env {
 
     /// Queues `count` events, `each` per payment, in few statements.
     async fn queue_many(&self, psp: PspId, count: usize, each: usize) {
-        let now = self.clock.real_now::<Timestamp>().as_millis();
-        let (mut made, mut queued) = (Vec::new(), Vec::new());
-        for n in 0..count {
-            let (payment, sequence) = (format!("pay_{}", n / each), i64::try_from(n % each + 1).unwrap());
-            let (id, position) = (format!("evt_{payment}_{sequence}"), i64::try_from(n + 1).unwrap());
-            made.push(events::Model {
-                position,
-                id: id.clone(),
-                psp_id: psp.to_string(),
-                payment_id: payment.clone(),
-                sequence,
-                name: "payment.confirmed".to_owned(),
-                payload: format!(r#"{{"payment_id":"{payment}","padding":"{}"}}"#, "x".repeat(700)),
-                created_at: now,
-            });
-            queued.push(waiting(&format!("whd_{payment}_{sequence}"), &id, psp, &payment, sequence, position, now));
-        }
+        let row = |n: usize| {
+            let sequence = i64::try_from(n % each + 1).unwrap();
+            self.queued(psp, &format!("pay_{}", n / each), sequence, i64::try_from(n + 1).unwrap(), &"x".repeat(700))
+        };
+        let (made, queued): (Vec<_>, Vec<_>) = (0..count).map(row).unzip();
         let transaction = self.database.begin().await.unwrap();
         for (made, queued) in made.chunks(1_000).zip(queued.chunks(1_000)) {
             let made = made.iter().cloned().map(IntoActiveModel::into_active_model);
@@ -185,6 +150,48 @@ impl Env {
             deliveries::Entity::insert_many(queued).exec(&transaction).await.unwrap();
         }
         transaction.commit().await.unwrap();
+    }
+
+    /// Rows of an event and of its delivery.
+    fn queued(
+        &self,
+        psp: PspId,
+        payment: &str,
+        sequence: i64,
+        position: i64,
+        padding: &str,
+    ) -> (events::Model, deliveries::Model) {
+        let (event_id, now) = (format!("evt_{payment}_{sequence}"), self.clock.real_now::<Timestamp>().as_millis());
+        let event = events::Model {
+            position,
+            id: event_id.clone(),
+            psp_id: psp.to_string(),
+            payment_id: payment.to_owned(),
+            sequence,
+            name: "payment.confirmed".to_owned(),
+            payload: format!(r#"{{"payment_id":"{payment}","sequence":{sequence},"padding":"{padding}"}}"#),
+            created_at: now,
+        };
+        let delivery = deliveries::Model {
+            id: format!("whd_{payment}_{sequence}"),
+            event_id,
+            psp_id: psp.to_string(),
+            payment_id: payment.to_owned(),
+            sequence,
+            position,
+            status: "queued".to_owned(),
+            url: None,
+            attempt_count: 0,
+            retries_left: DELIVERY_RETRIES_MAX,
+            next_attempt_at: Some(now),
+            response_code: None,
+            response_body: None,
+            duration_ms: None,
+            error: None,
+            created_at: now,
+            updated_at: now,
+        };
+        (event, delivery)
     }
 
     /// Queues `count` events, each of its own payment.
@@ -201,72 +208,46 @@ impl Env {
     }
 
     async fn view(&self) -> EndpointView {
-        let since = Instant::now();
-        loop {
-            if let Some((_, Some(view))) = self.sender.observe().await.into_iter().next() {
-                return view;
-            }
-            assert!(since.elapsed() < PATIENCE, "no endpoint returned a view");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.view_when("returns a view", |_| true).await
+    }
+
+    /// Waits for a view of the first endpoint with this property.
+    async fn view_when(&self, what: &str, wanted: impl Fn(&EndpointView) -> bool) -> EndpointView {
+        let view = async || self.sender.observe().await.into_iter().next()?.1.filter(&wanted);
+        eventually(&format!("an endpoint {what}"), view).await
     }
 
     async fn row(&self, id: &str) -> deliveries::Model {
         deliveries::Entity::find_by_id(id).one(self.database.reader()).await.unwrap().unwrap()
     }
 
+    async fn row_when(&self, id: &str, what: &str, wanted: impl Fn(&deliveries::Model) -> bool) -> deliveries::Model {
+        let row = async || Some(self.row(id).await).filter(&wanted);
+        eventually(&format!("{id} is {what}"), row).await
+    }
+
     async fn until_attempted(&self, id: &str) -> deliveries::Model {
-        let since = Instant::now();
-        loop {
-            let row = self.row(id).await;
-            if row.attempt_count > 0 {
-                return row;
-            }
-            assert!(since.elapsed() < PATIENCE, "not attempted in time: {row:#?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.row_when(id, "attempted", |row| row.attempt_count > 0).await
     }
 
     async fn until(&self, id: &str, status: &str) -> deliveries::Model {
-        let since = Instant::now();
-        loop {
-            let row = self.row(id).await;
-            if row.status == status {
-                return row;
-            }
-            assert!(since.elapsed() < PATIENCE, "never {status}: {row:#?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.row_when(id, status, |row| row.status == status).await
+    }
+
+    async fn until_under_way(&self, id: &str) {
+        eventually(&format!("{id} is under way"), async || self.sender.is_under_way(id).then_some(())).await;
     }
 }
 
-fn waiting(
-    id: &str,
-    event: &str,
-    psp: PspId,
-    payment: &str,
-    sequence: i64,
-    position: i64,
-    at: i64,
-) -> deliveries::Model {
-    deliveries::Model {
-        id: id.to_owned(),
-        event_id: event.to_owned(),
-        psp_id: psp.to_string(),
-        payment_id: payment.to_owned(),
-        sequence,
-        position,
-        status: "queued".to_owned(),
-        url: None,
-        attempt_count: 0,
-        retries_left: DELIVERY_RETRIES_MAX,
-        next_attempt_at: Some(at),
-        response_code: None,
-        response_body: None,
-        duration_ms: None,
-        error: None,
-        created_at: at,
-        updated_at: at,
+/// Waits until `look` returns a value.
+async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(since.elapsed() < PATIENCE, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

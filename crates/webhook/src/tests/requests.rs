@@ -4,7 +4,7 @@ use tokio::net::TcpListener;
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::{RESPONSE_KEPT_BYTES, attempt};
+use crate::{RESPONSE_KEPT_BYTES, delivery};
 
 #[tokio::test]
 async fn delivery_is_signed_logged_and_sent_in_order() {
@@ -134,7 +134,7 @@ async fn production_never_connects_to_internal_addresses() {
     assert_eq!(row.error.as_deref(), Some("the URL is refused: it must use a public address"));
 
     // A name of this machine that passes the textual URL check: the resolver stops it.
-    let client = attempt::client(&WebhookConfig::default()).unwrap();
+    let client = delivery::client(&WebhookConfig::default()).unwrap();
     let error = client.get(format!("https://localhost:{port}/")).send().await.unwrap_err();
     assert!(format!("{error:?}").contains("no public address"), "{error:?}");
     let connected = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;

@@ -13,8 +13,7 @@ async fn exhausts_after_four_attempts_and_can_be_redelivered() {
     let row = env.until("whd_pay_1_1", "exhausted").await;
     assert_eq!((row.attempt_count, row.response_code, row.retries_left), (4, Some(500), 0));
     assert_eq!(row.response_body.unwrap().len(), RESPONSE_KEPT_BYTES);
-    let ids: Vec<_> = received(&server).await.iter().map(|r| header(r, "webhook-id").to_owned()).collect();
-    assert_eq!(ids, ["evt_pay_1_1"; 4]);
+    assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1"; 4]);
     let (total, stuck) = log::undelivered(&env.database, psp, 50, 0).await.unwrap();
     assert_eq!((total, stuck[0].attempts.len()), (1, 4));
 
@@ -70,9 +69,7 @@ async fn unrecorded_attempt_is_sent_again_under_the_same_id() {
     let env = Env::on(store.clone(), quick(), false).await;
     let psp = env.psp(Some(&server.uri())).await;
     env.announce(psp, "pay_1", 2).await;
-    while received(&server).await.is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("a request arrives", async || (!received(&server).await.is_empty()).then_some(())).await;
     assert!(env.sender.is_under_way("whd_pay_1_1"), "it does not end before it is recorded");
     env.sender.cell().kill();
     drop(env);
@@ -90,9 +87,7 @@ async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
     let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(300))).await;
     let psp = env.psp(Some(&server.uri())).await;
     env.announce(psp, "pay_1", 2).await;
-    while !env.sender.is_under_way("whd_pay_1_1") {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    env.until_under_way("whd_pay_1_1").await;
     let since = Instant::now();
     env.sender.clone().stop().await;
     println!("stopped within {:?}", since.elapsed());
@@ -123,11 +118,7 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     let psp = env.psp(None).await;
     let ids = env.announce_each(psp, "pay_", 30).await;
     env.point(psp, &server.uri()).await;
-    let since = Instant::now();
-    while env.view().await.breaker != BreakerState::Open || env.view().await.in_flight > 0 {
-        assert!(since.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    env.view_when("stands still", |view| view.breaker == BreakerState::Open && view.in_flight == 0).await;
     assert_eq!(env.sender.breakers_open(), 1);
     let backlog = queue::backlog(&env.database).await.unwrap();
     assert_eq!(backlog.queued + backlog.failed, 30, "{backlog:?}");
@@ -139,12 +130,8 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     assert_eq!(received(&server).await.len(), attempts + 1);
     // The outcome is recorded slightly after the receiver sees the request.
     let tried = |rows: &[deliveries::Model]| rows.iter().map(|row| row.attempt_count).sum::<i64>();
-    let mut after = env.rows().await;
-    while tried(&after) == tried(&before) {
-        assert!(since.elapsed() < PATIENCE, "the probe was never recorded");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        after = env.rows().await;
-    }
+    let recorded = async || Some(env.rows().await).filter(|rows| tried(rows) != tried(&before));
+    let after = eventually("the probe is recorded", recorded).await;
     let probed = before.iter().zip(&after).find(|(before, after)| before.attempt_count != after.attempt_count);
     let (before, probed) = probed.unwrap();
     assert_eq!(
@@ -171,9 +158,7 @@ async fn delivery_with_refused_outcome_is_suspended_alone() {
     let receiver = Receiver::start(|_, _| Answer::status(200).after(Duration::from_millis(150))).await;
     let psp = env.psp(Some(&receiver.url())).await;
     env.announce(psp, "pay_1", 2).await;
-    while receiver.arrivals().is_empty() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    eventually("a request arrives", async || (!receiver.arrivals().is_empty()).then_some(())).await;
     // Attempts reference their delivery, so attempts of this one can no longer be recorded.
     deliveries::Entity::delete_by_id("whd_pay_1_1").exec(env.database.writer()).await.unwrap();
     env.until("whd_pay_1_2", "delivered").await;
@@ -186,11 +171,7 @@ async fn busy_endpoint_is_listed_without_a_view() {
     let env = Env::new(quick()).await;
     let psp = env.psp(None).await;
     env.announce(psp, "pay_1", 1).await;
-    let since = Instant::now();
-    while env.view().await.held_by != Some(NO_URL) {
-        assert!(since.elapsed() < PATIENCE, "the view does not show what the endpoint waits for");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    env.view_when("shows what it waits for", |view| view.held_by == Some(NO_URL)).await;
     env.sender.stall_endpoint(psp, Duration::from_secs(4));
     let since = Instant::now();
     let (all, one) = tokio::join!(env.sender.observe(), env.sender.observe_one(psp));

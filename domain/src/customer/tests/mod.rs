@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 mod properties;
 mod stories;
 
@@ -41,7 +39,7 @@ impl Story {
 
     fn approved() -> Self {
         let conclude = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
-        Self::ready().given(&Command::RequestCheck { check: check(1) }).given(&conclude)
+        Self::ready().given(&Command::RequestCheck(check(1))).given(&conclude)
     }
 
     /// Applies a command that must change the customer.

@@ -10,17 +10,17 @@ fn clears_a_person_after_terms_document_and_verification() {
     let story = Story::ready();
     assert_eq!(missing(&story.0), []);
     assert_eq!(story.0.tos_accepted_at, Some(NOW));
-    let story = story.given(&Command::RequestCheck { check: check(1) }).is(KycStatus::Pending);
+    let story = story.given(&Command::RequestCheck(check(1))).is(KycStatus::Pending);
     let under_way = story.0.check.unwrap();
     assert_eq!((under_way.id, under_way.purpose, under_way.revision), (check(1), CheckPurpose::Identity, 1));
     let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved });
     assert!(story.0.is_cleared() && story.0.check.is_none());
-    story.is(KycStatus::Approved).refuses(&Command::RequestCheck { check: check(2) }, Rejection::AlreadyCleared);
+    story.is(KycStatus::Approved).refuses(&Command::RequestCheck(check(2)), Rejection::AlreadyCleared);
 }
 
 #[test]
 fn verification_requires_terms_and_every_document() {
-    let ask = Command::RequestCheck { check: check(1) };
+    let ask = Command::RequestCheck(check(1));
     let story = Story::of(CustomerKind::Business).refuses(&ask, Rejection::TermsNotAccepted);
     let two = [Missing::IncorporationCertificate, Missing::ProofOfBusinessAddress];
     let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
@@ -33,8 +33,8 @@ fn verification_requires_terms_and_every_document() {
 fn repeated_commands_change_nothing() {
     let story = Story::ready().unmoved_by(&Command::AcceptTerms).unmoved_by(&Command::AddDocuments(Documents::NONE));
     // A request while a verification is running does not start another one.
-    let story = story.given(&Command::RequestCheck { check: check(1) });
-    let story = story.unmoved_by(&Command::RequestCheck { check: check(2) });
+    let story = story.given(&Command::RequestCheck(check(1)));
+    let story = story.unmoved_by(&Command::RequestCheck(check(2)));
     let again = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
     story.given(&again).unmoved_by(&again).unmoved_by(&Command::Decide(Verdict::Approved));
 }
@@ -42,15 +42,15 @@ fn repeated_commands_change_nothing() {
 #[test]
 fn late_results_do_not_change_a_decided_customer() {
     let late = Command::ConcludeCheck { check: check(1), verdict: rejected("late") };
-    Story::approved().unmoved_by(&late).unmoved_by(&Command::LapseCheck { check: check(1) }).is(KycStatus::Approved);
+    Story::approved().unmoved_by(&late).unmoved_by(&Command::LapseCheck(check(1))).is(KycStatus::Approved);
 }
 
 #[test]
 fn a_rejected_customer_can_start_again() {
-    let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
+    let story = Story::ready().given(&Command::RequestCheck(check(1)));
     let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: rejected("face_mismatch") });
     assert_eq!(story.0.rejection_reasons, ["face_mismatch"]);
-    let story = story.is(KycStatus::Rejected).given(&Command::RequestCheck { check: check(2) }).is(KycStatus::Pending);
+    let story = story.is(KycStatus::Rejected).given(&Command::RequestCheck(check(2))).is(KycStatus::Pending);
     assert!(story.0.rejection_reasons.is_empty());
     let old = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
     let story = story.unmoved_by(&old);
@@ -59,25 +59,25 @@ fn a_rejected_customer_can_start_again() {
 
 #[test]
 fn a_customer_can_start_again_after_an_abandoned_check() {
-    let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
-    let story = story.given(&Command::LapseCheck { check: check(1) }).is(KycStatus::Pending);
-    story.given(&Command::RequestCheck { check: check(2) });
+    let story = Story::ready().given(&Command::RequestCheck(check(1)));
+    let story = story.given(&Command::LapseCheck(check(1))).is(KycStatus::Pending);
+    story.given(&Command::RequestCheck(check(2)));
 }
 
 #[test]
 fn a_passed_screening_restores_the_status() {
-    let story = Story::approved().given(&Command::ChangePhone { check: check(2) }).is(KycStatus::PendingUpdate);
+    let story = Story::approved().given(&Command::ChangePhone(check(2))).is(KycStatus::PendingUpdate);
     assert!(!story.0.is_cleared());
-    let story = story.refuses(&Command::RequestCheck { check: check(9) }, Rejection::UpdateInProgress);
+    let story = story.refuses(&Command::RequestCheck(check(9)), Rejection::UpdateInProgress);
     // A customer cannot abandon a screening.
-    let story = story.unmoved_by(&Command::LapseCheck { check: check(2) });
+    let story = story.unmoved_by(&Command::LapseCheck(check(2)));
     story.given(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved }).is(KycStatus::Approved);
 }
 
 #[test]
 fn a_superseded_screening_does_not_count() {
-    let story = Story::approved().given(&Command::ChangePhone { check: check(2) });
-    let story = story.given(&Command::ReplaceWallet { check: check(3) }).is(KycStatus::PendingUpdate);
+    let story = Story::approved().given(&Command::ChangePhone(check(2)));
+    let story = story.given(&Command::ReplaceWallet(check(3))).is(KycStatus::PendingUpdate);
     let story = story.unmoved_by(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved });
     story.given(&Command::ConcludeCheck { check: check(3), verdict: Verdict::Approved }).is(KycStatus::Approved);
 }
@@ -85,25 +85,25 @@ fn a_superseded_screening_does_not_count() {
 #[test]
 fn a_screening_restores_the_status_before_the_update() {
     let passed = Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved };
-    let story = Story::of(CustomerKind::Individual).given(&Command::ChangePhone { check: check(2) });
+    let story = Story::of(CustomerKind::Individual).given(&Command::ChangePhone(check(2)));
     story.given(&passed).is(KycStatus::Pending);
 
-    let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
+    let story = Story::ready().given(&Command::RequestCheck(check(1)));
     let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: rejected("document_forged") });
-    let story = story.given(&Command::ChangePhone { check: check(2) }).given(&passed).is(KycStatus::Rejected);
+    let story = story.given(&Command::ChangePhone(check(2))).given(&passed).is(KycStatus::Rejected);
     assert_eq!(story.0.rejection_reasons, ["document_forged"]);
 
     // The running verification used the old phone number, so it must be requested again.
-    let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
-    let story = story.given(&Command::ChangePhone { check: check(2) });
+    let story = Story::ready().given(&Command::RequestCheck(check(1)));
+    let story = story.given(&Command::ChangePhone(check(2)));
     let story = story.unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved });
     let story = story.given(&passed).is(KycStatus::Pending);
-    story.given(&Command::RequestCheck { check: check(3) });
+    story.given(&Command::RequestCheck(check(3)));
 }
 
 #[test]
 fn a_failed_screening_rejects_the_customer() {
-    let story = Story::approved().given(&Command::ReplaceWallet { check: check(2) });
+    let story = Story::approved().given(&Command::ReplaceWallet(check(2)));
     let story = story.given(&Command::ConcludeCheck { check: check(2), verdict: rejected("sanctioned_wallet") });
     assert_eq!(story.is(KycStatus::Rejected).0.rejection_reasons, ["sanctioned_wallet"]);
 }
@@ -120,23 +120,23 @@ fn the_operator_decides_manually_but_only_after_the_terms() {
     let story = Story::of(CustomerKind::Individual).refuses(&approve, Rejection::TermsNotAccepted);
     let story = story.given(&Command::Decide(rejected("known to us"))).is(KycStatus::Rejected);
     let story = story.given(&Command::AcceptTerms).given(&approve).is(KycStatus::Approved);
-    let story = story.given(&Command::ChangePhone { check: check(1) }).given(&Command::Decide(Verdict::Approved));
+    let story = story.given(&Command::ChangePhone(check(1))).given(&Command::Decide(Verdict::Approved));
     story.is(KycStatus::Approved).unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: rejected("late") });
 }
 
 #[test]
 fn a_deactivated_customer_does_not_change() {
-    let story = Story::ready().given(&Command::RequestCheck { check: check(1) });
+    let story = Story::ready().given(&Command::RequestCheck(check(1)));
     let superseded = Event::CheckSuperseded { check: check(1) };
     assert_eq!(story.events(&Command::Deactivate), [superseded, Event::Deactivated]);
     let mut story = story.given(&Command::Deactivate).unmoved_by(&Command::Deactivate);
     for command in [
         Command::AcceptTerms,
         Command::AddDocuments(Documents::NONE.with(DocumentKind::VerificationDocument)),
-        Command::RequestCheck { check: check(2) },
-        Command::ChangePhone { check: check(2) },
+        Command::RequestCheck(check(2)),
+        Command::ChangePhone(check(2)),
         Command::SetDetails,
-        Command::ReplaceWallet { check: check(2) },
+        Command::ReplaceWallet(check(2)),
         Command::Decide(Verdict::Approved),
         Command::Decide(rejected("x")),
     ] {

@@ -4,10 +4,9 @@
 use crate::ids::{OperationId, RefundId};
 use crate::money::{Amount, Split, split_fee};
 use crate::payment::event::Event;
-use crate::payment::label::{Label, Labels};
 use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
 use crate::payment::state::Payment;
-use crate::payment::status::{FailureReason, Reason, Status};
+use crate::payment::status::{FailureReason, Label, Labels, Reason, Status};
 use crate::payment::terms::OverpaymentPolicy;
 use crate::payment::transfer::{Decision, Transfer, TransferStatus};
 use crate::time::Timestamp;

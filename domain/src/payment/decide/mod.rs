@@ -4,18 +4,23 @@
 //! Outdated or known facts lead to no events. Only commands of people are rejected.
 
 mod judge;
-mod people;
 mod refund;
-mod settlement;
-mod transfers;
 
-use super::command::Command;
+use super::command::{Command, Rejection};
 use super::event::Event;
 use super::evolve::evolve;
-use super::rejection::Rejection;
+use super::money_out::{Funds, Requester, Settlement, SettlementState};
 use super::state::{Outage, Payment};
-use super::status::Status;
+use super::status::{FailureReason, Label, Reason, Status};
+use super::transfer::{
+    Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, has_room,
+    room_for_more,
+};
+use crate::chain::Finality;
+use crate::ids::OperationId;
+use crate::money::Amount;
 use crate::time::Timestamp;
+use judge::confirmation;
 
 pub(crate) use judge::is_judged;
 
@@ -31,16 +36,16 @@ pub const RETRY_MAX_SECS: i64 = 3_600;
 /// or already known.
 pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let own = match command {
-        Command::ObserveTransfer(observed) => transfers::observe(payment, observed, now),
-        Command::TakeIn { observed } => transfers::list_set_aside(payment, observed)?,
-        Command::FinaliseTransfer { key, revision, reached } => transfers::finalise(payment, *key, *revision, *reached),
-        Command::ScreenTransfer { key, revision, verdict } => transfers::screen(payment, *key, *revision, verdict)?,
+        Command::ObserveTransfer(observed) => observe(payment, observed, now),
+        Command::TakeIn { observed } => list_set_aside(payment, observed)?,
+        Command::FinaliseTransfer { key, revision, reached } => finalise(payment, *key, *revision, *reached),
+        Command::ScreenTransfer { key, revision, verdict } => screen(payment, *key, *revision, verdict)?,
         Command::PassDeadline { chain_time } => pass_deadline(payment, *chain_time),
         Command::MoveDeadline { outage, from, to } => {
             move_deadline(payment, Outage { id: *outage, from: *from, to: *to }, now)
         }
-        Command::Cancel => people::cancel(payment, now)?,
-        Command::Accept { expected_received } => people::accept(payment, *expected_received, now)?,
+        Command::Cancel => cancel(payment, now)?,
+        Command::Accept { expected_received } => accept(payment, *expected_received, now)?,
         Command::RequestRefund { refund_id, amount, to, funds, asset, by } => {
             let request =
                 refund::Request { id: *refund_id, amount: *amount, to: *to, funds: *funds, asset: *asset, by: *by };
@@ -53,7 +58,7 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
         Command::FailRefund { refund_id, revision, reason } => {
             refund::fail(payment, *refund_id, *revision, reason, now)
         }
-        Command::RetrySettlement { by } => settlement::retry(payment, *by)?,
+        Command::RetrySettlement { by } => retry(payment, *by)?,
         Command::CompleteSettlement { operation, revision, amount, tx_hash, block_time } => {
             let frozen = payment.settlement.as_deref().map(|settlement| settlement.amount);
             let completed = Event::SettlementCompleted {
@@ -62,12 +67,10 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
                 tx_hash: *tx_hash,
                 block_time: *block_time,
             };
-            settlement::complete(payment, *operation, *revision, completed, now)
+            complete(payment, *operation, *revision, completed, now)
         }
-        Command::FailSettlement { operation, revision, reason } => {
-            settlement::fail(payment, *operation, *revision, reason, now)
-        }
-        Command::OrphanSettlement { operation, revision } => settlement::orphan(payment, *operation, *revision, now),
+        Command::FailSettlement { operation, revision, reason } => fail(payment, *operation, *revision, reason, now),
+        Command::OrphanSettlement { operation, revision } => orphan(payment, *operation, *revision, now),
     };
     if own.is_empty() { Ok(own) } else { Ok(with_consequences(payment, own, now)) }
 }
@@ -126,4 +129,224 @@ fn deadline_after(payment: &Payment, mut outages: Vec<Outage>) -> Timestamp {
 pub(super) fn retry_at(failures: u32, now: Timestamp) -> Timestamp {
     let factor = 4_i64.saturating_pow(failures);
     now.plus_secs(RETRY_FIRST_SECS.saturating_mul(factor).min(RETRY_MAX_SECS))
+}
+
+/// Applies the watcher's row, unless it is outdated, or new and beyond the list limits. A transfer that is found in
+/// another block was orphaned and mined again at the same time.
+fn observe(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Vec<Event> {
+    let known = payment.transfer(observed.key);
+    if known.is_some_and(|known| known.revision >= observed.revision) {
+        return Vec::new();
+    }
+    let transfer = entry(payment, known, observed);
+    if known.is_none() && !has_room(payment, &transfer) {
+        return Vec::new();
+    }
+    let lost = known.is_some_and(|known| known.counted) && !transfer.counted;
+    let missing = transfer.status == TransferStatus::Orphaned && transfer.is_right() && payment.is_in_time(&transfer);
+    // The clock of the chain may be ahead of ours.
+    let latest = payment.passed_at.unwrap_or(now).max(now).max(observed.block.time);
+    let remine_until = missing.then(|| latest.plus_secs(REMINE_GRACE_SECS));
+    let mut events = vec![Event::TransferRecorded { transfer: Box::new(transfer), remine_until }];
+    if lost {
+        let excess = known.is_some_and(|known| known.excess);
+        events.push(Event::Reorged { key: observed.key, reopened: !excess && reopens(payment), at: now });
+    }
+    events
+}
+
+/// Lists transfers that were set aside, up to the limit, and processes them normally from then on. `observed` names
+/// each transfer once.
+fn list_set_aside(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Vec<Event>, Rejection> {
+    let is_aside =
+        |observed: &&ObservedTransfer| observed.presence == Presence::Present && payment.sets_aside(observed);
+    let record = |observed: &ObservedTransfer| {
+        let transfer = Box::new(entry(payment, None, observed));
+        Event::TransferRecorded { transfer, remine_until: None }
+    };
+    let mut events: Vec<Event> = observed.iter().filter(is_aside).map(record).collect();
+    if events.is_empty() {
+        return Err(Rejection::NothingSetAside);
+    }
+    events.truncate(room_for_more(payment));
+    if events.is_empty() { Err(Rejection::ListFull) } else { Ok(events) }
+}
+
+/// Returns true if losing a counted transfer returns the payment to pending. If the PSP has decided, or the payment is
+/// late, only the amounts change.
+fn reopens(payment: &Payment) -> bool {
+    match payment.status {
+        Status::Confirmed | Status::Settled => true,
+        Status::Mismatched => !payment.labels.contains(Label::Late) && !payment.was_sent_back(),
+        Status::Pending | Status::Failed => false,
+    }
+}
+
+fn entry(payment: &Payment, known: Option<&Transfer>, observed: &ObservedTransfer) -> Transfer {
+    let token = classify(payment, observed);
+    let kept = known
+        .filter(|known| known.from == observed.from && known.amount == observed.amount && known.token == token)
+        .filter(|_| observed.amount.units() > 0);
+    let first_seen = observed.first_block_time.unwrap_or(observed.block.time).min(observed.block.time);
+    let same_txn = |t: &&Transfer| t.key.chain == observed.key.chain && t.key.tx_hash == observed.key.tx_hash;
+    let siblings = payment.transfers.iter().filter(same_txn).map(|transfer| transfer.first_block_time);
+    let mut transfer = Transfer {
+        key: observed.key,
+        revision: observed.revision,
+        content_revision: kept.map_or(observed.revision, |known| known.content_revision),
+        block: observed.block,
+        first_block_time: siblings.fold(first_seen, Timestamp::min),
+        from: observed.from,
+        token,
+        amount: observed.amount,
+        status: TransferStatus::Seen,
+        verdict: kept.and_then(|known| known.verdict.clone()),
+        counted: false,
+        excess: false,
+    };
+    if observed.presence == Presence::Orphaned {
+        transfer.status = TransferStatus::Orphaned;
+    } else if payment.is_dust(&transfer) {
+        transfer.status = TransferStatus::Ignored;
+    } else if let Some(known) = kept.filter(|known| known.is_present() && known.block.hash == observed.block.hash) {
+        (transfer.status, transfer.counted, transfer.excess) = (known.status, known.counted, known.excess);
+    }
+    transfer
+}
+
+fn classify(payment: &Payment, observed: &ObservedTransfer) -> TransferToken {
+    let address = observed.token_address;
+    if observed.key.chain == payment.terms.chain && address == payment.terms.token_address {
+        return TransferToken::Right;
+    }
+    match observed.token {
+        Some(token) => TransferToken::Other { token, address },
+        None => TransferToken::LookAlike { address },
+    }
+}
+
+/// Marks a transfer as final, if this is its current revision and the finality is sufficient for the total received so
+/// far.
+fn finalise(payment: &Payment, key: TransferKey, revision: u32, reached: Finality) -> Vec<Event> {
+    let current = payment.transfer(key).filter(|t| t.status == TransferStatus::Seen && t.revision == revision);
+    match current {
+        Some(_) if reached >= payment.required_finality() => vec![Event::TransferFinalised { key }],
+        _ => Vec::new(),
+    }
+}
+
+/// Applies a verdict, unless an existing verdict outranks it.
+fn screen(payment: &Payment, key: TransferKey, revision: u32, verdict: &Verdict) -> Result<Vec<Event>, Rejection> {
+    let refuse = |rejection| if verdict.by_operator { Err(rejection) } else { Ok(Vec::new()) };
+    let Some(transfer) = payment.transfer(key) else { return refuse(Rejection::UnknownTransfer) };
+    if payment.is_dust(transfer) || revision < transfer.content_revision || transfer.counted {
+        return refuse(Rejection::NotInReview);
+    }
+    if transfer.decision() == Some(verdict.decision) && (!verdict.by_operator || stands(transfer)) {
+        return Ok(Vec::new());
+    }
+    if outranks(payment, transfer, verdict) {
+        Ok(vec![Event::TransferScreened { key, verdict: Box::new(verdict.clone()) }])
+    } else {
+        refuse(Rejection::NotInReview)
+    }
+}
+
+/// Returns true if the verdict of a transfer is a decision, not a pending review.
+fn stands(transfer: &Transfer) -> bool {
+    matches!(transfer.decision(), Some(Decision::Allow | Decision::Block))
+}
+
+/// Returns true if a new verdict outranks the existing one. A person outranks a provider. Among providers the strictest
+/// wins, except that `review` is only pending. Only a person can release blocked funds, only while the payment is
+/// pending, and only if none of them were refunded.
+fn outranks(payment: &Payment, transfer: &Transfer, new: &Verdict) -> bool {
+    let Some(old) = transfer.verdict.as_deref() else { return true };
+    match (old.decision, new.decision) {
+        (_, Decision::Review) => false,
+        (Decision::Review, _) => true,
+        (Decision::Block, _) => {
+            let untouched = payment.refunds.iter().all(|r| r.funds != Funds::Blocked);
+            new.by_operator && payment.status == Status::Pending && untouched
+        }
+        (Decision::Allow, _) => new.by_operator || !old.by_operator,
+    }
+}
+
+/// Cancels a pending payment without transfers. Dust is ignored, because otherwise a stranger could keep the payment
+/// open.
+fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    if payment.status != Status::Pending {
+        return Err(Rejection::PaymentNotPending(payment.status));
+    }
+    if payment.transfers.iter().any(|transfer| !payment.is_dust(transfer)) {
+        return Err(Rejection::TransferRecorded);
+    }
+    Ok(vec![Event::Failed { reason: FailureReason::Cancelled, at: now }])
+}
+
+/// Confirms a mismatched payment for its net amount.
+fn accept(payment: &Payment, expected_received: Option<Amount>, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    if payment.status != Status::Mismatched {
+        let blocked = payment.failure_reason == Some(FailureReason::KytBlocked);
+        let refusal = Rejection::PaymentNotMismatched(payment.status);
+        return Err(if blocked { Rejection::FundsBlocked } else { refusal });
+    }
+    let received = payment.amount_received();
+    if let Some(expected) = expected_received.filter(|expected| *expected != received) {
+        return Err(Rejection::ReceivedMoved { expected, received });
+    }
+    if payment.settleable().is_zero() {
+        let blocked = !payment.blocked_held().is_zero();
+        return Err(if blocked { Rejection::FundsBlocked } else { Rejection::NothingToAccept });
+    }
+    Ok(vec![confirmation(payment, payment.settleable(), payment.labels, Reason::Accepted, now)])
+}
+
+fn newer(payment: &Payment, operation: OperationId, revision: u32) -> Option<&Settlement> {
+    let settlement = payment.settlement.as_deref()?;
+    (settlement.operation == operation && settlement.revision < revision).then_some(settlement)
+}
+
+/// The chain executed the settlement. A confirmed payment becomes settled (`judge`). A settled payment whose settlement
+/// was orphaned is settled again. Any other payment records it for a later confirmation.
+fn complete(payment: &Payment, operation: OperationId, revision: u32, completed: Event, now: Timestamp) -> Vec<Event> {
+    match newer(payment, operation, revision) {
+        None => Vec::new(),
+        Some(settlement) if payment.status == Status::Settled && settlement.state != SettlementState::Settled => {
+            vec![completed, Event::Settled { at: now }]
+        }
+        Some(_) => vec![completed],
+    }
+}
+
+/// The settlement reverted for a permanent reason. The PSP is notified the first time, and whenever a person requested
+/// the attempt.
+fn fail(payment: &Payment, operation: OperationId, revision: u32, reason: &str, now: Timestamp) -> Vec<Event> {
+    let Some(settlement) = newer(payment, operation, revision) else { return Vec::new() };
+    let under_way =
+        matches!(payment.status, Status::Confirmed | Status::Settled) && settlement.state != SettlementState::Withdrawn;
+    let announced = under_way && (settlement.failures == 0 || settlement.retry_demanded);
+    let retry_at = retry_at(settlement.failures, now);
+    vec![Event::SettlementFailed { revision, reason: reason.to_owned(), retry_at, announced, at: now }]
+}
+
+/// The settlement is no longer in the chain.
+fn orphan(payment: &Payment, operation: OperationId, revision: u32, now: Timestamp) -> Vec<Event> {
+    let Some(settlement) = newer(payment, operation, revision) else { return Vec::new() };
+    let was_settled = settlement.state == SettlementState::Settled;
+    vec![Event::SettlementOrphaned { revision, was_settled, at: now }]
+}
+
+/// Retries a failed settlement, on request or on schedule.
+fn retry(payment: &Payment, by: Requester) -> Result<Vec<Event>, Rejection> {
+    let state = payment.settlement.as_deref().map(|settlement| settlement.state);
+    match state {
+        Some(SettlementState::Failed) if payment.status == Status::Confirmed => {
+            Ok(vec![Event::SettlementRetried { by }])
+        }
+        _ if by == Requester::Schedule => Ok(Vec::new()),
+        Some(SettlementState::Queued) => Err(Rejection::SettlementInProgress),
+        _ => Err(Rejection::SettlementNotFailed),
+    }
 }

@@ -4,10 +4,10 @@ use crate::chain::{Address, Hash32};
 use crate::ids::{OperationId, RefundId};
 use crate::ledger::Asset;
 use crate::money::Amount;
+use crate::payment::command::Rejection;
 use crate::payment::event::Event;
 use crate::payment::evolve::evolve;
 use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
-use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Status};
 use crate::payment::transfer::{Decision, Transfer, TransferStatus, Verdict};
@@ -145,7 +145,7 @@ fn from_either_vault(asked: Option<Amount>, in_wallet: Amount, net: Amount) -> R
     } else if amount <= in_vault {
         Vault::Psp
     } else {
-        return Err(Rejection::RefundSpansVaults { in_wallet });
+        return Err(Rejection::RefundSpansVaults(in_wallet));
     };
     Ok(Share { amount, source, withdraws_settlement: false })
 }

@@ -64,14 +64,7 @@ fn a_failed_delivery_is_announced_once_and_refundable() {
     let story = given(transfer()).arrives(tx(1)).settlement_fails(1).notified(&["transfer.failed"]);
     assert_eq!(story.payment.public_status(), "failed");
     let id = refund_id(1);
-    let back = Command::RequestRefund {
-        refund_id: id,
-        amount: None,
-        to: Some(ELSEWHERE),
-        funds: Funds::Received,
-        asset: None,
-        by: Requester::Psp,
-    };
+    let back = refund_of(1, None, Funds::Received, None, Requester::Psp);
     let story =
         story.when(back).cleared(1).when(Command::CompleteRefund { refund_id: id, revision: 1, tx_hash: hash(91) });
     story.notified(&["refund.sent"]).failed(FailureReason::SettlementFailed);

@@ -1,7 +1,7 @@
 //! Ledger checks after every test step: each account holds the balance that the state of the payment requires.
 
 use super::*;
-use crate::ledger::{Account, Asset, Holdings, Posting};
+use crate::ledger::{Account, Holdings, Posting};
 
 /// Returns the balance of an account after these postings.
 pub(super) fn balance(postings: &[Posting], account: Account, asset: Asset) -> i64 {
@@ -36,9 +36,9 @@ fn expected(payment: &Payment, account: Account, asset: Asset) -> i64 {
             share(|s| s.psp_amount) - gone
         }
         Account::External => -Account::ALL
-            .iter()
-            .filter(|account| **account != Account::External)
-            .map(|account| expected(payment, *account, asset))
+            .into_iter()
+            .filter(|account| *account != Account::External)
+            .map(|account| expected(payment, account, asset))
             .sum::<i64>(),
     }
 }
@@ -51,9 +51,9 @@ pub(super) fn check(payment: &Payment, postings: &[Posting]) {
     let assets = payment.transfers.iter().map(|transfer| payment.asset_of(transfer)).chain([payment.asset()]);
     for asset in assets {
         for account in Account::ALL {
-            let (is, should) = (balance(postings, *account, asset), expected(payment, *account, asset));
+            let (is, should) = (balance(postings, account, asset), expected(payment, account, asset));
             assert_eq!(is, should, "{account} in {asset:?}: {payment:?}\n{postings:#?}");
-            assert_eq!(payment.holdings().on(asset, *account), should, "{account} in {asset:?}: {payment:?}");
+            assert_eq!(payment.holdings().on(asset, account), should, "{account} in {asset:?}: {payment:?}");
         }
     }
 }

@@ -14,11 +14,12 @@ mod table;
 use super::*;
 use crate::chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
 use crate::ids::*;
+use crate::ledger::Asset;
 use crate::money::{Amount, FeeBps, Token, Tolerance};
 use proptest::prelude::ProptestConfig;
 use ulid::Ulid;
 
-pub(super) const START: Timestamp = Timestamp(1_732_000_000_000);
+pub(crate) const START: Timestamp = Timestamp(1_732_000_000_000);
 pub(super) const EXPIRY_SECS: i64 = 1_200;
 pub(super) const USDC: Address = Address([0xaa; 20]);
 pub(super) const WALLET: Address = Address([0x77; 20]);
@@ -83,7 +84,7 @@ pub(super) fn terms() -> Terms {
     }
 }
 
-pub(super) fn verdict(decision: Decision) -> Verdict {
+pub(crate) fn verdict(decision: Decision) -> Verdict {
     Verdict {
         decision,
         by_operator: false,
@@ -96,6 +97,22 @@ pub(super) fn verdict(decision: Decision) -> Verdict {
         plain_sender: Some(true),
         checked_at: START,
     }
+}
+
+/// A request for refund `n`, to `ELSEWHERE`.
+pub(super) fn refund_of(n: u128, text: Option<&str>, funds: Funds, asset: Option<Asset>, by: Requester) -> Command {
+    refund_to(Some(ELSEWHERE), n, text, funds, asset, by)
+}
+
+pub(super) fn refund_to(
+    to: Option<Address>,
+    n: u128,
+    text: Option<&str>,
+    funds: Funds,
+    asset: Option<Asset>,
+    by: Requester,
+) -> Command {
+    Command::RequestRefund { refund_id: refund_id(n), amount: text.map(amount), to, funds, asset, by }
 }
 
 /// A transfer of the payer, as in the watcher's row.

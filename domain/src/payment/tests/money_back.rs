@@ -6,19 +6,11 @@ use Label::*;
 use Status::{Confirmed, Failed, Mismatched, Settled};
 
 fn refund(n: u128, text: Option<&str>) -> Command {
-    Command::RequestRefund {
-        refund_id: refund_id(n),
-        amount: text.map(amount),
-        to: Some(ELSEWHERE),
-        funds: Funds::Received,
-        asset: None,
-        by: Requester::Psp,
-    }
+    refund_of(n, text, Funds::Received, None, Requester::Psp)
 }
 
 fn blocked_refund(n: u128, by: Requester) -> Command {
-    let (refund_id, to) = (refund_id(n), Some(ELSEWHERE));
-    Command::RequestRefund { refund_id, amount: None, to, funds: Funds::Blocked, asset: None, by }
+    refund_of(n, None, Funds::Blocked, None, by)
 }
 
 fn sent(n: u128) -> Command {
@@ -124,9 +116,8 @@ fn orphaned_then_rejected_refund_fails_and_returns_the_funds() {
 #[test]
 fn a_refund_of_misdirected_funds_does_not_block_completion() {
     let elsewhere = tx(2).on(Chain::Polygon);
-    let asset = Some(crate::ledger::Asset { chain: Chain::Polygon, address: USDC });
-    let (refund_id, to, by) = (refund_id(1), Some(ELSEWHERE), Requester::Psp);
-    let back = Command::RequestRefund { refund_id, amount: None, to, funds: Funds::Misdirected, asset, by };
+    let asset = Some(Asset { chain: Chain::Polygon, address: USDC });
+    let back = refund_of(1, None, Funds::Misdirected, asset, Requester::Psp);
     given(terms())
         .arrives(tx(1).of("4"))
         .arrives(elsewhere)
@@ -255,14 +246,7 @@ fn only_the_operator_refunds_blocked_funds() {
 
 #[test]
 fn a_repeated_refund_of_blocked_funds_is_sent_once() {
-    let part = |n, text: Option<&str>, to| Command::RequestRefund {
-        refund_id: refund_id(n),
-        amount: text.map(amount),
-        to: Some(to),
-        funds: Funds::Blocked,
-        asset: None,
-        by: Requester::Operator,
-    };
+    let part = |n, text, to| refund_to(Some(to), n, text, Funds::Blocked, None, Requester::Operator);
     given(terms())
         .tainted(tx(1))
         .when(part(1, Some("4"), ELSEWHERE))
@@ -280,14 +264,7 @@ fn a_repeated_refund_of_blocked_funds_is_sent_once() {
 
 #[test]
 fn refunds_to_the_sender_require_a_single_plain_account() {
-    let unaddressed = Command::RequestRefund {
-        refund_id: refund_id(1),
-        amount: None,
-        to: None,
-        funds: Funds::Received,
-        asset: None,
-        by: Requester::Psp,
-    };
+    let unaddressed = refund_to(None, 1, None, Funds::Received, None, Requester::Psp);
     let to_sender = || Terms { refund_to_sender: true, ..terms() };
     given(terms()).arrives(tx(1).of("4")).refused(&unaddressed, "refund_address_required");
     given(to_sender())
@@ -304,14 +281,7 @@ fn refunds_to_the_sender_require_a_single_plain_account() {
         .when(screened)
         .when(small.finalised())
         .refused(&unaddressed, "refund_address_required");
-    let into_itself = Command::RequestRefund {
-        refund_id: refund_id(1),
-        amount: None,
-        to: Some(WALLET),
-        funds: Funds::Received,
-        asset: None,
-        by: Requester::Psp,
-    };
+    let into_itself = refund_to(Some(WALLET), 1, None, Funds::Received, None, Requester::Psp);
     given(terms()).arrives(small).refused(&into_itself, "refund_address_invalid");
 }
 
@@ -371,27 +341,20 @@ fn a_refund_address_in_review_waits_for_the_operator() {
         .refused(&by_operator(Decision::Allow), "not_in_review");
 }
 
-fn recover(n: u128, text: Option<&str>, asset: crate::ledger::Asset) -> Command {
-    Command::RequestRefund {
-        refund_id: refund_id(n),
-        amount: text.map(amount),
-        to: Some(ELSEWHERE),
-        funds: Funds::Misdirected,
-        asset: Some(asset),
-        by: Requester::Psp,
-    }
+fn recover(n: u128, text: Option<&str>, asset: Asset) -> Command {
+    refund_of(n, text, Funds::Misdirected, Some(asset), Requester::Psp)
 }
 
 #[test]
 fn misdirected_funds_are_refunded_on_their_chain() {
-    let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
-    let look_alike = crate::ledger::Asset { chain: Chain::Base, address: Address([0xbb; 20]) };
+    let polygon = Asset { chain: Chain::Polygon, address: USDC };
+    let look_alike = Asset { chain: Chain::Base, address: Address([0xbb; 20]) };
     let story = given(terms())
         .arrives(tx(1).of("3").on(Chain::Polygon))
         .arrives(tx(2).of("5").look_alike())
         .is(Status::Pending, &[WrongToken, WrongChain])
         .refused(&recover(1, Some("3.01"), polygon), "refund_too_large")
-        .refused(&recover(1, None, crate::ledger::Asset { chain: Chain::Arbitrum, ..polygon }), "nothing_to_refund")
+        .refused(&recover(1, None, Asset { chain: Chain::Arbitrum, ..polygon }), "nothing_to_refund")
         .when(recover(1, Some("1"), polygon))
         .cleared(1);
     let operation = story.last.as_ref().unwrap().operations[0];
@@ -408,18 +371,11 @@ fn misdirected_funds_are_refunded_on_their_chain() {
 
 #[test]
 fn tainted_misdirected_funds_are_not_refunded() {
-    let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
+    let polygon = Asset { chain: Chain::Polygon, address: USDC };
     let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon));
     let story = story.refused(&recover(1, None, polygon), "funds_blocked");
     assert_eq!(story.payment.attention(), Some(FundsBlocked));
-    let by_operator = |n, asset| Command::RequestRefund {
-        refund_id: refund_id(n),
-        amount: None,
-        to: Some(ELSEWHERE),
-        funds: Funds::Blocked,
-        asset,
-        by: Requester::Operator,
-    };
+    let by_operator = |n, asset| refund_of(n, None, Funds::Blocked, asset, Requester::Operator);
     let story = story
         .refused(&by_operator(1, None), "nothing_to_refund")
         .when(by_operator(2, Some(polygon)))
@@ -432,16 +388,9 @@ fn tainted_misdirected_funds_are_not_refunded() {
 
 #[test]
 fn refunds_of_tainted_funds_do_not_reduce_clean_funds() {
-    let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
+    let polygon = Asset { chain: Chain::Polygon, address: USDC };
     let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon)).arrives(tx(2).of("2").on(Chain::Polygon));
-    let by_operator = Command::RequestRefund {
-        refund_id: refund_id(1),
-        amount: None,
-        to: Some(ELSEWHERE),
-        funds: Funds::Blocked,
-        asset: Some(polygon),
-        by: Requester::Operator,
-    };
+    let by_operator = refund_of(1, None, Funds::Blocked, Some(polygon), Requester::Operator);
     let story = story.when(by_operator).cleared(1).when(sent(1));
     assert_eq!(story.payment.misdirected(polygon), amount("2.00"));
     story.when(recover(2, None, polygon)).cleared(2).queues(&[(Queue, "2.00")]);

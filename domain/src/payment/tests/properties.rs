@@ -35,18 +35,17 @@ fn taking_in() -> impl Strategy<Value = Command> {
 
 fn wish() -> impl Strategy<Value = Command> {
     let some_amount = prop::option::of(prop::sample::select(vec!["1", "2", "4", "10", "13"]));
-    let requester = prop::sample::select(Requester::ALL);
+    let requester = prop::sample::select(Requester::ALL.to_vec());
     prop_oneof![
         1 => Just(Command::Cancel),
         2 => some_amount.clone().prop_map(|text| Command::Accept { expected_received: text.map(amount) }),
-        3 => (1..6u128, some_amount, prop::bool::ANY, prop::sample::select(Funds::ALL), requester.clone()).prop_map(
+        3 => (1..6u128, some_amount, prop::bool::ANY, prop::sample::select(Funds::ALL.to_vec()), requester.clone()).prop_map(
             |(n, text, addressed, funds, by)| Command::RequestRefund {
                 refund_id: refund_id(n),
                 amount: text.map(amount),
                 to: addressed.then_some(ELSEWHERE),
                 funds,
-                asset: (funds == Funds::Misdirected)
-                    .then_some(crate::ledger::Asset { chain: Chain::Polygon, address: USDC }),
+                asset: (funds == Funds::Misdirected).then_some(Asset { chain: Chain::Polygon, address: USDC }),
                 by,
             }
         ),
@@ -90,7 +89,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (0..3u64, 0..1_300i64, 0..900i64).prop_map(|(n, from, long)| Command::MoveDeadline {
             outage: OutageId(n), from: at(from), to: at(from + long),
         }),
-        2 => (1..6u128, prop::sample::select(Decision::ALL), prop::bool::ANY).prop_map(|(n, decision, by_operator)| {
+        2 => (1..6u128, prop::sample::select(Decision::ALL.to_vec()), prop::bool::ANY).prop_map(|(n, decision, by_operator)| {
             let verdict = Verdict { by_operator, ..verdict(decision) };
             Command::ScreenRefund { refund_id: refund_id(n), verdict }
         }),
