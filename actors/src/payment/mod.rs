@@ -193,7 +193,7 @@ impl Aggregate for Payment {
         let psp = payments.psps.get(self.terms.psp_id).await?;
         let send_max = psp.ceilings.send_max;
         if asked_of(&transition).is_some_and(|amount| amount > send_max) {
-            return Err(Failed::refused(CommandError::AboveSendLimit { send_max }));
+            return Err(Failed::refused(CommandError::AboveSendLimit(send_max)));
         }
         let rows = payments::RequestRows {
             idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use payferry_entities::Database;
 use payferry_evm::wallet::OperatorSigner;
