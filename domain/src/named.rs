@@ -1,5 +1,7 @@
 //! Macro for enums of the interface: each variant has one name in responses, webhooks, and the database.
 
+/// Defines an enum whose variants have one name each.
+#[macro_export]
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident, $expected:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
