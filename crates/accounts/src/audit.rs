@@ -7,7 +7,7 @@ use std::fmt;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::audit_log::{Column, Entity, Model};
 use payferry_journal::audit::Actor;
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -86,31 +86,25 @@ pub struct Page {
     pub next_after: Option<i64>,
 }
 
+/// Reads the entries about one object, oldest first.
+pub async fn of_subject(connection: &impl ConnectionTrait, subject: String) -> Result<Vec<Entry>, DbErr> {
+    let filter = Filter { subject: Some(subject), ..Filter::default() };
+    Ok(read(connection, &filter, ENTRIES_MAX).await?.entries)
+}
+
 /// Reads a page, oldest first.
 pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64) -> Result<Page, DbErr> {
     let Filter { subject, psp_id, actor_kind, action, from, to, after } = filter;
-    let mut query = Entity::find().order_by_asc(Column::Number).limit(limit);
-    if let Some(subject) = subject {
-        query = query.filter(Column::Subject.eq(subject));
-    }
-    if let Some(psp_id) = psp_id {
-        query = query.filter(Column::PspId.eq(psp_id.to_string()));
-    }
-    if let Some(ActorKind(kind)) = actor_kind {
-        query = query.filter(Column::ActorKind.eq(*kind));
-    }
-    if let Some(action) = action {
-        query = query.filter(Column::Action.eq(action));
-    }
-    if let Some(from) = from {
-        query = query.filter(Column::At.gte(from.as_millis()));
-    }
-    if let Some(to) = to {
-        query = query.filter(Column::At.lt(to.as_millis()));
-    }
-    if let Some(after) = after {
-        query = query.filter(Column::Number.gt(*after));
-    }
+    let query = Entity::find()
+        .apply_if(subject.as_deref(), |query, subject| query.filter(Column::Subject.eq(subject)))
+        .apply_if(*psp_id, |query, psp_id| query.filter(Column::PspId.eq(psp_id.to_string())))
+        .apply_if(*actor_kind, |query, ActorKind(kind)| query.filter(Column::ActorKind.eq(kind)))
+        .apply_if(action.as_deref(), |query, action| query.filter(Column::Action.eq(action)))
+        .apply_if(*from, |query, from| query.filter(Column::At.gte(from.as_millis())))
+        .apply_if(*to, |query, to| query.filter(Column::At.lt(to.as_millis())))
+        .apply_if(*after, |query, after| query.filter(Column::Number.gt(after)))
+        .order_by_asc(Column::Number)
+        .limit(limit);
     let entries: Vec<Entry> = query.all(connection).await?.into_iter().map(Entry::from).collect();
     let is_full = entries.len() as u64 == limit;
     let next_after = entries.last().filter(|_| is_full).map(|entry| entry.number);

@@ -1,4 +1,4 @@
-//! Authentication: the operator token, or a session that the login form issued for it.
+//! Authentication: the operator token, or a session that the login form issued for it. `/ops/login` and `/ops/logout`.
 //!
 //! Owned here: the comparison of tokens, the session format, and the limit of failed attempts per address. Sessions are
 //! not stored: the cookie holds its end time and a MAC of it, under a key derived from the token. A restart of the
@@ -10,23 +10,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::Form;
+use axum::extract::rejection::FormRejection;
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, COOKIE, HOST, LOCATION, ORIGIN, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE,
+};
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hmac::{Hmac, KeyInit, Mac};
+use maud::html;
 use moka::sync::Cache;
 use payferry_domain::Timestamp;
-use payferry_httpkit::error::{ApiError, TokenProblem};
+use payferry_httpkit::error::{ApiError, FieldError, TokenProblem};
 use payferry_httpkit::limits::network_prefix;
 use payferry_runtime::clock::Clock;
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::{Operator, login};
+use crate::{BODY_BYTES_MAX, Operator, page};
 
 /// Lifetime of a session.
 pub const SESSION_SECS: i64 = 12 * 3_600;
@@ -39,6 +45,8 @@ const ATTEMPTS_WINDOW: Duration = Duration::from_mins(1);
 const ADDRESSES_MAX: u64 = 10_000;
 /// Cookie of the session.
 const COOKIE_NAME: &str = "payferry_operator";
+/// Target of a login without another target.
+const HOME: &str = "/ops";
 
 /// Authenticates the operator.
 pub struct Admission {
@@ -68,13 +76,13 @@ impl Admission {
     }
 
     /// Compares the token that `from` sent. Wrong tokens are counted.
-    pub(super) fn token(&self, shown: &str, from: IpAddr) -> Result<(), TokenProblem> {
+    fn token(&self, shown: &str, from: IpAddr) -> Result<(), TokenProblem> {
         let digest: [u8; 32] = Sha256::digest(shown).into();
         self.attempt(from, || bool::from(digest.ct_eq(&self.token)))
     }
 
     /// Cookie of a new session. `secure`: send it over TLS only.
-    pub(super) fn session(&self, secure: bool) -> HeaderValue {
+    fn session(&self, secure: bool) -> HeaderValue {
         let ends_at = self.clock.real_now::<Timestamp>().plus_secs(SESSION_SECS).as_millis();
         let session = format!("{ends_at}.{}", hex::encode(self.seal(ends_at)));
         cookie(&session, SESSION_SECS, secure)
@@ -138,33 +146,33 @@ pub(super) async fn admit(
         Ok(_) => next.run(request).await,
         Err(problem) if wants_html(request.headers()) => {
             let back = request.uri().path_and_query().map(PathAndQuery::as_str).filter(|_| !changes(request.method()));
-            login::refused(problem, back)
+            refused(problem, back)
         }
         Err(problem) => ApiError::NotOperator(problem).into_response(),
     }
 }
 
 /// Cookie that removes the session from the browser.
-pub(super) fn no_session() -> HeaderValue {
+fn no_session() -> HeaderValue {
     cookie("", 0, false)
 }
 
 /// Returns true if the client prefers HTML.
-pub(super) fn wants_html(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+fn wants_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
 }
 
 /// Returns true if a page of this site sent the request. Only such a request may change anything with a session,
 /// because a browser also adds the cookie to requests that other sites cause.
-pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
+fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
     matches!((origin, text(HOST)), (Some((_, site)), Some(host)) if site.eq_ignore_ascii_case(host))
 }
 
 /// Returns true if the browser uses TLS for this site, according to its `Origin`.
-pub(super) fn is_behind_tls(headers: &HeaderMap) -> bool {
+fn is_behind_tls(headers: &HeaderMap) -> bool {
     headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
 
@@ -192,7 +200,7 @@ fn mac(key: &[u8], message: &[u8]) -> [u8; 32] {
 
 /// Address of the connection's peer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
+pub(super) struct Peer(IpAddr);
 
 impl<S: Send + Sync> FromRequestParts<S> for Peer {
     type Rejection = Infallible;
@@ -201,6 +209,98 @@ impl<S: Send + Sync> FromRequestParts<S> for Peer {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
         Ok(Self(peer.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))))
     }
+}
+
+/// Data of the form. No `Debug`, because it holds the token.
+#[derive(Deserialize)]
+pub(super) struct Login {
+    token: String,
+    next: Option<String>,
+}
+
+/// Returns the login form.
+pub(super) async fn form() -> Response {
+    ask(StatusCode::OK, None, HOME)
+}
+
+/// Exchanges the token for a session.
+pub(super) async fn enter(
+    State(operator): State<Operator>,
+    Peer(from): Peer,
+    headers: HeaderMap,
+    form: Result<Form<Login>, FormRejection>,
+) -> Result<Response, ApiError> {
+    let Form(Login { token, next }) = form.map_err(|rejection| unreadable(&rejection))?;
+    let next = next.as_deref().filter(|path| is_own(path)).unwrap_or(HOME);
+    match operator.admission.token(token.trim(), from) {
+        Ok(()) => Ok(go(next, operator.admission.session(is_behind_tls(&headers)))),
+        Err(problem) if wants_html(&headers) => Ok(refused(problem, Some(next))),
+        Err(problem) => Err(ApiError::NotOperator(problem)),
+    }
+}
+
+/// Removes the session from this browser.
+pub(super) async fn leave() -> Response {
+    go("/ops/login", no_session())
+}
+
+/// Login form in place of the requested page. `back`: where to go after the login.
+fn refused(problem: TokenProblem, back: Option<&str>) -> Response {
+    let mut response = ask(StatusCode::UNAUTHORIZED, Some(problem), back.filter(|path| is_own(path)).unwrap_or(HOME));
+    let headers = response.headers_mut();
+    headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry operator\""));
+    match problem {
+        // If the browser kept sending the cookie, it would use up the attempts of its address.
+        TokenProblem::Wrong | TokenProblem::SessionOver => {
+            headers.insert(SET_COOKIE, no_session());
+        }
+        TokenProblem::TooManyAttempts(secs) => {
+            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        TokenProblem::Missing => {}
+    }
+    response
+}
+
+fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Response {
+    let said = problem.filter(|problem| *problem != TokenProblem::Missing).map(TokenProblem::detail);
+    let body = html! {
+        div.login {
+            h1 { "Payferry " span.soft { "operator" } }
+            @if let Some(said) = said { p.notice.bad role="alert" { (said) } }
+            form.stack method="post" action="/ops/login" {
+                label for="token" { "Operator token" }
+                // The form has no user name, but password managers expect one.
+                input type="text" name="username" value="operator" autocomplete="username" hidden;
+                input #token type="password" name="token" autocomplete="current-password" required autofocus;
+                input type="hidden" name="next" value=(next);
+                div { button type="submit" { "Log in" } }
+            }
+        }
+    };
+    page::outside(status, "Log in", body)
+}
+
+/// Returns true if a path leads to an operator page of this site.
+fn is_own(path: &str) -> bool {
+    let rest = path.strip_prefix(HOME);
+    let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    plain && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+}
+
+fn go(to: &str, cookie: HeaderValue) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    response.headers_mut().extend(HeaderValue::from_str(to).map(|to| (LOCATION, to)));
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    response
+}
+
+fn unreadable(rejection: &FormRejection) -> ApiError {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        return ApiError::TooLarge(BODY_BYTES_MAX);
+    }
+    let message = "is required, in a form".to_owned();
+    ApiError::Validation(vec![FieldError { field: "token".to_owned(), code: "required".into(), message }])
 }
 
 #[cfg(test)]
@@ -267,6 +367,16 @@ mod tests {
             (vec![("origin", "http://ops.example")], false),
         ] {
             assert_eq!(is_same_origin(&headers(&pairs)), same, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_login_redirects_only_to_operator_pages() {
+        for good in ["/ops", "/ops/actors/pay_1", "/ops?tab=chains"] {
+            assert!(is_own(good), "{good}");
+        }
+        for bad in ["", "/", "//evil.example", "/opsx", "https://evil.example/ops", "/ops\r\nx: y", "/ops\\evil"] {
+            assert!(!is_own(bad), "{bad}");
         }
     }
 }

@@ -6,9 +6,10 @@ use payferry_accounts::audit::{self, ENTRIES_DEFAULT, ENTRIES_MAX, Filter, WORD_
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, QueryFields};
+use payferry_httpkit::extract::{Fault, QueryFields, between};
 
 use crate::Operator;
+use crate::input::query_id;
 
 /// Returns the entries, oldest first. Filters: `?subject=` (or `?customer_id=`), `?psp_id=`, `?actor_kind=`,
 /// `?action=`, `?from=`, `?to=`, `?after=`, `?limit=`.
@@ -17,8 +18,7 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     let customer = query.optional("customer_id", word);
     let filter = Filter {
         subject: query.optional("subject", word).or(customer),
-        psp_id: query
-            .optional("psp_id", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not an id of this kind"))),
+        psp_id: query.optional("psp_id", query_id),
         actor_kind: query.optional("actor_kind", |text| {
             text.parse().map_err(|error: audit::UnknownActorKind| Fault::new("unknown_value", error.to_string()))
         }),
@@ -30,10 +30,7 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
             text.parse().ok().filter(|number| *number >= 0).ok_or_else(out)
         }),
     };
-    let limit = query.optional("limit", |text| {
-        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ENTRIES_MAX}"));
-        text.parse().ok().filter(|limit| (1..=ENTRIES_MAX).contains(limit)).ok_or_else(out)
-    });
+    let limit = query.optional("limit", |text| between(text, 1, ENTRIES_MAX));
     query.finish()?;
     let database = operator.system.database();
     Answer::ok(&audit::read(database.reader(), &filter, limit.unwrap_or(ENTRIES_DEFAULT)).await?)

@@ -17,18 +17,13 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_actors::observe::Tallied;
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::live::UNBUFFERED;
-use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::Operator;
-use crate::chains::{self, ChainHealth};
-use crate::overview::{self, JournalLine};
-use crate::webhooks::{self, Backlog};
+use crate::{Operator, chains, overview, webhooks};
 
 /// Maximum number of listeners.
 pub const EVENT_LISTENERS_MAX: usize = 64;
@@ -41,34 +36,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Time that a tick waits for the database. After that it is sent without the database's figures.
 const BACKLOG_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// State of the service, once a second.
-#[derive(Debug, Clone, Serialize)]
-pub struct Tick {
-    /// Wall clock time.
-    pub at: Moment,
-    /// True if every shard has read its live payments.
-    pub ready: bool,
-    /// Number of live payment actors.
-    pub payments_live: usize,
-    /// Restarts of all actors since the start.
-    pub restarts: u64,
-    /// Number of quarantined payments, payouts and withdrawals.
-    pub quarantined: usize,
-    /// Payments by status and chain. `None` until the count after the start is complete.
-    pub payments: Option<Vec<Tallied>>,
-    /// State of each chain.
-    pub chains: Vec<ChainHealth>,
-    /// Undelivered events. `None` if the database does not answer at once.
-    pub webhooks: Option<Backlog>,
-    /// The journal.
-    pub journal: JournalLine,
-}
-
 /// Produces the ticks while there are listeners.
 pub(super) struct EventTicker {
     /// Start time of the service. Numbers of incidents are valid for this run only.
     started: Timestamp,
-    latest: watch::Sender<Option<Arc<Tick>>>,
+    /// State of the service as JSON, once a second.
+    latest: watch::Sender<Option<Arc<str>>>,
     beating: AtomicBool,
     room: Arc<Semaphore>,
 }
@@ -100,7 +73,7 @@ impl EventTicker {
 struct Listener {
     operator: Operator,
     incidents: watch::Receiver<u64>,
-    ticks: watch::Receiver<Option<Arc<Tick>>>,
+    ticks: watch::Receiver<Option<Arc<str>>>,
     /// Number of the newest incident that was sent.
     told: u64,
     waiting: VecDeque<Event>,
@@ -148,7 +121,7 @@ impl Listener {
                 changed = self.ticks.changed() => {
                     changed.ok()?;
                     let tick = self.ticks.borrow_and_update().clone();
-                    self.waiting.extend(tick.and_then(|tick| Event::default().event("tick").json_data(&*tick).ok()));
+                    self.waiting.extend(tick.map(|tick| Event::default().event("tick").data(tick)));
                 }
             }
         }
@@ -189,27 +162,35 @@ async fn beat(operator: Operator) {
                 return;
             }
         }
-        ticker.latest.send_replace(Some(Arc::new(tick(&operator.system).await)));
+        if let Ok(tick) = tick(&operator.system).await {
+            ticker.latest.send_replace(Some(tick.into()));
+        }
     }
 }
 
-/// Returns the current state.
-async fn tick(system: &System) -> Tick {
+/// Returns the current state as JSON.
+async fn tick(system: &System) -> serde_json::Result<String> {
     let view = system.observe();
     let backlog = tokio::time::timeout(BACKLOG_TIMEOUT, webhooks::backlog(system)).await;
     let mut payments = overview::payments(system);
     if let Some(payments) = &mut payments {
         payments.retain(|line| line.count > 0);
     }
-    Tick {
-        at: system.clock().real_now::<Timestamp>().into(),
+    serde_json::to_string(&record! {
+        // Wall clock time.
+        at: Moment(system.clock().real_now()),
+        // True if every shard has read its live payments.
         ready: view.ready,
         payments_live: view.payments_live,
-        restarts: view.restarts.values().sum(),
+        // Restarts of all actors since the start.
+        restarts: view.restarts.values().sum::<u64>(),
+        // Quarantined payments, payouts and withdrawals.
         quarantined: view.payments_quarantined + view.sendings_quarantined,
-        payments,
+        // By status and chain. Null until the count after the start is complete.
+        payments: payments,
         chains: chains::health(system),
+        // Undelivered events. Null if the database does not answer at once.
         webhooks: backlog.ok().and_then(Result::ok),
         journal: overview::journal(system),
-    }
+    })
 }

@@ -4,9 +4,9 @@
 use std::str::FromStr;
 
 use payferry_accounts::tenants::{Name, NameError, TenantError};
-use payferry_domain::{PaymentId, PspId};
+use payferry_domain::PaymentId;
 use payferry_httpkit::error::{ApiError, FieldError};
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::extract::{Fault, Fields, QueryFields, between, read};
 
 /// Converts an error about a PSP or an API key into a response.
 pub fn tenant_failure(error: TenantError) -> ApiError {
@@ -26,13 +26,20 @@ pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
     })
 }
 
+/// Parses an id in the query.
+pub(super) fn query_id<T: FromStr>(text: &str) -> Result<T, Fault> {
+    text.parse().map_err(|_| Fault::new("invalid_id", "is not an id of this kind"))
+}
+
+/// Reads the number of items of a page.
+pub(super) fn limit(query: &mut QueryFields, default: usize, max: usize) -> usize {
+    let limit = query.optional("limit", |text| between(text, 1, max as u64));
+    limit.and_then(|limit| limit.try_into().ok()).unwrap_or(default)
+}
+
 /// Parses a payment id in the path, or the id of the transfer that the payment carries.
 pub(super) fn payment_id_of(text: &str) -> Result<PaymentId, ApiError> {
     PaymentId::of_public(text).map_or_else(|| id_of("payment_id", text), Ok)
-}
-
-pub(crate) fn psp_id_of(text: &str) -> Result<PspId, ApiError> {
-    id_of("psp_id", text)
 }
 
 pub(crate) fn name(value: &serde_json::Value) -> Result<Name, Fault> {

@@ -4,17 +4,31 @@
 //! its JSON routes (`mod.rs`) and its page (`page.rs`). `page` holds the parts that all pages share. Deliberately
 //! absent: everything that PSPs and payers use.
 
+/// Object of a response, with its fields in this order.
+macro_rules! record {
+    ($($(#[$attribute:meta])* $name:ident: $value:expr),* $(,)?) => {{
+        #[allow(non_camel_case_types, clippy::too_many_arguments, reason = "the type of a field has the field's name")]
+        fn in_order<$($name: serde::Serialize),*>($($name: $name),*) -> impl serde::Serialize {
+            #[derive(serde::Serialize)]
+            struct Record<$($name),*> {
+                $($(#[$attribute])* $name: $name),*
+            }
+            Record { $($name),* }
+        }
+        in_order($($value),*)
+    }};
+}
+
 mod actors;
 mod admit;
-pub mod attention;
+mod attention;
 mod audit;
 mod chains;
 pub mod customers;
 mod decisions;
 mod events;
-pub mod health;
+mod health;
 mod input;
-mod login;
 mod outbound;
 mod overview;
 mod page;
@@ -48,7 +62,7 @@ use tokio_util::sync::CancellationToken;
 use events::EventTicker;
 
 pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
-pub use events::{EVENT_LISTENERS_MAX, Tick};
+pub use events::EVENT_LISTENERS_MAX;
 pub use input::tenant_failure;
 pub use routes::{Access, Route, table};
 

@@ -8,7 +8,8 @@ use std::fmt;
 use std::time::Duration;
 
 use payferry_actors::System;
-use sea_orm::{ConnectionTrait, DbErr, RuntimeErr};
+use payferry_entities::Database;
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, RuntimeErr, Statement, Value};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -44,6 +45,16 @@ pub(crate) async fn if_by<T>(
     read.inspect_err(|error| tracing::warn!(%error, "reading {what} for the operator failed: {error}")).ok()
 }
 
+/// Rows of a query.
+pub(crate) async fn rows<M: FromQueryResult>(
+    database: &Database,
+    sql: String,
+    values: impl IntoIterator<Item = Value>,
+) -> Result<Vec<M>, DbErr> {
+    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
+    M::find_by_statement(statement).all(database.reader()).await
+}
+
 /// Maximum number of rows that are counted. More are shown as "more than" this number.
 pub const COUNTED_MAX: u64 = 10_000;
 
@@ -63,6 +74,22 @@ impl Count {
         Self { counted: counted.min(COUNTED_MAX), more: counted > COUNTED_MAX }
     }
 
+    /// Counts the rows of a query, up to the limit. `from` is the query from its `FROM` on.
+    pub(crate) async fn rows<const N: usize>(
+        database: &Database,
+        from: &str,
+        values: [Value; N],
+    ) -> Result<Self, DbErr> {
+        let sql = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1);
+        Self::read(database, Statement::from_sql_and_values(database.backend(), sql, values)).await
+    }
+
+    /// Reads the count that a statement returns.
+    pub(crate) async fn read(database: &Database, statement: Statement) -> Result<Self, DbErr> {
+        let row = database.reader().query_one_raw(statement).await?;
+        Ok(Self::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+    }
+
     /// Sum of two counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -74,5 +101,30 @@ impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = if self.more { "more than " } else { "" };
         write!(f, "{more}{}", self.counted)
+    }
+}
+
+/// Database of the tests of queries.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod testing {
+    use payferry_entities::Database;
+    use payferry_migration::{Migrator, MigratorTrait};
+    use sea_orm::{ConnectionTrait, Statement};
+
+    /// A new database, and the folder that holds it.
+    pub(crate) async fn database() -> (Database, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.long_timeout(), None).await.unwrap();
+        (database, folder)
+    }
+
+    /// Steps of the database's plan for a statement.
+    pub(crate) async fn plan_of(database: &Database, statement: Statement) -> Vec<String> {
+        let explain = Statement { sql: format!("EXPLAIN QUERY PLAN {}", statement.sql), ..statement };
+        let plan = database.reader().query_all_raw(explain).await.unwrap();
+        plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
     }
 }

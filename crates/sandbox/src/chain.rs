@@ -37,14 +37,14 @@ const MINT_GAS: u64 = 5_000_000;
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
 
-/// Sender of a sandbox transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Payer {
-    /// An address without findings.
-    #[default]
-    Clean,
-    /// An address on the sandbox's sanctions list.
-    Sanctioned,
+payferry_domain::named! {
+    /// Sender of a sandbox transfer.
+    Payer, "a payer of the sandbox" {
+        /// An address without findings.
+        Clean = "clean",
+        /// An address on the sandbox's sanctions list.
+        Sanctioned = "sanctioned",
+    }
 }
 
 /// A running chain of the sandbox.

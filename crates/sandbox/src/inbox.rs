@@ -203,20 +203,24 @@ mod tests {
         assert!(verify(signed, body, &other, now).is_err());
     }
 
-    #[test]
-    fn inboxes_are_bounded() {
-        let inboxes = Inboxes::default();
-        let entry = |number| Entry {
+    fn entry(number: u64, bytes: usize, owner: Option<&str>) -> Entry {
+        Entry {
             number,
             received_at: String::new(),
-            verified: true,
+            verified: owner.is_some(),
             reason: None,
             webhook_id: None,
             answered: 200,
             body: Value::Null,
-            bytes: 0,
-            owner: Some("psp_1".to_owned()),
-        };
+            bytes,
+            owner: owner.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn inboxes_are_bounded() {
+        let inboxes = Inboxes::default();
+        let entry = |number| entry(number, 0, Some("psp_1"));
         for _ in 0..ENTRIES_MAX + 5 {
             inboxes.keep("a", entry).unwrap();
         }
@@ -245,18 +249,7 @@ mod tests {
     fn entries_without_an_owner_are_counted_but_not_listed() {
         let inboxes = Inboxes::default();
         for owner in [Some("psp_1"), None, Some("psp_2")] {
-            let entry = |number| Entry {
-                number,
-                received_at: String::new(),
-                verified: owner.is_some(),
-                reason: None,
-                webhook_id: None,
-                answered: 200,
-                body: Value::Null,
-                bytes: 10,
-                owner: owner.map(str::to_owned),
-            };
-            inboxes.keep("a", entry).unwrap();
+            inboxes.keep("a", |number| entry(number, 10, owner)).unwrap();
         }
         let shown = |psp_id: &str| {
             let (received, entries) = inboxes.list("a", psp_id, 0, usize::MAX);

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_accounts::search::contains;
+use payferry_accounts::contains;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::customers::{Column, Entity};

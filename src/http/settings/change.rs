@@ -8,8 +8,7 @@ use payferry_httpkit::caller::Full;
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::{Fault, Fields, Submission};
 use payferry_journal::audit::Actor;
-use payferry_operator::psps::policies as fields;
-use payferry_operator::psps::tiers::TiersRequest;
+use payferry_operator::psps::policies::{self as fields, TiersRequest};
 use payferry_operator::tenant_failure;
 use utoipa::ToSchema;
 

@@ -12,7 +12,7 @@ use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_httpkit::error::ApiError;
 use payferry_journal::psps::EventFamilies;
-use payferry_operator::psps::tiers::{self, Tier};
+use payferry_operator::psps::policies::{self, Tier};
 use payferry_operator::psps::withdrawal::{self, WalletRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -85,9 +85,9 @@ impl SettingsRecord {
         let ceilings = policies.ceilings(app.system.psps().ceilings());
         let finality = app.system.chains().running().map(|spec| {
             let record = FinalityRecord {
-                tiers: tiers::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
+                tiers: policies::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
                 is_default: !policies.finality.contains_key(&spec.chain),
-                least: tiers::shown(&spec.finality_least),
+                least: policies::shown(&spec.finality_least),
             };
             (spec.chain, record)
         });

@@ -7,9 +7,8 @@ use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, Set,
+    QuerySelect, QueryTrait, Set,
 };
-use serde::Serialize;
 use serde_json::json;
 
 use super::{Name, Slice, TenantError, psps};
@@ -51,26 +50,15 @@ pub struct KeyRecord {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// State of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyState {
-    /// It is accepted.
-    Active,
-    /// It has expired.
-    Expired,
-    /// It was revoked.
-    Revoked,
-}
-
-impl KeyState {
-    /// The state as text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-        }
+payferry_domain::named! {
+    /// State of a key.
+    KeyState, "a state of an API key" {
+        /// It is accepted.
+        Active = "active",
+        /// It has expired.
+        Expired = "expired",
+        /// It was revoked.
+        Revoked = "revoked",
     }
 }
 
@@ -159,10 +147,8 @@ pub async fn revoke(
     id: KeyId,
     now: Timestamp,
 ) -> Result<KeyRecord, TenantError> {
-    let mut keys = api_keys::Entity::find_by_id(id.to_string());
-    if let Some(psp_id) = psp_id {
-        keys = keys.filter(api_keys::Column::PspId.eq(psp_id.to_string()));
-    }
+    let keys = api_keys::Entity::find_by_id(id.to_string())
+        .apply_if(psp_id, |query, psp_id| query.filter(api_keys::Column::PspId.eq(psp_id.to_string())));
     let transaction = database.begin().await?;
     let row = keys.lock_exclusive().one(&transaction).await?.ok_or(TenantError::NoKey(id))?;
     if row.revoked_at.is_some() {

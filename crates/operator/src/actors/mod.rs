@@ -1,6 +1,5 @@
 //! `/ops/actors`: the supervision tree, the payments of a shard, and one payment, payout or withdrawal.
 
-pub(crate) mod incidents;
 pub(crate) mod page;
 pub(crate) mod panel;
 pub(crate) mod tree;
@@ -8,22 +7,20 @@ pub(crate) mod tree;
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_accounts::Moment;
-use payferry_actors::observe::{ActorSubject, PaymentLine, QuarantinedSubject, TreeView};
-use payferry_actors::{System, SystemView};
-use payferry_domain::{PaymentId, PspId};
+use payferry_actors::System;
+use payferry_actors::observe::ActorSubject;
+use payferry_domain::PspId;
 use payferry_entities::{payments, sendings};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, QueryFields};
 use payferry_journal::audit::{self, Actor, Entry};
-use payferry_runtime::observe::{Incident, KindView, LOG_ENTRIES_MAX};
+use payferry_runtime::observe::LOG_ENTRIES_MAX;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
-use serde::Serialize;
 use serde_json::json;
 
-use crate::input::{id_of, payment_id_of};
-use crate::payment::record::PaymentRecord;
-use crate::{Operator, outbound, overview, payment as facts};
+use crate::input::{id_of, limit, payment_id_of};
+use crate::{Operator, outbound, payment as facts};
 
 /// Maximum number of listed payments of a shard, or payouts and withdrawals.
 pub(super) const LINES_MAX: usize = 500;
@@ -33,45 +30,23 @@ pub(super) const LINES_DEFAULT: usize = 100;
 /// Maximum number of quarantined actors next to the tree. `/ops/stuck` lists all of them.
 const QUARANTINED_MAX: usize = 100;
 
-/// State of the supervision tree.
-#[derive(Serialize)]
-struct Actors {
-    #[serde(flatten)]
-    system: SystemView,
-    /// Quarantined for longest first.
-    quarantined: Vec<QuarantinedSubject>,
-    /// Newest first.
-    incidents: Vec<Incident>,
-    kinds: Vec<KindView>,
-    tree: TreeView,
-}
-
-#[derive(Serialize)]
-struct ShardPage {
-    shard: usize,
-    payments: Vec<PaymentLine>,
-    /// Start of the next page, if there may be one.
-    next_after: Option<PaymentId>,
-}
-
 /// Returns the tree: every permanent actor by name, figures by kind, quarantined actors, and the supervision log.
 pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     let system = &operator.system;
-    Answer::ok(&Actors {
+    Answer::ok(&record! {
+        #[serde(flatten)]
         system: system.observe(),
+        // Quarantined for longest first.
         quarantined: system.given_up(None, QUARANTINED_MAX),
+        // Newest first.
         incidents: system.latest_incidents(LOG_ENTRIES_MAX),
         kinds: system.kinds(),
         tree: system.tree(),
     })
 }
 
-/// Returns the data of the overview page.
-pub(super) async fn overview(State(operator): State<Operator>) -> Result<Answer, ApiError> {
-    Answer::ok(&overview::overview(&operator.system).await)
-}
-
-/// Returns the live payments of a shard in order of id. `?after=` starts after an id, `?limit=` sets the page size.
+/// Returns the live payments of a shard in order of id, and the start of the next page if there may be one. `?after=`
+/// starts after an id, `?limit=` sets the page size.
 pub(super) async fn shard(
     State(operator): State<Operator>,
     Path(shard): Path<String>,
@@ -81,21 +56,14 @@ pub(super) async fn shard(
     let mut query = QueryFields::of(&uri);
     let after = query
         .optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not the id of a payment")));
-    let limit = query.optional("limit", limit);
+    let limit = limit(&mut query, LINES_DEFAULT, LINES_MAX);
     query.finish()?;
     if index >= facts::shards(&operator.system) {
         return Err(ApiError::NotFound("shard"));
     }
-    let limit = limit.unwrap_or(LINES_DEFAULT);
     let payments = operator.system.payments_of_shard(index, after, limit);
     let next_after = payments.last().filter(|_| payments.len() == limit).map(|line| line.id);
-    Answer::ok(&ShardPage { shard: index, payments, next_after })
-}
-
-/// Reads the number of lines.
-pub(super) fn limit(text: &str) -> Result<usize, Fault> {
-    let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {LINES_MAX}"));
-    text.parse::<usize>().ok().filter(|limit| (1..=LINES_MAX).contains(limit)).ok_or_else(out)
+    Answer::ok(&record! { shard: index, payments: payments, next_after: next_after })
 }
 
 /// Parses the id of a payout or withdrawal, or else of a payment.
@@ -107,10 +75,10 @@ pub(super) fn actor_subject_of(text: &str) -> Result<ActorSubject, ApiError> {
 pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let id = match actor_subject_of(&id)? {
         ActorSubject::Payment(id) => id,
-        ActorSubject::OutboundTransfer(id) => return Answer::ok(&outbound::find(&operator, id).await?),
+        ActorSubject::OutboundTransfer(id) => return Answer::ok(&outbound::find(&operator, id).await?.record()),
     };
     let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
-    Answer::ok(&PaymentRecord::of(facts)?)
+    Answer::ok(&facts::record::payment(facts)?)
 }
 
 /// Error for a decision about a quarantined actor, which could not carry it out.

@@ -1,24 +1,22 @@
 //! Page of one actor that the tree lists by name: its state and its failures. Failures stay visible after they leave
-//! the supervision log.
+//! the supervision log. Pages of the actors that the tree only counts: payments, payouts and withdrawals.
 
 use std::str::FromStr;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::PaymentLine;
-use payferry_domain::{PaymentId, Timestamp};
+use payferry_actors::observe::{OutboundLine, PaymentLine};
+use payferry_domain::outbound::OutboundId;
+use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_runtime::observe::{ActorKind, Incident, NodeView};
 use serde::Deserialize;
 
 use crate::Operator;
-use crate::actors::{incidents, panel as actor, tree};
-use crate::overview::page::journal_panel;
-use crate::overview::{self, JournalLine};
-use crate::page::failure::Failure;
-use crate::page::path;
-use crate::page::shell::{NavSection, Page, PageRequest};
-use crate::page::words::{ago, count, grouped, payment_link, plain, status};
+use crate::actors::{panel as actor, tree};
+use crate::overview::{self, JournalLine, journal_panel};
+use crate::page::words::{Tone, ago, badge, count, grouped, head, heading, outbound_link, payment_link, plain, status};
+use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 use crate::payment::incidents_of;
 
 /// Path of an actor's page. Spaces in its name become underscores.
@@ -51,9 +49,7 @@ fn find<'a>(node: &'a NodeView, is_it: &impl Fn(&NodeView) -> bool) -> Option<&'
 fn title(node: &NodeView) -> String {
     let kind = plain(node.kind.as_str());
     let name = Some(plain(&node.name)).filter(|name| *name != kind);
-    let words = name.map_or_else(|| kind.clone(), |name| format!("{kind} {name}"));
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    heading(&name.map_or_else(|| kind.clone(), |name| format!("{kind} {name}")))
 }
 
 fn body(node: &NodeView, failures: &[Incident], journal: Option<&JournalLine>, now: Timestamp) -> Markup {
@@ -72,7 +68,7 @@ fn body(node: &NodeView, failures: &[Incident], journal: Option<&JournalLine>, n
             @if let Some(journal) = journal { (journal_panel(&journal.stats)) }
             section.panel aria-labelledby="failures" {
                 header { h2 #failures { "Failures" } p { "from the supervision log" } }
-                @if failures.is_empty() { p.none { "No failures in the log." } } @else { (incidents::list(failures, now)) }
+                @if failures.is_empty() { p.none { "No failures in the log." } } @else { (actor::log(failures, now)) }
             }
         }
     }
@@ -111,8 +107,8 @@ fn work(node: &NodeView) -> Option<(String, &'static str)> {
     }
 }
 
-/// Payments on one page.
-pub(super) const PAYMENTS_MAX: usize = 50;
+/// Actors on one page of a list.
+const LIVE_MAX: usize = 50;
 
 /// Start of a page.
 #[derive(Deserialize)]
@@ -123,12 +119,41 @@ pub(crate) struct From {
 
 impl From {
     /// The id after which the page starts, if it is not the first page. `what` is the type of the object.
-    pub(crate) fn after<I: FromStr>(self, what: &'static str) -> Result<Option<I>, Failure> {
-        let after = self.after.filter(|after| !after.is_empty());
-        after.map(|after| after.parse().map_err(|_| Failure::not_found(what, after))).transpose()
+    fn after<I: FromStr>(self, what: &'static str) -> Result<Option<I>, Failure> {
+        self.after.filter(|after| !after.is_empty()).map(|after| id_of(what, &after)).transpose()
     }
 }
 
+/// Page with the live actors of one supervisor.
+struct LivePage<'a> {
+    title: String,
+    /// Its entry in the breadcrumbs.
+    crumb: &'static str,
+    here: String,
+    supervisor: &'a NodeView,
+    /// Id and name of the list.
+    list: (&'static str, &'static str),
+    /// Heading of the first column.
+    column: &'static str,
+    /// Text of an empty list.
+    none: &'static str,
+    /// Start of the page, if it is not the first.
+    after: Option<String>,
+    lines: Vec<LiveLine>,
+}
+
+/// One actor of such a list.
+struct LiveLine {
+    id: String,
+    link: Markup,
+    status: Markup,
+    chain: Chain,
+    version: u32,
+    mailbox: usize,
+    since: Timestamp,
+}
+
+/// `/ops/view/shards/{shard}`: the live payments of a shard.
 pub(crate) async fn show_shard(
     State(operator): State<Operator>,
     Path(name): Path<String>,
@@ -137,72 +162,104 @@ pub(crate) async fn show_shard(
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let tree = system.tree();
-    let found = tree.root.children.into_iter().find(|node| node.kind == ActorKind::Shard && node.name == name);
-    let (Some(node), Ok(index)) = (found, name.parse::<usize>()) else { return Err(Failure::not_found("shard", name)) };
-    let after = from.after::<PaymentId>("payment")?;
-    // Reads one more than it shows, to know if a next page exists.
-    let mut lines = system.payments_of_shard(index, after, PAYMENTS_MAX + 1);
-    let next = (lines.len() > PAYMENTS_MAX).then(|| lines[PAYMENTS_MAX - 1].id);
-    lines.truncate(PAYMENTS_MAX);
-    let now = system.clock().real_now();
-    let title = format!("Shard {name}");
-    Ok(asked.answer(&Page::live(title, NavSection::Overview, shard_body(&node, &lines, after, next, now))))
+    let found = tree.root.children.iter().find(|node| node.kind == ActorKind::Shard && node.name == name);
+    let (Some(supervisor), Ok(index)) = (found, name.parse()) else { return Err(Failure::not_found("shard", name)) };
+    let after: Option<PaymentId> = from.after("payment")?;
+    let line = |PaymentLine { id, status: in_status, chain, version, mailbox, since }| {
+        let (id, status) = (PaymentId::to_string(&id), status(in_status.as_str()));
+        LiveLine { link: payment_link(&id), id, status, chain, version, mailbox, since }
+    };
+    let page = LivePage {
+        title: format!("Shard {name}"),
+        crumb: "shard",
+        here: format!("{}/{name}", path("shards")),
+        supervisor,
+        list: ("payments", "payments"),
+        column: "Payment",
+        none: if after.is_some() { "No more payments." } else { "None. A payment without pending work has no actor." },
+        after: after.map(|after| after.to_string()),
+        lines: system.payments_of_shard(index, after, LIVE_MAX + 1).into_iter().map(line).collect(),
+    };
+    Ok(asked.answer(&page.render(system.clock().real_now())))
 }
 
-fn shard_body(
-    node: &NodeView,
-    lines: &[PaymentLine],
-    after: Option<PaymentId>,
-    next: Option<PaymentId>,
-    now: Timestamp,
-) -> Markup {
-    let here = format!("{}/{}", path("shards"), node.name);
-    html! {
-        p.crumbs { a href="/ops" { "Overview" } span { "shard" } }
-        div.title {
-            h1 { "Shard " (node.name) }
-            (super::tree::state(node.state))
-        }
-        (actor::figures(node, now))
-        section.panel aria-labelledby="payments" {
-            header {
-                h2 #payments { "Live payments" }
-                p { (grouped(node.children_live.try_into().unwrap_or(i128::MAX))) " actors, by id" @if let Some(after) = after { ", after " code { (after) } } }
+/// `/ops/view/sendings`: the live payouts and withdrawals.
+pub(crate) async fn show_outbound(
+    State(operator): State<Operator>,
+    Query(from): Query<From>,
+    asked: PageRequest,
+) -> Result<Response, Failure> {
+    let system = &operator.system;
+    let tree = system.tree();
+    let found = tree.root.children.iter().find(|node| node.kind == ActorKind::SendingDesk);
+    let supervisor = found.ok_or_else(|| Failure::not_found("desk", "sendings"))?;
+    let after: Option<OutboundId> = from.after("payout or withdrawal")?;
+    let line = |OutboundLine { id, status: in_status, in_review, chain, version, mailbox, since }| {
+        let id = OutboundId::to_string(&id);
+        let status = html! { (status(in_status.as_str())) @if in_review { " " (badge("in review", Tone::Warn)) } };
+        LiveLine { link: outbound_link(&id), id, status, chain, version, mailbox, since }
+    };
+    let page = LivePage {
+        title: "Payouts and withdrawals".to_owned(),
+        crumb: "payouts and withdrawals",
+        here: path("sendings"),
+        supervisor,
+        list: ("sendings", "payouts and withdrawals"),
+        column: "Payout or withdrawal",
+        none: if after.is_some() {
+            "No more payouts or withdrawals."
+        } else {
+            "None. Sent and failed payouts and withdrawals have no actor."
+        },
+        after: after.map(|after| after.to_string()),
+        lines: system.outbound_live(after, LIVE_MAX + 1).into_iter().map(line).collect(),
+    };
+    Ok(asked.answer(&page.render(system.clock().real_now())))
+}
+
+impl LivePage<'_> {
+    /// The page. It has one line more than it shows if a next page exists.
+    fn render(self, now: Timestamp) -> Page {
+        let (id, name) = self.list;
+        let shown = &self.lines[..self.lines.len().min(LIVE_MAX)];
+        let next = shown.last().filter(|_| self.lines.len() > LIVE_MAX).map(|last| &last.id);
+        let body = html! {
+            p.crumbs { a href="/ops" { "Overview" } span { (self.crumb) } }
+            div.title {
+                h1 { (self.title) }
+                (tree::state(self.supervisor.state))
             }
-            @if lines.is_empty() {
-                p.none { @if after.is_some() { "No more payments." } @else { "None. A payment without pending work has no actor." } }
-            } @else {
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "Payment" }
-                            th scope="col" { "Status" }
-                            th.wide scope="col" { "Chain" }
-                            th.n.wide scope="col" { "Version" }
-                            th.n.wide scope="col" { "Mailbox" }
-                            th.n.wide scope="col" { "Running since" }
-                        }
-                    }
-                    tbody {
-                        @for line in lines {
-                            tr id=(line.id) {
-                                th scope="row" { (payment_link(&line.id.to_string())) }
-                                td { (status(line.status.as_str())) }
-                                td.wide { (line.chain) }
-                                td.n.wide { (line.version) }
-                                td.n.wide { (count(line.mailbox)) }
-                                td.n.wide { (ago(line.since, now)) }
+            (actor::figures(self.supervisor, now))
+            section.panel aria-labelledby=(id) {
+                header {
+                    h2 id=(id) { "Live " (name) }
+                    p { (grouped(self.supervisor.children_live)) " actors, by id" @if let Some(after) = &self.after { ", after " code { (after) } } }
+                }
+                @if shown.is_empty() { p.none { (self.none) } } @else {
+                    table {
+                        (head(&[("", self.column), ("", "Status"), ("wide", "Chain"), ("n wide", "Version"), ("n wide", "Mailbox"), ("n wide", "Running since")]))
+                        tbody {
+                            @for line in shown {
+                                tr id=(line.id) {
+                                    th scope="row" { (line.link) }
+                                    td { (line.status) }
+                                    td.wide { (line.chain) }
+                                    td.n.wide { (line.version) }
+                                    td.n.wide { (count(line.mailbox)) }
+                                    td.n.wide { (ago(line.since, now)) }
+                                }
                             }
                         }
                     }
                 }
-            }
-            @if after.is_some() || next.is_some() {
-                nav.pages aria-label="Pages of payments" {
-                    @if after.is_some() { a rel="first" href=(here) { "First page" } }
-                    @if let Some(next) = next { a rel="next" href={ (here) "?after=" (next) } { "Next " (PAYMENTS_MAX) } }
+                @if self.after.is_some() || next.is_some() {
+                    nav.pages aria-label={ "Pages of " (name) } {
+                        @if self.after.is_some() { a rel="first" href=(self.here) { "First page" } }
+                        @if let Some(next) = next { a rel="next" href={ (self.here) "?after=" (next) } { "Next " (LIVE_MAX) } }
+                    }
                 }
             }
-        }
+        };
+        Page::live(self.title, NavSection::Overview, body)
     }
 }

@@ -1,14 +1,24 @@
-//! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel.
+//! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel. The
+//! supervision log: each failure, its reason, and the action that followed.
 
+use axum::extract::State;
+use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::observe::Quarantine;
 use payferry_actors::system::{OutboundView, PaymentView};
 use payferry_domain::Timestamp;
-use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView};
+use payferry_runtime::observe::{
+    Action, ActorKind, Cause, Failure, Figures, Incident, LOG_ENTRIES_MAX, NodeState, NodeView,
+};
 use serde::Serialize;
 
-use crate::actors::{incidents, tree};
-use crate::page::words::{ago, count, millis, plain};
+use crate::Operator;
+use crate::actors::{page as permanent, tree};
+use crate::page::words::{Tone, ago, badge, count, grouped, millis, outbound_link, payment_link, plain};
+use crate::page::{NavSection, Page, PageRequest, path};
+
+/// Milliseconds for which an incident is marked as new.
+const FRESH_MS: i64 = 4_000;
 
 /// Figures of a permanent actor.
 pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
@@ -22,7 +32,7 @@ pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
             }
         }
         @if let Some(failure) = &node.last_failure {
-            p.notice { "Last failure " (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
+            p.notice { "Last failure " (ago(failure.at, now)) ", " (cause(failure.cause)) ": " span.reason { (failure.reason) } }
         }
     }
 }
@@ -121,7 +131,7 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
                     dt { "Restarts" } dd #restarts { span.warn-ink[actor.restarts > 0] { (count(actor.restarts)) } }
                     @if let Some(failure) = actor.last_failure {
                         dt { "Last failure" }
-                        dd #last-failure { (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
+                        dd #last-failure { (ago(failure.at, now)) ", " (cause(failure.cause)) ": " span.reason { (failure.reason) } }
                     }
                     @match &actor.memory {
                         Some(memory) => {
@@ -136,7 +146,7 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
                     }
                 },
             }
-            @if !incidents.is_empty() { (incidents::list(incidents, now)) }
+            @if !incidents.is_empty() { (log(incidents, now)) }
         }
     }
 }
@@ -150,6 +160,71 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
                 form method="post" action={ (here) "/release" } { button { "Release" } }
             }
         }
+    }
+}
+
+/// `/ops/view/incidents`: every stored entry.
+pub(crate) async fn show_log(State(operator): State<Operator>, asked: PageRequest) -> Response {
+    let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
+    let now = operator.system.clock().real_now();
+    let body = html! {
+        p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }
+        div.title { h1 { "Supervision log" } p { "The last " (grouped(LOG_ENTRIES_MAX)) " entries since the service started, newest first." } }
+        section.panel aria-label="Entries" {
+            @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (log(&all, now)) }
+        }
+    };
+    asked.answer(&Page::live("Supervision log", NavSection::Overview, body))
+}
+
+/// Entries in the given order.
+pub(crate) fn log(incidents: &[Incident], now: Timestamp) -> Markup {
+    html! {
+        ol.log {
+            @for incident in incidents {
+                li id={ "incident-" (incident.number) } data-kind=(incident.kind.as_str())
+                    .fresh[now.millis_since(incident.at.into()) < FRESH_MS] {
+                    span.when { (ago(incident.at, now)) }
+                    span.what { (who(incident)) }
+                    span.why { (cause(incident.cause)) ": " span.reason { (incident.reason) } }
+                    span.done { (action(incident.action)) }
+                }
+            }
+        }
+    }
+}
+
+fn who(incident: &Incident) -> Markup {
+    let (name, kind) = (&incident.name, plain(incident.kind.as_str()));
+    html! {
+        @match incident.kind {
+            // The id includes the kind.
+            ActorKind::Payment => (payment_link(name)),
+            ActorKind::Sending => (outbound_link(name)),
+            ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
+            ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
+            ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },
+            ActorKind::Endpoint => { (kind) " " a.mono href={ (path("webhooks")) "/" (name) } { (name) } },
+            of => a href=(permanent::page(of, name)) { (kind) @if plain(name) != kind { " " (name) } },
+        }
+    }
+}
+
+fn action(action: Action) -> Markup {
+    match action {
+        Action::Restarted => badge("restarted", Tone::Warn),
+        Action::Quarantined => badge("quarantined", Tone::Bad),
+    }
+}
+
+/// Class of a failure, in words.
+pub(super) const fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Panic => "panic",
+        Cause::Error => "error",
+        Cause::Killed => "killed",
+        Cause::Stopped => "stopped unexpectedly",
+        Cause::Start => "failed to start",
     }
 }
 

@@ -6,7 +6,7 @@ use payferry_actors::observe::TreeView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{ActorKind, Figures, KindView, NodeState, NodeView};
 
-use crate::actors::{incidents, page as permanent};
+use crate::actors::{page as permanent, panel as actor};
 use crate::page::path;
 use crate::page::words::{Tone, ago, badge, count, grouped, millis, plain};
 
@@ -49,7 +49,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                         @if node.children.len() > ENDPOINTS_MAX {
                             tr.sub2 {
                                 td colspan="7" {
-                                    a href=(path("webhooks")) { "All " (grouped(node.children.len().try_into().unwrap_or(i128::MAX))) " endpoints" }
+                                    a href=(path("webhooks")) { "All " (grouped(node.children.len())) " endpoints" }
                                 }
                             }
                         }
@@ -135,7 +135,7 @@ fn restarts(node: &NodeView, now: Timestamp) -> Markup {
         @match &node.last_failure {
             Some(failure) => {
                 span.warn-ink title=(failure.reason) { (count(node.restarts)) }
-                br; small.wide { (incidents::cause(failure.cause)) ", " (ago(failure.at, now)) }
+                br; small.wide { (actor::cause(failure.cause)) ", " (ago(failure.at, now)) }
             }
             None => (count(node.restarts)),
         }

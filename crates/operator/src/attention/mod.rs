@@ -3,13 +3,13 @@
 //! Every query uses an index that holds only the matching rows, or little more, and every count has a limit. If the
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
-mod checks;
 mod kind;
-mod operations;
 pub(crate) mod page;
-mod part;
 mod service;
 mod trouble;
+
+use std::fmt;
+use std::str::FromStr;
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -19,18 +19,17 @@ use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, QueryFields};
-use sea_orm::DbErr;
-use serde::Serialize;
+use sea_orm::{DbErr, Value};
+use serde::{Serialize, Serializer};
 
 use crate::Operator;
-use crate::attention::part::{AttentionRead, Part};
+use crate::attention::kind::Source;
 use crate::decisions::query::Possible;
-use crate::query::{Count, answers};
+use crate::input::limit;
+use crate::query::{Count, answers, by, soon};
 use crate::webhooks::{self, Webhooks};
 
 pub use kind::AttentionKind;
-pub(super) use part::Part as StuckPart;
-pub use part::Position;
 
 /// Seconds for which a payment may be confirmed and not settled. Settlements wait for the chain's finality.
 pub const UNSETTLED_AFTER_SECS: i64 = 15 * 60;
@@ -66,13 +65,9 @@ pub struct NeedsAttention {
 /// Items of one kind.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionGroup {
-    /// Kind.
     pub kind: AttentionKind,
-    /// Number of items.
     pub total: Count,
-    /// Description of the problem.
     pub meaning: &'static str,
-    /// Recommended action.
     pub advice: &'static str,
     /// Items, oldest first.
     pub items: Vec<AttentionItem>,
@@ -85,9 +80,7 @@ pub struct AttentionGroup {
 pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
     pub id: String,
-    /// Payment that the item is about, if any.
     pub payment_id: Option<String>,
-    /// PSP that the item is about, if any.
     pub psp_id: Option<String>,
     /// Start of the problem.
     pub since: Option<Moment>,
@@ -95,7 +88,6 @@ pub struct AttentionItem {
     pub age_ms: Option<i64>,
     /// Reason, as far as it is known.
     pub reason: String,
-    /// Possible actions of the operator.
     pub can: Vec<Possible>,
     /// Position among the items of its kind.
     #[serde(skip)]
@@ -142,19 +134,39 @@ impl AttentionItem {
 pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub async fn stuck(system: &System, limit: usize) -> NeedsAttention {
+pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
-    let mut look = AttentionRead::begin(system).await;
-    let mut kinds = Vec::new();
-    for kind in AttentionKind::ALL.into_iter().filter(|kind| *kind != AttentionKind::Database) {
-        let found = look.find(kind, part).await;
-        kinds.extend(found.and_then(|found| group(kind, found, part)));
+    // Error after which the database was not asked any more, or that it returned.
+    let mut failure = answers(system).await.err();
+    let (deadline, is_away) = (soon(), failure.is_some());
+    let mut undelivered = None;
+    if !is_away {
+        let webhooks = by(deadline, webhooks::webhooks(system)).await;
+        undelivered = webhooks.map_err(|error| failure = Some(error)).ok();
+    }
+    let (mut kinds, mut unread) = (Vec::new(), Vec::new());
+    for kind in AttentionKind::ALL.iter().copied().filter(|kind| *kind != AttentionKind::Database) {
+        let is_untold = kind.source() == Source::Webhooks && undelivered.is_none();
+        if is_untold || is_away && kind.is_asked_of_the_database(system) {
+            unread.push(kind);
+            continue;
+        }
+        match by(deadline, find(system, kind, part, undelivered.as_ref())).await {
+            Ok(found) => kinds.extend(group(kind, found, part)),
+            Err(error) => {
+                failure.get_or_insert(error);
+                unread.push(kind);
+            }
+        }
     }
     // The database kind comes first but is checked last: only now is it known if every query was answered.
-    let away = look.away().and_then(|found| group(AttentionKind::Database, found, part));
-    kinds.splice(0..0, away);
+    if let Some(failure) = failure {
+        tracing::warn!(error = %failure, "reading the items that need attention failed: {failure}");
+        let away = service::database(system, Some(failure), &unread);
+        kinds.splice(0..0, group(AttentionKind::Database, away, part));
+    }
     let total = kinds.iter().fold(Count::default(), |sum, group| sum.and(group.total));
-    NeedsAttention { total, kinds, unread: look.unread }
+    NeedsAttention { total, kinds, unread }
 }
 
 /// Reads the items of one kind, after a position if one is given.
@@ -165,7 +177,7 @@ pub async fn stuck_of(
     limit: usize,
 ) -> Result<NeedsAttention, DbErr> {
     let part = Part { after, limit: limit.clamp(1, ITEMS_MAX) };
-    let undelivered = if kind.is_of_webhooks() { Some(webhooks::webhooks(system).await?) } else { None };
+    let undelivered = if kind.source() == Source::Webhooks { Some(webhooks::webhooks(system).await?) } else { None };
     let found = match kind {
         AttentionKind::Database => service::database(system, answers(system).await.err(), &[]),
         kind => find(system, kind, part, undelivered.as_ref()).await?,
@@ -182,18 +194,13 @@ async fn find(
     part: Part<'_>,
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
-    if kind.is_of_payments() {
-        trouble::of(system, kind, part).await
-    } else if kind.is_of_sendings() {
-        crate::outbound::query::stuck(system, kind, part).await
-    } else if kind.is_of_operations() {
-        operations::of(system, part).await
-    } else if kind.is_of_checks() {
-        checks::of(system, kind, part).await
-    } else if let Some(webhooks) = undelivered {
-        Ok(service::webhooks(system, kind, webhooks, part))
-    } else {
-        Ok(service::of(system, kind, part))
+    match (kind.source(), undelivered) {
+        (Source::Payments, _) => trouble::of(system, kind, part).await,
+        (Source::Sendings, _) => crate::outbound::stuck(system, kind, part).await,
+        (Source::Operations, _) => trouble::operations(system, part).await,
+        (Source::Checks, _) => service::checks(system, kind, part).await,
+        (Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
+        (Source::Webhooks, None) | (Source::Memory, _) => Ok(service::of(system, kind, part)),
     }
 }
 
@@ -217,19 +224,135 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
         let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));
         text.parse::<AttentionKind>().map_err(unknown)
     });
-    let limit = query.optional("limit", |text| {
-        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
-        text.parse::<usize>().ok().filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(out)
-    });
+    let limit = limit(&mut query, ITEMS_DEFAULT, ITEMS_MAX);
     let no_position = |_| Fault::new("invalid_cursor", "is not the next_after of an earlier page");
     let after = query.optional("after", |text| text.parse::<Position>().map_err(no_position));
     if after.is_some() && kind.is_none() {
         query.fault("after", Fault::new("invalid_cursor", "requires the kind that it belongs to"));
     }
     query.finish()?;
-    let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));
     Answer::ok(&match kind {
-        Some(kind) => stuck_of(system, kind, after.as_ref(), limit).await?,
-        None => stuck(system, limit).await,
+        Some(kind) => stuck_of(&operator.system, kind, after.as_ref(), limit).await?,
+        None => stuck(&operator.system, limit).await,
     })
+}
+
+/// Position of an item among those of its kind: oldest first, items with the same time in order of id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub(crate) at: Timestamp,
+    pub(crate) id: String,
+}
+
+/// Error: the text is not a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoPosition;
+
+/// Page of one kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// Position after which the page starts.
+    pub(crate) after: Option<&'a Position>,
+    /// Items of the page. One more is read, to know if a next page exists.
+    limit: usize,
+}
+
+impl Position {
+    pub(crate) fn new(at: Timestamp, id: impl Into<String>) -> Self {
+        Self { at, id: id.into() }
+    }
+
+    /// Splits the id into parts. Parts that a made-up id lacks are empty.
+    pub(crate) fn parts<const N: usize>(&self) -> [&str; N] {
+        let mut parts = self.id.splitn(N, ':');
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.as_millis(), self.id)
+    }
+}
+
+impl FromStr for Position {
+    type Err = NoPosition;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (at, id) = text.split_once('.').ok_or(NoPosition)?;
+        Ok(Self::new(Timestamp(at.parse().map_err(|_| NoPosition)?), id))
+    }
+}
+
+impl Serialize for Position {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Part<'_> {
+    /// Number of items to read.
+    pub(crate) const fn read_max(&self) -> usize {
+        self.limit + 1
+    }
+
+    /// Query of a page. `from` is its start with one value, and `order` has the columns of the order. `$1` is the
+    /// value, the next parameters are the position.
+    pub(crate) fn sql(&self, from: &str, order: &[&str]) -> String {
+        let columns = order.join(", ");
+        let behind = match self.after {
+            Some(_) => {
+                let values: Vec<String> = (2..order.len() + 2).map(|number| format!("${number}")).collect();
+                format!(" AND ({columns}) > ({})", values.join(", "))
+            }
+            None => String::new(),
+        };
+        format!("SELECT * {from}{behind} ORDER BY {columns} LIMIT {}", self.read_max())
+    }
+
+    /// Values of such a query if the last column is the id.
+    pub(crate) fn values(&self, value: Value) -> Vec<Value> {
+        self.values_with(value, |position| vec![position.id.as_str().into()])
+    }
+
+    /// The same if several columns are the id.
+    fn values_with(&self, value: Value, id: impl Fn(&Position) -> Vec<Value>) -> Vec<Value> {
+        let mut values = vec![value];
+        if let Some(after) = self.after {
+            values.push(after.at.as_millis().into());
+            values.extend(id(after));
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_round_trips_and_other_text_is_refused() {
+        for id in ["pay_1", "base:0xab.cd:7", ""] {
+            let position = Position::new(Timestamp(1_732_175_655_007), id);
+            assert_eq!(position.to_string().parse(), Ok(position));
+        }
+        for text in ["", "pay_1", "x.pay_1", "1"] {
+            assert_eq!(text.parse::<Position>(), Err(NoPosition), "{text}");
+        }
+        let position: Position = "5.base:0xab:7".parse().unwrap();
+        assert_eq!(position.parts::<3>(), ["base", "0xab", "7"]);
+        assert_eq!(position.parts::<4>(), ["base", "0xab", "7", ""]);
+    }
+
+    #[test]
+    fn the_next_page_starts_after_the_last_item() {
+        let position = Position::new(Timestamp(5), "pay_1");
+        let (first, next) = (Part { after: None, limit: 2 }, Part { after: Some(&position), limit: 2 });
+        let (from, order) = ("FROM things WHERE a = $1", ["b", "id"]);
+        assert_eq!(first.sql(from, &order), "SELECT * FROM things WHERE a = $1 ORDER BY b, id LIMIT 3");
+        let behind = "SELECT * FROM things WHERE a = $1 AND (b, id) > ($2, $3) ORDER BY b, id LIMIT 3";
+        assert_eq!(next.sql(from, &order), behind);
+        assert_eq!((first.values(1.into()).len(), next.values(1.into()).len()), (1, 3));
+    }
 }

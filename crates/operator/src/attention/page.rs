@@ -10,12 +10,9 @@ use payferry_domain::Timestamp;
 use serde::Deserialize;
 
 use crate::attention::{AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
-use crate::chains::page::bounded;
 use crate::overview::Overview;
-use crate::page::failure::Failure;
-use crate::page::path;
-use crate::page::shell::{NavSection, Page, PageRequest};
-use crate::page::words::{Tone, ago, badge, counted, grouped, outbound_link, payment_link, plain};
+use crate::page::words::{Tone, ago, badge, bounded, counted, grouped, heading, outbound_link, payment_link, plain};
+use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 use crate::{Operator, attention as stuck};
 
 /// Items on one page of a kind.
@@ -41,9 +38,8 @@ pub(crate) async fn show(
         let stuck = stuck::stuck(system, ITEMS_DEFAULT).await;
         return Ok(asked.answer(&Page::live("Needs attention", NavSection::Stuck, body(&stuck, now))));
     };
-    let kind: AttentionKind = name.parse().map_err(|_| Failure::not_found("kind", name.clone()))?;
-    let after = part.after.map(|after| after.parse::<Position>().map_err(|_| Failure::not_found("page", after)));
-    let after = after.transpose()?;
+    let kind: AttentionKind = id_of("kind", &name)?;
+    let after: Option<Position> = part.after.map(|after| id_of("page", &after)).transpose()?;
     let stuck = stuck::stuck_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
     let title = heading(kind.as_str());
     let body = body_of(&title, kind, stuck.kinds.first(), after.is_some(), now);
@@ -158,21 +154,14 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
     }
 }
 
-/// Name of a kind as a heading.
-fn heading(name: &str) -> String {
-    let words = plain(name);
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 /// The first quarantined actors, each with a release button. Empty if none is quarantined.
 pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
     let headline = match (view.payments_quarantined, view.sendings_quarantined) {
         (payments, 0) => counted(payments, "payment is", "payments are"),
         (0, sendings) => counted(sendings, "payout or withdrawal is", "payouts and withdrawals are"),
         (payments, sendings) => {
-            let sendings = grouped(i128::try_from(sendings).unwrap_or(i128::MAX));
-            format!("{} and {sendings} payouts or withdrawals are", counted(payments, "payment", "payments"))
+            let payments = counted(payments, "payment", "payments");
+            format!("{payments} and {} payouts or withdrawals are", grouped(sendings))
         }
     };
     html! {

@@ -1,20 +1,23 @@
-//! Kinds that are read from payments and transfers.
+//! Kinds that are read from payments and transfers, and from operations: refunds that were not sent, and settlements
+//! that no other kind lists.
+//!
+//! Deliberately absent: payouts and withdrawals, which have their own kinds.
 
 use std::collections::HashMap;
 
 use payferry_actors::System;
-use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
-use payferry_entities::{payments, transfers};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
+use payferry_domain::{Amount, Timestamp};
+use payferry_entities::{operations, payments, transfers};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, Value};
 
-use crate::attention::part::{Part, Position};
 use crate::attention::{
-    AttentionItem, AttentionKind, Count, Found, OVERDUE_AFTER_SECS, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
+    AttentionItem, AttentionKind, Found, OPERATION_ATTEMPTS_USUAL_MAX, OPERATION_OVERDUE_AFTER_SECS,
+    OVERDUE_AFTER_SECS, Part, Position, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
 };
 use crate::decisions::aside::{self, SetAsideLine};
 use crate::decisions::query::{possible, take_in};
-use crate::query::COUNTED_MAX;
+use crate::query::{Count, rows};
 
 // Literal states, not bound values: a partial index is used only for a query that contains its condition.
 const ATTENTION: &str = "FROM payments WHERE attention = $1";
@@ -22,9 +25,17 @@ const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at
 const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
 const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND created_at < $1";
 
+/// Overdue operations. An operation that is put into one transaction after another changes often, but is overdue too. A
+/// payment that is confirmed and not settled is listed as such, unless a more urgent kind lists it.
+const OVERDUE: &str = "FROM operations WHERE status IN ('queued', 'submitted', 'mined') AND created_at < $1 \
+    AND (updated_at < $1 OR attempts > 3) AND kind NOT IN ('payout', 'withdrawal') \
+    AND NOT (kind IN ('settle', 'deliver') AND EXISTS (SELECT 1 FROM payments WHERE payments.id = operations.payment_id \
+        AND payments.status = 'confirmed' \
+        AND (payments.attention IS NULL OR payments.attention = 'SETTLEMENT_FAILED')))";
+
 const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
 const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
-pub(super) const BY_CREATION: [&str; 2] = ["created_at", "id"];
+const BY_CREATION: [&str; 2] = ["created_at", "id"];
 /// Order of transfers, whose key has several columns.
 const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
 
@@ -43,11 +54,11 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
         AttentionKind::TransferSetAside => return set_aside(system, now, part).await,
         _ => return Ok((Count::default(), Vec::new())),
     };
-    let total = count(system, sql, value.clone()).await?;
+    let total = Count::rows(system.database(), sql, [value.clone()]).await?;
     if total == Count::default() {
         return Ok((total, Vec::new()));
     }
-    let rows: Vec<payments::Model> = rows(system, part.sql(sql, &order), part.values(value)).await?;
+    let rows: Vec<payments::Model> = rows(system.database(), part.sql(sql, &order), part.values(value)).await?;
     let item = |row: &payments::Model| {
         let (since, reason, can) = match payferry_journal::payments::payment_of(row) {
             Ok(payment) => {
@@ -111,12 +122,12 @@ fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
 }
 
 async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
-    let total = count(system, UNAPPLIED, before.clone()).await?;
+    let total = Count::rows(system.database(), UNAPPLIED, [before.clone()]).await?;
     let values = part.values_with(before, |after| {
         let [chain, tx_hash, log_index] = after.parts();
         vec![chain.into(), tx_hash.into(), log_index.parse::<i64>().unwrap_or_default().into()]
     });
-    let rows: Vec<transfers::Model> = rows(system, part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
+    let rows: Vec<transfers::Model> = rows(system.database(), part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
     let item = |row: &transfers::Model| {
         let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
         let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
@@ -152,39 +163,60 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
     Ok((total, lines.iter().map(item).collect()))
 }
 
-pub(super) async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr> {
-    let database = system.database();
-    let sql = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1);
-    let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
-    let row = database.reader().query_one_raw(statement).await?;
-    Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+/// Reads the operations that have not finished for too long.
+pub(super) async fn operations(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+    let now: Timestamp = system.clock().now();
+    let before = Value::from(now.plus_secs(-OPERATION_OVERDUE_AFTER_SECS).as_millis());
+    let total = Count::rows(system.database(), OVERDUE, [before.clone()]).await?;
+    let sql = part.sql(OVERDUE, &BY_CREATION);
+    let rows: Vec<operations::Model> = rows(system.database(), sql, part.values(before)).await?;
+    let item = |row: &operations::Model| {
+        let item = AttentionItem::new(&row.id, Some(since(row)), now, state_of(system, row));
+        item.of_payment(&row.payment_id, Some(&row.psp_id)).standing(row.created_at, &row.id)
+    };
+    Ok((total, rows.iter().map(item).collect()))
 }
 
-pub(super) async fn rows<M: FromQueryResult>(
-    system: &System,
-    sql: String,
-    values: Vec<Value>,
-) -> Result<Vec<M>, DbErr> {
-    let database = system.database();
-    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
-    M::find_by_statement(statement).all(database.reader()).await
+/// Time since which the operation has made no progress, or its creation if it is retried again and again.
+fn since(row: &operations::Model) -> Timestamp {
+    Timestamp(if row.attempts > OPERATION_ATTEMPTS_USUAL_MAX { row.created_at } else { row.updated_at })
+}
+
+fn state_of(system: &System, row: &operations::Model) -> String {
+    let what = match row.kind.as_str() {
+        "settle" => "the settlement",
+        "deliver" => "the delivery to the customer",
+        _ => "a refund",
+    };
+    let spec = system.chains().running().find(|spec| spec.chain.as_str() == row.chain);
+    let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
+    let token = token.map_or_else(|| format!("of {}", row.token_address), |token| token.to_string());
+    let mut told = format!("{what} of {} {token} on {} is {}", Amount(row.amount), row.chain, row.status);
+    if spec.is_none() {
+        told.push_str(", and the chain is not running on this node");
+    }
+    if row.attempts > 1 {
+        told = format!("{told}, after {} transactions", row.attempts);
+    }
+    row.failure.as_ref().map(|failure| format!("{told}: {failure}")).unwrap_or(told)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::attention::operations::OVERDUE;
-    use payferry_entities::Database;
-    use payferry_migration::{Migrator, MigratorTrait};
+    use crate::query::testing::{database, plan_of};
+    use sea_orm::{DbBackend, Statement};
+
+    #[test]
+    fn the_query_uses_the_named_limit_of_attempts() {
+        assert!(OVERDUE.contains(&format!("attempts > {OPERATION_ATTEMPTS_USUAL_MAX})")));
+    }
 
     /// Every query reads only matching rows, for any number of payments.
     #[tokio::test]
     async fn every_query_uses_its_own_index() {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        let (database, _folder) = database().await;
         let position = Position::new(Timestamp(1), "base:0x1:1");
         let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
         for (from, order, index) in [
@@ -196,11 +228,8 @@ mod tests {
         ] {
             let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)");
             for sql in [counting, first.sql(from, order), next.sql(from, order)] {
-                let explain = format!("EXPLAIN QUERY PLAN {sql}");
                 let values = vec![Value::from(1_i64); if sql.contains("$2") { order.len() + 1 } else { 1 }];
-                let statement = Statement::from_sql_and_values(database.backend(), &explain, values);
-                let plan = database.reader().query_all_raw(statement).await.unwrap();
-                let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+                let plan = plan_of(&database, Statement::from_sql_and_values(DbBackend::Sqlite, &sql, values)).await;
                 assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
             }
         }

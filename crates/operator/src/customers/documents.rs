@@ -13,7 +13,7 @@ use payferry_entities::{Database, customers};
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Path;
 use payferry_journal::audit::{self, Actor, Entry};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryTrait};
 use serde_json::json;
 
 use crate::Operator;
@@ -53,10 +53,8 @@ impl Reading<'_> {
         let no_customer = || ApiError::NotFound("customer");
         let no_document = || ApiError::NotFound("document");
         let id: CustomerId = customer_id.parse().map_err(|_| no_customer())?;
-        let mut customer = customers::Entity::find_by_id(id.to_string());
-        if let Some(psp_id) = self.owner {
-            customer = customer.filter(customers::Column::PspId.eq(psp_id.to_string()));
-        }
+        let customer = customers::Entity::find_by_id(id.to_string())
+            .apply_if(self.owner, |query, psp_id| query.filter(customers::Column::PspId.eq(psp_id.to_string())));
         let customer = customer.one(self.database.reader()).await?.ok_or_else(no_customer)?;
         let kind: DocumentKind = kind.parse().map_err(|_| no_document())?;
         let document = Entity::find()

@@ -17,23 +17,14 @@ use serde_json::{Value, json};
 
 use crate::Operator;
 use crate::customers::query as customers;
-use crate::customers::query::{CustomerView, Filter, ReadError};
-use crate::input::{id_of, only};
+use crate::customers::query::{CustomerLine, CustomerView, Filter};
+use crate::input::{id_of, only, query_id};
+use crate::page::form::{Sort, names};
 
 /// Characters of an email search.
 pub(super) const SEARCH_CHARS_MAX: usize = 254;
-/// Fields of a decision.
-const FIELDS: [&str; 2] = ["outcome", "reason"];
-
-impl From<ReadError> for ApiError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::NotFound => Self::NotFound("customer"),
-            ReadError::Database(error) => error.into(),
-            ReadError::Unreadable(error) => error.into(),
-        }
-    }
-}
+/// Fields of a decision, in the API and in the form.
+const FIELDS: [(&str, Sort); 2] = [("outcome", Sort::Text), ("reason", Sort::Text)];
 
 /// Returns customers, newest first: `?psp_id=`, `?kyc_status=`, `?status=active|inactive`, `?search=`, `?limit=`,
 /// `?offset=`.
@@ -42,7 +33,11 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     let page = query.page();
     let filter = filter(&mut query);
     query.finish()?;
-    Answer::ok(&customers::list(operator.system.database(), &filter, page.limit, page.offset).await?)
+    let (total, found) = customers::list(operator.system.database(), &filter, page.limit, page.offset).await?;
+    Answer::ok(&record! {
+        total: total,
+        customers: found.into_iter().map(CustomerLine::record).collect::<Vec<_>>(),
+    })
 }
 
 /// Filter of a query. Malformed values are recorded in the query.
@@ -50,8 +45,7 @@ pub(super) fn filter(query: &mut QueryFields) -> Filter {
     let statuses =
         || Fault::new("unknown_value", "must be one of pending, pending_update, approved, success, rejected");
     Filter {
-        psp_id: query
-            .optional("psp_id", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not an id of this kind"))),
+        psp_id: query.optional("psp_id", query_id),
         kyc_status: query.optional("kyc_status", |text| text.parse::<KycStatus>().map_err(|_| statuses())),
         is_active: query.optional("status", |text| match text {
             "active" => Ok(true),
@@ -69,7 +63,7 @@ pub(super) fn filter(query: &mut QueryFields) -> Filter {
 
 /// Returns one customer: its state, checks, documents and audit log.
 pub(super) async fn get(State(operator): State<Operator>, Path(customer_id): Path<String>) -> Result<Answer, ApiError> {
-    Answer::ok(&view(&operator, id_of("customer_id", &customer_id)?).await?)
+    Answer::ok(&view(&operator, id_of("customer_id", &customer_id)?).await?.record())
 }
 
 /// Decides manually: `{"outcome": "approved" | "rejected", "reason": "..."}`. Refused before the terms are accepted.
@@ -81,7 +75,7 @@ pub(super) async fn decide(
     let id = id_of("customer_id", &customer_id)?;
     let decision = body.read(read_decision)?;
     carry_out(&operator, id, decision).await?;
-    Answer::ok(&view(&operator, id).await?)
+    Answer::ok(&view(&operator, id).await?.record())
 }
 
 /// Decision of the operator, with its reason.
@@ -92,7 +86,7 @@ pub(super) struct Decision {
 
 /// Reads the fields of a decision.
 pub(super) fn read_decision(fields: &Fields<'_>) -> Option<Decision> {
-    only(fields, &FIELDS);
+    only(fields, &names(&FIELDS));
     let outcome = fields.required("outcome", |value: &Value| match read::string(value)? {
         "approved" => Ok(true),
         "rejected" => Ok(false),
@@ -128,5 +122,5 @@ pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Dec
 
 /// Reads one customer.
 pub(super) async fn view(operator: &Operator, id: CustomerId) -> Result<CustomerView, ApiError> {
-    Ok(customers::one(operator.system.database(), id).await?)
+    customers::one(operator.system.database(), id).await?.ok_or(ApiError::NotFound("customer"))
 }

@@ -1,29 +1,24 @@
 //! Pages of the customers: their state, checks and audit log, and a form for a manual decision.
 
-use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_domain::customer::KycStatus;
-use payferry_domain::{CustomerId, Timestamp};
+use payferry_domain::Timestamp;
+use payferry_domain::customer::{self, Customer, KycStatus};
+use payferry_entities::{checks, customer_documents};
 use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fields, QueryFields};
+use payferry_httpkit::extract::QueryFields;
 
 use crate::Operator;
-use crate::chains::page::bounded;
-use crate::customers::query::{CheckLine, CustomerLine, CustomerList, CustomerView, DocumentLine};
-use crate::customers::{carry_out, filter, query as customers, read_decision, view};
-use crate::page::failure::{Failure, Refused};
-use crate::page::form::{Filled, Sort};
-use crate::page::path;
-use crate::page::shell::{NavSection, Page};
-use crate::page::words::{Tone, ago, badge, clock, grouped, plain};
+use crate::customers::query::{CustomerLine, CustomerPage, CustomerView};
+use crate::customers::{FIELDS, carry_out, filter, query as customers, read_decision, view};
+use crate::page::form::Filled;
+use crate::page::words::{Tone, ago, audit_log, badge, bounded, grouped, head, offset_pages, panel, plain};
+use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 /// Customers on one page.
 const CUSTOMERS_MAX: u64 = 50;
-/// Fields of a decision, named as in the API.
-const FIELDS: [(&str, Sort); 2] = [("outcome", Sort::Text), ("reason", Sort::Text)];
 const OUTCOMES: [(&str, &str); 2] = [("approved", "approve"), ("rejected", "reject")];
 
 /// `/ops/view/customers`: the customers that match the search, newest first.
@@ -59,43 +54,23 @@ pub(crate) async fn show(
 pub(crate) async fn decide(
     State(operator): State<Operator>,
     Path(customer_id): Path<String>,
-    Form(pairs): Form<Vec<(String, String)>>,
+    filled: Filled,
 ) -> Result<Response, Refused> {
     let before = find(&operator, &customer_id).await?;
-    let filled = Filled::sent(pairs);
-    let body = filled.json(&FIELDS);
-    let read = Fields::of_body(&body).and_then(|fields| {
-        let decision = read_decision(&fields);
-        fields.finish(decision)
-    });
-    let outcome = match read {
-        Ok(decision) => carry_out(&operator, before.customer.customer_id, decision).await,
-        Err(error) => Err(error),
-    };
-    let now = operator.system.clock().now();
-    match outcome {
+    let outcome = async { carry_out(&operator, before.line.customer.id, filled.read(&FIELDS, read_decision)?).await };
+    match outcome.await {
         Ok(()) => Ok(Redirect::to(&format!("{}/{customer_id}?done=decided", path("customers"))).into_response()),
-        // A conflict is shown on the page of the form.
-        Err(ApiError::Conflict(_, detail, _)) => {
-            let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
-            let page = page(&before, &said, &filled, now);
-            Ok(Page { status: StatusCode::CONFLICT, ..page }.into_response())
-        }
         Err(error) => {
-            let filled = filled.refused(error)?;
-            let page = page(&before, &filled.summary(), &filled, now);
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+            let refused = filled.refused(error)?;
+            let now = operator.system.clock().now();
+            Ok(page(&before, &refused.said, &refused.filled, now).answer_form(refused.status))
         }
     }
 }
 
 async fn find(operator: &Operator, customer_id: &str) -> Result<CustomerView, Failure> {
-    let missing = || Failure::not_found("customer", customer_id);
-    let id: CustomerId = customer_id.parse().map_err(|_| missing())?;
-    match view(operator, id).await {
-        Err(ApiError::NotFound(_)) => Err(missing()),
-        other => Ok(other?),
-    }
+    let found = view(operator, id_of("customer", customer_id)?).await;
+    found.map_err(|error| Failure::of_read(error, "customer", customer_id))
 }
 
 /// Query of the list, as it was sent.
@@ -124,12 +99,11 @@ impl CustomerSearch {
     }
 }
 
-fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&CustomerList>) -> Page {
+fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&CustomerPage>) -> Page {
     let now = operator.system.clock().now();
     let body = html! {
         div.title { h1 { "Customers" } p { "Payers and payees, and their verification status." } }
-        section.panel aria-labelledby="find" {
-            header { h2 #find { "Find" } }
+        (panel("find", "Find", "", &html! {
             div.body {
                 form.stack #find-customers method="get" action=(path("customers")) {
                     div.pair {
@@ -147,7 +121,7 @@ fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&Custome
                     div { button { "Find" } }
                 }
             }
-        }
+        }))
         @match found {
             None => p.notice.bad role="alert" { "Invalid search: check the PSP id." },
             Some(found) => (listed(asked, found, now)),
@@ -156,21 +130,16 @@ fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&Custome
     Page::still("Customers", NavSection::Customers, body)
 }
 
-fn listed(asked: &CustomerSearch, found: &CustomerList, now: Timestamp) -> Markup {
+fn listed(asked: &CustomerSearch, (total, found): &CustomerPage, now: Timestamp) -> Markup {
     let next = asked.offset + CUSTOMERS_MAX;
-    let is_full = u64::try_from(found.customers.len()) == Ok(CUSTOMERS_MAX);
+    let is_full = u64::try_from(found.len()) == Ok(CUSTOMERS_MAX);
     // If the count is truncated, a full page may have a next page.
-    let has_next = is_full && (found.total.more || next < found.total.counted);
+    let has_next = is_full && (total.more || next < total.counted);
     html! {
         section.panel aria-labelledby="found" {
-            header { h2 #found { "Found" } p { (bounded(found.total)) } }
-            @if found.customers.is_empty() { p.none { "None." } } @else { (table(&found.customers, now)) }
-            @if asked.offset > 0 || has_next {
-                nav.pages aria-label="Pages of customers" {
-                    @if asked.offset > 0 { a rel="prev" href=(asked.at(asked.offset.saturating_sub(CUSTOMERS_MAX))) { "Previous" } }
-                    @if has_next { a rel="next" href=(asked.at(next)) { "Next " (CUSTOMERS_MAX) } }
-                }
-            }
+            header { h2 #found { "Found" } p { (bounded(*total)) } }
+            @if found.is_empty() { p.none { "None." } } @else { (table(found, now)) }
+            (offset_pages("customers", asked.offset, CUSTOMERS_MAX, has_next, |offset| asked.at(offset)))
         }
     }
 }
@@ -178,26 +147,19 @@ fn listed(asked: &CustomerSearch, found: &CustomerList, now: Timestamp) -> Marku
 fn table(customers: &[CustomerLine], now: Timestamp) -> Markup {
     html! {
         table {
-            thead {
-                tr {
-                    th scope="col" { "Customer" }
-                    th scope="col" { "Verification" }
-                    th.wide scope="col" { "Missing" }
-                    th.wide scope="col" { "Country" }
-                    th.n.wide scope="col" { "Changed" }
-                }
-            }
+            (head(&[("", "Customer"), ("", "Verification"), ("wide", "Missing"), ("wide", "Country"), ("n wide", "Changed")]))
             tbody {
-                @for customer in customers {
-                    tr id=(customer.customer_id) {
+                @for line in customers {
+                    @let customer = &line.customer;
+                    tr id=(customer.id) {
                         th scope="row" {
-                            a href={ (path("customers")) "/" (customer.customer_id) } { (customer.email) }
-                            br; small { (customer.kind) ", " span.mono { (customer.customer_id) } }
+                            a href={ (path("customers")) "/" (customer.id) } { (line.email) }
+                            br; small { (customer.kind.as_str()) ", " span.mono { (customer.id) } }
                         }
                         td { (standing(customer)) }
                         td.wide { (missing(customer)) }
-                        td.wide { (customer.country) }
-                        td.n.wide { (ago(customer.updated_at.0, now)) }
+                        td.wide { (line.country) }
+                        td.n.wide { (ago(line.updated_at, now)) }
                     }
                 }
             }
@@ -205,7 +167,7 @@ fn table(customers: &[CustomerLine], now: Timestamp) -> Markup {
     }
 }
 
-fn standing(customer: &CustomerLine) -> Markup {
+fn standing(customer: &Customer) -> Markup {
     let tone = match customer.kyc_status {
         KycStatus::Approved | KycStatus::Success => Tone::Good,
         KycStatus::PendingUpdate => Tone::Warn,
@@ -218,29 +180,29 @@ fn standing(customer: &CustomerLine) -> Markup {
     }
 }
 
-fn missing(customer: &CustomerLine) -> Markup {
+fn missing(customer: &Customer) -> Markup {
+    let missing = customer::missing(customer);
     html! {
-        @if customer.missing.is_empty() { span.soft { "nothing" } }
-        @for (index, one) in customer.missing.iter().enumerate() { @if index > 0 { ", " } (plain(one.as_str())) }
+        @if missing.is_empty() { span.soft { "nothing" } }
+        @for (index, one) in missing.iter().enumerate() { @if index > 0 { ", " } (plain(one.as_str())) }
     }
 }
 
 fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> Page {
-    let customer = &view.customer;
-    let here = format!("{}/{}", path("customers"), customer.customer_id);
+    let CustomerLine { customer, email, .. } = &view.line;
+    let here = format!("{}/{}", path("customers"), customer.id);
     let body = html! {
         p.crumbs { a href=(path("customers")) { "Customers" } span { "Customer" } }
-        div.title { h1 { (customer.email) } (standing(customer)) p { span.mono { (customer.customer_id) } } }
+        div.title { h1 { (email) } (standing(customer)) p { span.mono { (customer.id) } } }
         (said)
         div.grid.two {
             div.col {
-                (facts(customer, now))
+                (facts(&view.line, now))
                 (checks(&view.checks, now))
-                (documents(customer, &view.stored_documents, now))
+                (documents(customer, &view.documents, now))
             }
             div.col {
-                section.panel aria-labelledby="decide" {
-                    header { h2 #decide { "Manual decision" } p { "possible after the terms are accepted" } }
+                (panel("decide", "Manual decision", "possible after the terms are accepted", &html! {
                     div.body {
                         @if customer.is_active {
                             form.stack #decision method="post" action={ (here) "/decide" } {
@@ -250,23 +212,24 @@ fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> 
                             }
                         } @else { p { "The customer is deactivated and cannot be changed." } }
                     }
-                }
-                (history(view, now))
+                }))
+                (audit_log(&view.history, "customer.", &html! { p { (grouped(view.history.len())) } }, "", now))
             }
         }
     };
-    Page::still(customer.email.clone(), NavSection::Customers, body)
+    Page::still(email.clone(), NavSection::Customers, body)
 }
 
-fn facts(customer: &CustomerLine, now: Timestamp) -> Markup {
+fn facts(line: &CustomerLine, now: Timestamp) -> Markup {
+    let customer = &line.customer;
     html! {
         section.panel #standing aria-labelledby="where" {
-            header { h2 #where { "Status" } p { @if customer.is_cleared { "may transact" } @else { "may not transact" } } }
+            header { h2 #where { "Status" } p { @if customer.is_cleared() { "may transact" } @else { "may not transact" } } }
             div.body {
                 dl.facts {
-                    dt { "Kind" } dd { (customer.kind) ", " (customer.country) }
+                    dt { "Kind" } dd { (customer.kind.as_str()) ", " (line.country) }
                     dt { "PSP" } dd { a.mono href={ (path("psps")) "/" (customer.psp_id) } { (customer.psp_id) } }
-                    dt { "Terms" } dd { @match customer.tos_accepted_at { Some(at) => { "accepted " (ago(at.0, now)) }, None => "not accepted" } }
+                    dt { "Terms" } dd { @match customer.tos_accepted_at { Some(at) => { "accepted " (ago(at, now)) }, None => "not accepted" } }
                     dt { "Missing" } dd { (missing(customer)) }
                     @if let Some(before) = customer.before_update {
                         dt { "Status before the update" } dd { (plain(before.as_str())) }
@@ -274,30 +237,30 @@ fn facts(customer: &CustomerLine, now: Timestamp) -> Markup {
                     @if !customer.rejection_reasons.is_empty() {
                         dt { "Rejected for" } dd { (customer.rejection_reasons.join("; ")) }
                     }
-                    dt { "Created" } dd { (ago(customer.created_at.0, now)) }
+                    dt { "Created" } dd { (ago(line.created_at, now)) }
                 }
             }
         }
     }
 }
 
-fn checks(checks: &[CheckLine], now: Timestamp) -> Markup {
+fn checks(checks: &[checks::Model], now: Timestamp) -> Markup {
     html! {
         section.panel #checks aria-labelledby="its-checks" {
             header { h2 #its-checks { "Checks" } p { "with the identity provider" } }
             @if checks.is_empty() { p.none { "None yet." } } @else {
                 table {
-                    thead { tr { th scope="col" { "Check" } th scope="col" { "State" } th.wide scope="col" { "Provider" } th.n.wide scope="col" { "Requested" } } }
+                    (head(&[("", "Check"), ("", "State"), ("wide", "Provider"), ("n wide", "Requested")]))
                     tbody {
                         @for check in checks {
-                            tr id=(check.verification_id) {
-                                th scope="row" { (check.purpose) br; small.mono { (check.verification_id) } }
+                            tr id=(check.id) {
+                                th scope="row" { (check.purpose) br; small.mono { (check.id) } }
                                 td {
                                     (badge(&check.status, tone(&check.status)))
                                     @if let Some(error) = &check.last_error { br; small { (check.attempts) " failed attempts: " (error) } }
                                 }
                                 td.wide { (check.provider.as_deref().unwrap_or("not requested yet")) }
-                                td.n.wide { (ago(check.created_at.0, now)) }
+                                td.n.wide { (ago(Timestamp(check.created_at), now)) }
                             }
                         }
                     }
@@ -316,44 +279,26 @@ fn tone(check: &str) -> Tone {
     }
 }
 
-fn documents(customer: &CustomerLine, documents: &[DocumentLine], now: Timestamp) -> Markup {
+fn documents(customer: &Customer, documents: &[customer_documents::Model], now: Timestamp) -> Markup {
     html! {
         section.panel #documents aria-labelledby="its-documents" {
             header { h2 #its-documents { "Documents" } p { "each access is recorded in the audit log" } }
             @if documents.is_empty() { p.none { "None yet." } } @else {
                 table {
-                    thead { tr { th scope="col" { "Document" } th.n scope="col" { "Size" } th.n.wide scope="col" { "Uploaded" } } }
+                    (head(&[("", "Document"), ("n", "Size"), ("n wide", "Uploaded")]))
                     tbody {
                         @for document in documents {
-                            tr id=(document.document_id) {
+                            tr id=(document.id) {
                                 th scope="row" {
                                     @if document.replaced_at.is_none() {
-                                        a href={ "/ops/customers/" (customer.customer_id) "/documents/" (document.kind) } { (plain(&document.kind)) }
+                                        a href={ "/ops/customers/" (customer.id) "/documents/" (document.kind) } { (plain(&document.kind)) }
                                     } @else { span.soft { (plain(&document.kind)) ", replaced" } }
                                     br; small { (document.media_type) }
                                 }
-                                td.n { (grouped(document.size.into())) " B" }
-                                td.n.wide { (ago(document.uploaded_at.0, now)) }
+                                td.n { (grouped(document.size)) " B" }
+                                td.n.wide { (ago(Timestamp(document.uploaded_at), now)) }
                             }
                         }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn history(view: &CustomerView, now: Timestamp) -> Markup {
-    html! {
-        section.panel #history aria-labelledby="who" {
-            header { h2 #who { "Audit log" } p { (grouped(view.history.len().try_into().unwrap_or(i128::MAX))) } }
-            ol.log {
-                @for entry in &view.history {
-                    li id={ "entry-" (entry.number) } {
-                        span.when { (clock(entry.at.0, now)) }
-                        span.what { (plain(entry.action.strip_prefix("customer.").unwrap_or(&entry.action))) }
-                        span.why { (plain(&entry.actor_kind)) @if !entry.actor.is_empty() { " " span.mono { (entry.actor) } } }
-                        span.done { @if let Some(reason) = entry.detail["reason"].as_str() { (reason) } }
                     }
                 }
             }

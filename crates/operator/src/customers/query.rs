@@ -2,16 +2,14 @@
 //!
 //! Deliberately absent: names, addresses, ids and account numbers, which stay sealed. The email identifies a customer.
 
-use payferry_accounts::search::contains;
-use payferry_accounts::{Moment, audit};
-use payferry_domain::customer::{Documents, KycStatus, Missing, missing};
+use payferry_accounts::{Moment, audit, contains};
+use payferry_domain::customer::{Customer, KycStatus, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, StoreError, checks, customer_documents, customers};
 use payferry_journal::customers::customer_of;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter, QueryOrder, QuerySelect,
-    QueryTrait, Select, Statement,
+    ColumnTrait, DbBackend, EntityTrait, Iterable, QueryFilter, QueryOrder, QuerySelect, QueryTrait, Select, Statement,
 };
 use serde::Serialize;
 
@@ -22,157 +20,138 @@ const HISTORY_MAX: u64 = 50;
 
 /// Filter of customers. An unset field matches all.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// PSP.
-    pub psp_id: Option<PspId>,
-    /// Verification status.
-    pub kyc_status: Option<KycStatus>,
+pub(crate) struct Filter {
+    pub(crate) psp_id: Option<PspId>,
+    pub(crate) kyc_status: Option<KycStatus>,
     /// True if the customer is active.
-    pub is_active: Option<bool>,
+    pub(crate) is_active: Option<bool>,
     /// Part of the email, case-insensitive.
-    pub search: Option<String>,
+    pub(crate) search: Option<String>,
 }
 
 /// State of a customer.
-#[derive(Debug, Serialize)]
-pub struct CustomerLine {
-    /// Its id.
-    pub customer_id: CustomerId,
-    /// Its PSP.
-    pub psp_id: PspId,
-    /// `individual` or `business`.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    /// Email, as submitted.
-    pub email: String,
+pub(crate) struct CustomerLine {
+    pub(crate) customer: Customer,
+    /// As submitted.
+    pub(crate) email: String,
     /// ISO 3166-1 alpha-3.
-    pub country: String,
-    /// Verification status.
-    pub kyc_status: KycStatus,
-    /// Status to which it returns after the screening of an update. `None` if no update is screened.
-    pub before_update: Option<KycStatus>,
-    /// True if it can be linked to new objects.
-    pub is_active: bool,
-    /// True if it may transact.
-    pub is_cleared: bool,
-    /// Time at which the terms were accepted.
-    pub tos_accepted_at: Option<Moment>,
-    /// Submitted documents.
-    pub documents: Documents,
-    /// Missing data that prevents the start of verification.
-    pub missing: Vec<Missing>,
-    /// Reasons of a rejection.
-    pub rejection_reasons: Vec<String>,
-    /// Time of creation.
-    pub created_at: Moment,
-    /// Time of the last change.
-    pub updated_at: Moment,
+    pub(crate) country: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
 }
 
-/// Page of customers, newest first.
-#[derive(Debug, Serialize)]
-pub struct CustomerList {
-    /// Number of matching customers.
-    pub total: Count,
-    /// Customers of the page.
-    pub customers: Vec<CustomerLine>,
+impl CustomerLine {
+    /// The customer in a response.
+    pub(crate) fn record(self) -> impl Serialize {
+        let Self { customer, email, country, created_at, updated_at } = self;
+        let (is_cleared, missing) = (customer.is_cleared(), missing(&customer));
+        record! {
+            customer_id: customer.id,
+            psp_id: customer.psp_id,
+            // `individual` or `business`.
+            #[serde(rename = "type")]
+            kind: customer.kind.as_str(),
+            email: email,
+            country: country,
+            kyc_status: customer.kyc_status,
+            // Status to which it returns after the screening of an update. Null if no update is screened.
+            before_update: customer.before_update,
+            // True if it can be linked to new objects.
+            is_active: customer.is_active,
+            // True if it may transact.
+            is_cleared: is_cleared,
+            tos_accepted_at: customer.tos_accepted_at.map(Moment),
+            documents: customer.documents,
+            // Missing data that prevents the start of verification.
+            missing: missing,
+            rejection_reasons: customer.rejection_reasons,
+            created_at: Moment(created_at),
+            updated_at: Moment(updated_at),
+        }
+    }
 }
 
-/// Check with an identity provider.
-#[derive(Debug, Serialize)]
-pub struct CheckLine {
-    /// `ver_` id.
-    pub verification_id: String,
-    /// `identity` or `rescreen`.
-    pub purpose: String,
-    /// `queued`, `open`, `passed`, `failed`, `lapsed` or `superseded`.
-    pub status: String,
-    /// Identity provider.
-    pub provider: Option<String>,
-    /// The provider's id of the check.
-    pub provider_ref: Option<String>,
-    /// Failed requests to the provider since its last answer.
-    pub attempts: i64,
-    /// Time of the next attempt.
-    pub next_attempt_at: Option<Moment>,
-    /// Error of the last failed request.
-    pub last_error: Option<String>,
-    /// Time of the request for the check.
-    pub created_at: Moment,
-    /// Time of the last change.
-    pub updated_at: Moment,
-}
-
-/// Stored document.
-#[derive(Debug, Serialize)]
-pub struct DocumentLine {
-    /// `doc_` id.
-    pub document_id: String,
-    /// Kind of document.
-    pub kind: String,
-    /// Media type detected from the content.
-    pub media_type: String,
-    /// Bytes.
-    pub size: i64,
-    /// Time of the upload.
-    pub uploaded_at: Moment,
-    /// Time at which another document replaced it.
-    pub replaced_at: Option<Moment>,
-}
+/// Page of customers, newest first, and the number of all that match.
+pub(crate) type CustomerPage = (Count, Vec<CustomerLine>);
 
 /// All data about one customer for a compliance decision.
-#[derive(Debug, Serialize)]
-pub struct CustomerView {
-    /// State of the customer.
-    #[serde(flatten)]
-    pub customer: CustomerLine,
+pub(crate) struct CustomerView {
+    pub(crate) line: CustomerLine,
     /// Checks, the latest first.
-    pub checks: Vec<CheckLine>,
+    pub(crate) checks: Vec<checks::Model>,
     /// Documents, the latest first.
-    pub stored_documents: Vec<DocumentLine>,
+    pub(crate) documents: Vec<customer_documents::Model>,
     /// Audit log, oldest first.
-    pub history: Vec<audit::Entry>,
+    pub(crate) history: Vec<audit::Entry>,
 }
 
-/// Error of a read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// No customer has this id.
-    #[error("no such customer")]
-    NotFound,
-    /// The database failed.
-    #[error(transparent)]
-    Database(#[from] DbErr),
-    /// A row cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] StoreError),
+impl CustomerView {
+    /// The customer in a response.
+    pub(crate) fn record(self) -> impl Serialize {
+        let moment = |at| Moment(Timestamp(at));
+        let check = |row: checks::Model| {
+            record! {
+                verification_id: row.id,
+                // `identity` or `rescreen`.
+                purpose: row.purpose,
+                // `queued`, `open`, `passed`, `failed`, `lapsed` or `superseded`.
+                status: row.status,
+                provider: row.provider,
+                // The provider's id of the check.
+                provider_ref: row.provider_ref,
+                // Failed requests to the provider since its last answer.
+                attempts: row.attempts,
+                next_attempt_at: row.next_attempt_at.map(moment),
+                last_error: row.last_error,
+                created_at: moment(row.created_at),
+                updated_at: moment(row.updated_at),
+            }
+        };
+        let document = |row: customer_documents::Model| {
+            record! {
+                document_id: row.id,
+                kind: row.kind,
+                // Media type detected from the content.
+                media_type: row.media_type,
+                size: row.size,
+                uploaded_at: moment(row.uploaded_at),
+                // Time at which another document replaced it.
+                replaced_at: row.replaced_at.map(moment),
+            }
+        };
+        record! {
+            #[serde(flatten)]
+            customer: self.line.record(),
+            checks: self.checks.into_iter().map(check).collect::<Vec<_>>(),
+            stored_documents: self.documents.into_iter().map(document).collect::<Vec<_>>(),
+            history: self.history,
+        }
+    }
 }
 
 /// Reads a page of customers, newest first.
-pub async fn list(database: &Database, filter: &Filter, limit: u64, offset: u64) -> Result<CustomerList, ReadError> {
+pub(crate) async fn list(
+    database: &Database,
+    filter: &Filter,
+    limit: u64,
+    offset: u64,
+) -> Result<CustomerPage, StoreError> {
     let backend = database.backend();
     let wanted = wanted(backend, filter);
-    let total = database.reader().query_one_raw(count(backend, wanted.clone())).await?;
-    let total = Count::of(total.map_or(Ok(0), |row| row.try_get_by_index(0))?);
+    let total = Count::read(database, count(backend, wanted.clone())).await?;
     let rows = page(wanted, limit, offset).all(database.reader()).await?;
-    Ok(CustomerList { total, customers: rows.iter().map(line).collect::<Result<_, _>>()? })
+    Ok((total, rows.into_iter().map(line).collect::<Result<_, _>>()?))
 }
 
 fn wanted(backend: DbBackend, filter: &Filter) -> Select<customers::Entity> {
-    let mut query = customers::Entity::find();
-    if let Some(psp_id) = filter.psp_id {
-        query = query.filter(customers::Column::PspId.eq(psp_id.to_string()));
-    }
-    if let Some(status) = filter.kyc_status {
-        query = query.filter(customers::Column::KycStatus.eq(status.as_str()));
-    }
-    if let Some(is_active) = filter.is_active {
-        query = query.filter(customers::Column::IsActive.eq(is_active));
-    }
-    if let Some(search) = &filter.search {
-        query = query.filter(contains(backend, customers::Column::EmailSearch, search.to_lowercase()));
-    }
-    query
+    let Filter { psp_id, kyc_status, is_active, search } = filter;
+    customers::Entity::find()
+        .apply_if(*psp_id, |query, id| query.filter(customers::Column::PspId.eq(id.to_string())))
+        .apply_if(*kyc_status, |query, status| query.filter(customers::Column::KycStatus.eq(status.as_str())))
+        .apply_if(*is_active, |query, is_active| query.filter(customers::Column::IsActive.eq(is_active)))
+        .apply_if(search.as_deref(), |query, search| {
+            query.filter(contains(backend, customers::Column::EmailSearch, search.to_lowercase()))
+        })
 }
 
 /// Counts customers up to the limit.
@@ -191,10 +170,10 @@ fn page(wanted: Select<customers::Entity>, limit: u64, offset: u64) -> Select<cu
 }
 
 /// Reads one customer.
-pub async fn one(database: &Database, id: CustomerId) -> Result<CustomerView, ReadError> {
+pub(crate) async fn one(database: &Database, id: CustomerId) -> Result<Option<CustomerView>, StoreError> {
     let id = id.to_string();
     let query = columns(customers::Entity::find_by_id(id.clone()));
-    let row = query.one(database.reader()).await?.ok_or(ReadError::NotFound)?;
+    let Some(row) = query.one(database.reader()).await? else { return Ok(None) };
     let checks = checks::Entity::find()
         .filter(checks::Column::CustomerId.eq(&id))
         .order_by_desc(checks::Column::CreatedAt)
@@ -202,21 +181,15 @@ pub async fn one(database: &Database, id: CustomerId) -> Result<CustomerView, Re
         .limit(HISTORY_MAX)
         .all(database.reader())
         .await?;
-    let stored = customer_documents::Entity::find()
+    let documents = customer_documents::Entity::find()
         .filter(customer_documents::Column::CustomerId.eq(&id))
         .order_by_desc(customer_documents::Column::UploadedAt)
         .order_by_desc(customer_documents::Column::Id)
         .limit(HISTORY_MAX)
         .all(database.reader())
         .await?;
-    let filter = audit::Filter { subject: Some(id), ..audit::Filter::default() };
-    let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
-    Ok(CustomerView {
-        customer: line(&row)?,
-        checks: checks.into_iter().map(CheckLine::from).collect(),
-        stored_documents: stored.into_iter().map(DocumentLine::from).collect(),
-        history,
-    })
+    let history = audit::of_subject(database.reader(), id).await?;
+    Ok(Some(CustomerView { line: line(row)?, checks, documents, history }))
 }
 
 /// Selects all columns, with an empty value for the sealed one, which is long and not shown.
@@ -225,70 +198,26 @@ fn columns(query: Select<customers::Entity>) -> Select<customers::Entity> {
     query.select_only().columns(open).column_as(Expr::value(""), customers::Column::Particulars)
 }
 
-fn line(row: &customers::Model) -> Result<CustomerLine, StoreError> {
-    let customer = customer_of(row)?;
+fn line(row: customers::Model) -> Result<CustomerLine, StoreError> {
     Ok(CustomerLine {
-        missing: missing(&customer),
-        is_cleared: customer.is_cleared(),
-        customer_id: customer.id,
-        psp_id: customer.psp_id,
-        kind: customer.kind.as_str(),
-        email: row.email.clone(),
-        country: row.country.clone(),
-        kyc_status: customer.kyc_status,
-        before_update: customer.before_update,
-        is_active: customer.is_active,
-        tos_accepted_at: customer.tos_accepted_at.map(Moment),
-        documents: customer.documents,
-        rejection_reasons: customer.rejection_reasons,
-        created_at: Timestamp(row.created_at).into(),
-        updated_at: Timestamp(row.updated_at).into(),
+        customer: customer_of(&row)?,
+        email: row.email,
+        country: row.country,
+        created_at: Timestamp(row.created_at),
+        updated_at: Timestamp(row.updated_at),
     })
-}
-
-impl From<checks::Model> for CheckLine {
-    fn from(row: checks::Model) -> Self {
-        Self {
-            verification_id: row.id,
-            purpose: row.purpose,
-            status: row.status,
-            provider: row.provider,
-            provider_ref: row.provider_ref,
-            attempts: row.attempts,
-            next_attempt_at: row.next_attempt_at.map(Timestamp).map(Moment),
-            last_error: row.last_error,
-            created_at: Moment(Timestamp(row.created_at)),
-            updated_at: Moment(Timestamp(row.updated_at)),
-        }
-    }
-}
-
-impl From<customer_documents::Model> for DocumentLine {
-    fn from(row: customer_documents::Model) -> Self {
-        Self {
-            document_id: row.id,
-            kind: row.kind,
-            media_type: row.media_type,
-            size: row.size,
-            uploaded_at: Moment(Timestamp(row.uploaded_at)),
-            replaced_at: row.replaced_at.map(Timestamp).map(Moment),
-        }
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use payferry_migration::{Migrator, MigratorTrait};
+    use crate::query::testing::{database, plan_of};
 
     /// A list reads only the rows of its page and sorts nothing, for any number of customers.
     #[tokio::test]
     async fn every_list_uses_an_index_in_its_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        let (database, _folder) = database().await;
         let psp_id = Some(PspId::generate());
         let kyc_status = Some(KycStatus::Pending);
         let search = Some("ada".to_owned());
@@ -309,12 +238,6 @@ mod tests {
             let plan = plan_of(&database, count(backend, wanted(backend, &filter))).await;
             assert!(plan.iter().any(|step| step.contains("COVERING INDEX")), "{filter:?}: {plan:?}");
         }
-    }
-
-    async fn plan_of(database: &Database, statement: Statement) -> Vec<String> {
-        let explain = Statement { sql: format!("EXPLAIN QUERY PLAN {}", statement.sql), ..statement };
-        let plan = database.reader().query_all_raw(explain).await.unwrap();
-        plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
     }
 
     /// A count stops just above the number that is shown.

@@ -10,10 +10,10 @@ use payferry_actors::System;
 use payferry_domain::money::UNITS_PER_TOKEN;
 use payferry_domain::payment::{LISTED_MAX, Payment};
 use payferry_domain::{Amount, PaymentId, Timestamp, Token};
-use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
+use sea_orm::{DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 
-use crate::query::{COUNTED_MAX, Count};
+use crate::query::{COUNTED_MAX, Count, rows};
 
 /// Maximum number of transfers of one token on one chain that are summed. A payment can never list more.
 pub const SUMMED_MAX: usize = LISTED_MAX;
@@ -32,11 +32,9 @@ const IS_ASIDE: &str = "applied_version = 0 AND applied_revision > 0 AND presenc
 pub struct SetAsideLine {
     #[serde(skip)]
     pub(crate) payment_id: String,
-    /// Chain.
     pub chain: String,
     /// Token, if it is one that payments expect on this chain.
     pub currency: Option<&'static str>,
-    /// Token contract.
     pub token_address: String,
     /// Number of transfers, at most [`SUMMED_MAX`].
     pub transfers: i64,
@@ -96,9 +94,7 @@ pub(crate) async fn of_all(
 /// Number of combinations of payment, chain and token.
 pub(crate) async fn count(system: &System) -> Result<Count, DbErr> {
     let database = system.database();
-    let statement = Statement::from_string(database.backend(), counting(COUNTED_MAX + 1));
-    let row = database.reader().query_one_raw(statement).await?;
-    Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+    Count::read(database, Statement::from_string(database.backend(), counting(COUNTED_MAX + 1))).await
 }
 
 /// Payments to read.
@@ -182,9 +178,7 @@ async fn lines(
     values: Vec<Value>,
     limit: usize,
 ) -> Result<Vec<SetAsideLine>, DbErr> {
-    let database = system.database();
-    let statement = Statement::from_sql_and_values(database.backend(), listing(whose, limit), values);
-    let rows = Row::find_by_statement(statement).all(database.reader()).await?;
+    let rows: Vec<Row> = rows(system.database(), listing(whose, limit), values).await?;
     let summed_max = i64::try_from(SUMMED_MAX).unwrap_or(i64::MAX);
     let line = |row: Row| -> Result<SetAsideLine, DbErr> {
         let units = total_units(&row.amount).ok_or_else(|| DbErr::Type(format!("{} is not a sum", row.amount)))?;
@@ -208,8 +202,7 @@ async fn lines(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use payferry_entities::Database;
-    use payferry_migration::{Migrator, MigratorTrait};
+    use crate::query::testing::{database, plan_of};
 
     #[test]
     fn formats_sums_of_any_size() {
@@ -227,20 +220,14 @@ mod tests {
     /// Each step uses the index with every known column: no query walks over all transfers of a payment.
     #[tokio::test]
     async fn every_query_seeks_in_the_index() {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        let (database, _folder) = database().await;
         for (sql, values) in [
             (counting(5), Vec::new()),
             (listing(SetAsideScope::All, 5), Vec::new()),
             (listing(SetAsideScope::One, 5), vec![Value::from("pay_1")]),
             (listing(SetAsideScope::Behind, 5), ["pay_1", "base", "0x1"].map(Value::from).to_vec()),
         ] {
-            let explain = format!("EXPLAIN QUERY PLAN {sql}");
-            let statement = Statement::from_sql_and_values(database.backend(), &explain, values);
-            let plan = database.reader().query_all_raw(statement).await.unwrap();
-            let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+            let plan = plan_of(&database, Statement::from_sql_and_values(database.backend(), &sql, values)).await;
             let of_transfers: Vec<_> = plan.iter().filter(|step| step.contains("transfers_set_aside")).collect();
             let others = plan.iter().filter(|step| step.contains("transfers") && !step.contains("transfers_set_aside"));
             assert_eq!(others.count(), 0, "{sql}: {plan:#?}");

@@ -8,7 +8,8 @@ pub(crate) mod aside;
 pub(crate) mod page;
 pub(crate) mod query;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use payferry_actors::CommandError;
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::ResultRows;
@@ -28,6 +29,7 @@ use crate::actors::quarantined;
 use crate::decisions::query as decisions;
 use crate::decisions::query::Decisions;
 use crate::input::{only, payment_id_of};
+use crate::page::form::{Sort, names};
 
 /// Maximum number of transfers that one decision applies, because all of them are written in one commit.
 const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
@@ -36,65 +38,76 @@ const ADDRESS: &str = "address";
 
 /// Returns the possible decisions about a payment, and the earlier ones.
 pub(super) async fn get(State(operator): State<Operator>, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
-    Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?)
+    Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?.record())
 }
 
-/// Allows or blocks a transfer: `{"chain", "tx_hash", "log_index", "decision": "allow" | "block", "reason"}`.
-pub(super) async fn screen(
+payferry_domain::named! {
+    /// Kind of a decision, and the last segment of its path.
+    DecisionKind, "a decision about a payment" {
+        /// Allows or blocks a transfer: `{"chain", "tx_hash", "log_index", "decision": "allow" | "block", "reason"}`.
+        Screen = "screen",
+        /// Allows or blocks the address of a refund: `{"refund_id", "decision": "allow" | "block", "reason"}`.
+        ScreenRefund = "screen_refund",
+        /// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`. Without an
+        /// amount, sends everything. For a token or chain other than the expected one, `"chain"` and `"token_address"`
+        /// select the money. A repeated request with the same key is the same refund.
+        RefundBlocked = "refund_blocked",
+        /// Retries a failed settlement now: `{"reason"}`.
+        RetrySettlement = "retry_settlement",
+        /// Applies transfers that were set aside, the largest first: `{"reason"}`.
+        TakeIn = "take_in",
+    }
+}
+
+impl DecisionKind {
+    /// Fields of the decision, in the API and in the form.
+    fn fields(self) -> &'static [(&'static str, Sort)] {
+        match self {
+            Self::Screen => &[
+                ("chain", Sort::Text),
+                ("tx_hash", Sort::Text),
+                ("log_index", Sort::Whole),
+                ("decision", Sort::Text),
+                ("reason", Sort::Text),
+            ],
+            Self::ScreenRefund => &[("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)],
+            Self::RefundBlocked => &[
+                ("chain", Sort::Text),
+                ("token_address", Sort::Text),
+                (ADDRESS, Sort::Text),
+                ("amount", Sort::Text),
+                ("idempotency_key", Sort::Text),
+                ("reason", Sort::Text),
+            ],
+            Self::RetrySettlement | Self::TakeIn => &[("reason", Sort::Text)],
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for DecisionKind {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let segment = parts.uri.path().rsplit('/').next().unwrap_or_default();
+        segment.parse().map_err(ApiError::internal)
+    }
+}
+
+/// Carries out a decision.
+pub(super) async fn decide(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
+    kind: DecisionKind,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
-    let asked = body.read(DecisionRequest::read_screening)?;
-    Answer::ok(&carry_out(&operator, id, asked).await?)
-}
-
-/// Allows or blocks the address of a refund: `{"refund_id", "decision": "allow" | "block", "reason"}`.
-pub(super) async fn screen_refund(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
-    let id = payment_id_of(&payment_id)?;
-    let asked = body.read(DecisionRequest::read_refund_screening)?;
-    Answer::ok(&carry_out(&operator, id, asked).await?)
-}
-
-/// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`. Without an amount, sends
-/// everything. For a token or chain other than the expected one, `"chain"` and `"token_address"` select the money. A
-/// repeated request with the same key is the same refund.
-pub(super) async fn refund_blocked(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
-    let id = payment_id_of(&payment_id)?;
-    let unsuitable = unsuitable_at(&operator, destination(body.value())).await?;
-    let asked = body.read(|fields| DecisionRequest::read_refund(fields, unsuitable))?;
-    Answer::accepted(&carry_out(&operator, id, asked).await?)
-}
-
-/// Retries a failed settlement now: `{"reason"}`.
-pub(super) async fn retry_settlement(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
-    let id = payment_id_of(&payment_id)?;
-    let asked = body.read(DecisionRequest::read_retry)?;
-    Answer::accepted(&carry_out(&operator, id, asked).await?)
-}
-
-/// Applies transfers that were set aside, the largest first: `{"reason"}`.
-pub(super) async fn take_in(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
-    let id = payment_id_of(&payment_id)?;
-    let asked = body.read(DecisionRequest::read_taking_in)?;
-    Answer::ok(&carry_out(&operator, id, asked).await?)
+    let unsuitable = kind.unsuitable(&operator, body.value()).await?;
+    let asked = body.read(|fields| DecisionRequest::read(kind, fields, unsuitable))?;
+    let decisions = carry_out(&operator, id, asked).await?.record();
+    match kind {
+        DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
+        DecisionKind::Screen | DecisionKind::ScreenRefund | DecisionKind::TakeIn => Answer::ok(&decisions),
+    }
 }
 
 /// Reads the possible decisions about a payment, and the earlier ones.
@@ -117,63 +130,55 @@ enum Action {
 }
 
 impl DecisionRequest {
-    /// Reads the fields of a decision about a transfer.
-    pub(super) fn read_screening(fields: &Fields<'_>) -> Option<Self> {
-        only(fields, &["chain", "tx_hash", "log_index", "decision", "reason"]);
-        let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
-        let tx_hash = fields.required("tx_hash", |value| {
-            let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
-            read::string(value)?.parse::<Hash32>().map_err(malformed)
-        });
-        let log_index = fields.required("log_index", |value| read::whole(value, 0, u32::MAX.into()));
-        let decision = fields.required("decision", decision);
-        let reason = fields.required("reason", read::text);
-        let key =
-            TransferKey { chain: chain?, tx_hash: tx_hash?, log_index: log_index.and_then(|at| at.try_into().ok())? };
-        Some(Self { action: Action::Screen { key, decision: decision? }, reason: reason? })
-    }
-
-    /// Reads the fields of a decision about the address of a refund.
-    pub(super) fn read_refund_screening(fields: &Fields<'_>) -> Option<Self> {
-        only(fields, &["refund_id", "decision", "reason"]);
-        let refund_id = fields.required("refund_id", read::id);
-        let decision = fields.required("decision", decision);
-        let reason = fields.required("reason", read::text);
-        Some(Self { action: Action::ScreenRefund { refund_id: refund_id?, decision: decision? }, reason: reason? })
-    }
-
-    /// Reads the fields of a refund of blocked money. `unsuitable` is the result of the address check.
-    pub(super) fn read_refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
-        only(fields, &["chain", "token_address", ADDRESS, "amount", "idempotency_key", "reason"]);
-        let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
-        let token_address = fields.optional("token_address", read::address);
-        for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
-            if !fields.has(name) && fields.has(other) {
-                fields.fault(name, Fault::new("required", format!("is required together with {other}")));
+    /// Reads the fields of a decision. `unsuitable` is the result of the check of its address.
+    fn read(kind: DecisionKind, fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
+        only(fields, &names(kind.fields()));
+        let action = match kind {
+            DecisionKind::Screen => screening(fields),
+            DecisionKind::ScreenRefund => {
+                let refund_id = fields.required("refund_id", read::id);
+                let decision = fields.required("decision", decision);
+                refund_id.zip(decision).map(|(refund_id, decision)| Action::ScreenRefund { refund_id, decision })
             }
-        }
-        let to = fields.required(ADDRESS, read::address);
-        if let Some(unsuitable) = unsuitable {
-            fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
-        }
-        let amount = fields.optional("amount", read::part);
-        let key = fields.optional("idempotency_key", idempotency_key);
+            DecisionKind::RefundBlocked => refund(fields, unsuitable),
+            DecisionKind::RetrySettlement => Some(Action::RetrySettlement),
+            DecisionKind::TakeIn => Some(Action::TakeIn),
+        };
         let reason = fields.required("reason", read::text);
-        let asset = chain.zip(token_address).map(|(chain, address)| Asset { chain, address });
-        Some(Self { action: Action::RefundBlocked { to: to?, amount, asset, key }, reason: reason? })
+        Some(Self { action: action?, reason: reason? })
     }
+}
 
-    /// Reads the field of a settlement retry.
-    pub(super) fn read_retry(fields: &Fields<'_>) -> Option<Self> {
-        only(fields, &["reason"]);
-        Some(Self { action: Action::RetrySettlement, reason: fields.required("reason", read::text)? })
-    }
+/// Reads the fields of a decision about a transfer.
+fn screening(fields: &Fields<'_>) -> Option<Action> {
+    let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+    let tx_hash = fields.required("tx_hash", |value| {
+        let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
+        read::string(value)?.parse::<Hash32>().map_err(malformed)
+    });
+    let log_index = fields.required("log_index", |value| read::whole(value, 0, u32::MAX.into()));
+    let decision = fields.required("decision", decision);
+    let key = TransferKey { chain: chain?, tx_hash: tx_hash?, log_index: log_index.and_then(|at| at.try_into().ok())? };
+    Some(Action::Screen { key, decision: decision? })
+}
 
-    /// Reads the field of a decision to apply transfers that were set aside.
-    pub(super) fn read_taking_in(fields: &Fields<'_>) -> Option<Self> {
-        only(fields, &["reason"]);
-        Some(Self { action: Action::TakeIn, reason: fields.required("reason", read::text)? })
+/// Reads the fields of a refund of blocked money.
+fn refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action> {
+    let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+    let token_address = fields.optional("token_address", read::address);
+    for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
+        if !fields.has(name) && fields.has(other) {
+            fields.fault(name, Fault::new("required", format!("is required together with {other}")));
+        }
     }
+    let to = fields.required(ADDRESS, read::address);
+    if let Some(unsuitable) = unsuitable {
+        fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
+    }
+    let amount = fields.optional("amount", read::part);
+    let key = fields.optional("idempotency_key", idempotency_key);
+    let asset = chain.zip(token_address).map(|(chain, address)| Asset { chain, address });
+    Some(Action::RefundBlocked { to: to?, amount, asset, key })
 }
 
 /// Reads `allow` or `block`.
@@ -206,16 +211,14 @@ fn refund_under(payment: PaymentId, key: &str) -> RefundId {
     RefundId::from_ulid(Ulid::from_parts(payment.ulid().timestamp_ms(), random))
 }
 
-/// Destination address in a body, if it is valid.
-pub(super) fn destination(body: &Value) -> Option<Address> {
-    read::address(body.get(ADDRESS)?).ok()
-}
-
-/// Reason why money must not be sent to the address.
-pub(super) async fn unsuitable_at(operator: &Operator, to: Option<Address>) -> Result<Option<Unsuitable>, ApiError> {
-    match to {
-        Some(to) => Ok(operator.system.unsuitable(to).await?),
-        None => Ok(None),
+impl DecisionKind {
+    /// Reason why money must not be sent to the destination address in the body, if it has a valid one.
+    async fn unsuitable(self, operator: &Operator, body: &Value) -> Result<Option<Unsuitable>, ApiError> {
+        let to = body.get(ADDRESS).filter(|_| self == Self::RefundBlocked).and_then(|to| read::address(to).ok());
+        match to {
+            Some(to) => Ok(operator.system.unsuitable(to).await?),
+            None => Ok(None),
+        }
     }
 }
 

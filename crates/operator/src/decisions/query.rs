@@ -1,14 +1,12 @@
 //! Possible operator decisions about a payment. The domain decides which commands it would accept, so that this list
 //! and the domain always agree.
 
-use payferry_accounts::Moment;
-use payferry_accounts::audit::{self, Filter};
+use payferry_accounts::{Moment, audit};
 use payferry_actors::System;
 use payferry_domain::payment::{
-    Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, TransferToken, Verdict,
-    decide,
+    Command, Decision, Funds, Payment, Refund, RefundState, Requester, Transfer, TransferToken, Verdict, decide,
 };
-use payferry_domain::{Address, Asset, PaymentId, RefundId, Timestamp, Token};
+use payferry_domain::{Address, Amount, Asset, PaymentId, RefundId, Timestamp, Token};
 use payferry_entities::StoreError;
 use payferry_evm::wallet::checksummed;
 use serde::Serialize;
@@ -28,150 +26,113 @@ pub struct Possible {
 }
 
 /// State of a payment for operator decisions.
-#[derive(Debug, Clone, Serialize)]
-pub struct Decisions {
-    /// Payment.
-    pub payment_id: PaymentId,
-    /// PSP.
-    pub psp_id: String,
-    /// Status.
-    pub status: Status,
-    /// Labels.
-    pub labels: Vec<Label>,
-    /// Chain.
-    pub chain: &'static str,
-    /// Token.
-    pub currency: &'static str,
-    /// Blocked funds in the wallet of the payment that were not sent back.
-    pub blocked_held: String,
-    /// The same by token and chain, with blocked money of other tokens and on other chains.
-    pub blocked: Vec<BlockedLine>,
-    /// Transfers that are not listed because the list is full. They are not counted until they are applied.
-    pub set_aside: Vec<SetAsideLine>,
-    /// Every transfer, with its possible decisions.
-    pub transfers: Vec<TransferLine>,
-    /// Refunds whose address is in screening, each with its possible decisions.
-    pub refunds: Vec<RefundLine>,
-    /// Settlement with its failures, if it has failed.
-    pub settlement: Option<SettlementLine>,
-    /// Possible actions.
-    pub can: Vec<Possible>,
-    /// Audit log, oldest first.
-    pub history: Vec<audit::Entry>,
-    #[serde(skip)]
+pub(crate) struct Decisions {
     pub(crate) payment: Payment,
+    /// Transfers that are not listed because the list is full. They are not counted until they are applied.
+    pub(crate) set_aside: Vec<SetAsideLine>,
+    pub(crate) can: Vec<Possible>,
+    /// Audit log, oldest first.
+    pub(crate) history: Vec<audit::Entry>,
+    now: Timestamp,
 }
 
 /// Blocked money of one token on one chain.
-#[derive(Debug, Clone, Serialize)]
-pub struct BlockedLine {
-    /// Chain.
-    pub chain: &'static str,
+#[derive(Serialize)]
+pub(crate) struct BlockedLine {
+    pub(crate) chain: &'static str,
     /// Token, if it is one that payments expect on any chain.
-    pub currency: Option<&'static str>,
-    /// Amount.
-    pub amount: String,
+    pub(crate) currency: Option<&'static str>,
+    pub(crate) amount: String,
     /// Token contract, if the token is not the expected one. The decision must then name the contract and the chain.
-    pub misdirected: Option<String>,
-}
-
-/// Transfer with its screening result.
-#[derive(Debug, Clone, Serialize)]
-pub struct TransferLine {
-    /// Chain.
-    pub chain: &'static str,
-    /// Transaction.
-    pub tx_hash: String,
-    /// Log index in the block.
-    pub log_index: u32,
-    /// Sender.
-    pub from: String,
-    /// Amount.
-    pub amount: String,
-    /// `seen`, `final`, `orphaned` or `ignored`.
-    pub status: &'static str,
-    /// Screening verdict. `None` while screening has not answered.
-    pub verdict: Option<Decision>,
-    /// Provider of the verdict.
-    pub provider: Option<String>,
-    /// Findings of the provider.
-    pub flags: Vec<String>,
-    /// Time of the verdict.
-    pub checked_at: Option<Moment>,
-    /// Possible decisions of the operator.
-    pub may: Vec<Decision>,
-}
-
-/// Held refund with the screening result of its address.
-#[derive(Debug, Clone, Serialize)]
-pub struct RefundLine {
-    /// Refund.
-    pub refund_id: RefundId,
-    /// Amount.
-    pub amount: String,
-    /// Destination address.
-    pub address: String,
-    /// Screening verdict. `None` while screening has not answered.
-    pub verdict: Option<Decision>,
-    /// Provider of the verdict.
-    pub provider: Option<String>,
-    /// Findings of the provider.
-    pub flags: Vec<String>,
-    /// Time of the verdict.
-    pub checked_at: Option<Moment>,
-    /// Possible decisions of the operator.
-    pub may: Vec<Decision>,
-}
-
-/// Settlement that has failed.
-#[derive(Debug, Clone, Serialize)]
-pub struct SettlementLine {
-    /// `queued`, `settled`, `failed` or `withdrawn`.
-    pub status: &'static str,
-    /// Amount.
-    pub amount: String,
-    /// Number of persistent failures.
-    pub failures: u32,
-    /// Last failure.
-    pub failure: Option<String>,
-    /// Time of the next automatic attempt.
-    pub retry_at: Option<Moment>,
+    pub(crate) misdirected: Option<String>,
 }
 
 /// Reads the decisions about a payment. `None` if the id is unknown.
-pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decisions>, StoreError> {
+pub(crate) async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decisions>, StoreError> {
     let database = system.database();
     let Some(payment) = payferry_journal::payments::load(database, id).await? else { return Ok(None) };
-    let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
-    let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
+    let history = audit::of_subject(database.reader(), id.to_string()).await?;
     let now = system.clock().now();
     let set_aside = aside::of_payment(system, id).await?;
     let can = possible_of_all(system, &payment, &set_aside, now);
-    let terms = &payment.terms;
-    let settlement = payment.settlement.as_deref().map(|settlement| SettlementLine {
-        status: settlement.state.as_str(),
-        amount: settlement.amount.to_string(),
-        failures: settlement.failures,
-        failure: settlement.failure.clone(),
-        retry_at: settlement.retry_at.map(Moment),
-    });
-    Ok(Some(Decisions {
-        payment_id: id,
-        psp_id: terms.psp_id.to_string(),
-        status: payment.status,
-        labels: payment.labels.iter().collect(),
-        chain: terms.chain.as_str(),
-        currency: terms.token.as_str(),
-        blocked_held: payment.blocked_held().to_string(),
-        blocked: blocked(&payment),
-        set_aside,
-        transfers: payment.transfers.iter().map(|transfer| line(&payment, transfer, now)).collect(),
-        refunds: held(&payment).map(|refund| refund_line(&payment, refund, now)).collect(),
-        settlement,
-        can,
-        history,
-        payment,
-    }))
+    Ok(Some(Decisions { payment, set_aside, can, history, now }))
+}
+
+impl Decisions {
+    /// The state in a response.
+    pub(crate) fn record(self) -> impl Serialize {
+        let payment = &self.payment;
+        let terms = &payment.terms;
+        let settlement = payment.settlement.as_deref().map(|settlement| {
+            record! {
+                // `queued`, `settled`, `failed` or `withdrawn`.
+                status: settlement.state.as_str(),
+                amount: settlement.amount.to_string(),
+                // Number of persistent failures.
+                failures: settlement.failures,
+                failure: settlement.failure.clone(),
+                // Time of the next automatic attempt.
+                retry_at: settlement.retry_at.map(Moment),
+            }
+        });
+        record! {
+            payment_id: terms.id,
+            psp_id: terms.psp_id,
+            status: payment.status,
+            labels: payment.labels.iter().collect::<Vec<_>>(),
+            chain: terms.chain.as_str(),
+            currency: terms.token.as_str(),
+            // Blocked funds in the wallet of the payment that were not sent back.
+            blocked_held: payment.blocked_held().to_string(),
+            // The same by token and chain, with blocked money of other tokens and on other chains.
+            blocked: self.blocked(),
+            set_aside: self.set_aside.clone(),
+            // Every transfer, with its possible decisions.
+            transfers: payment.transfers.iter().map(|one| transfer_record(one, may(payment, one, self.now))).collect::<Vec<_>>(),
+            // Refunds whose address is in screening, each with its possible decisions.
+            refunds: held(payment).map(|one| refund_record(one, may_refund(payment, one, self.now))).collect::<Vec<_>>(),
+            settlement: settlement,
+            can: self.can.clone(),
+            history: self.history.clone(),
+        }
+    }
+}
+
+fn transfer_record(transfer: &Transfer, may: Vec<Decision>) -> impl Serialize + use<> {
+    record! {
+        chain: transfer.key.chain.as_str(),
+        tx_hash: transfer.key.tx_hash,
+        log_index: transfer.key.log_index,
+        from: checksummed(transfer.from),
+        amount: transfer.amount.to_string(),
+        // `seen`, `final`, `orphaned` or `ignored`.
+        status: transfer.status.as_str(),
+        #[serde(flatten)]
+        screening: screening_record(transfer.verdict.as_deref()),
+        may: may,
+    }
+}
+
+fn refund_record(refund: &Refund, may: Vec<Decision>) -> impl Serialize + use<> {
+    record! {
+        refund_id: refund.id,
+        amount: refund.amount.to_string(),
+        address: checksummed(refund.to),
+        #[serde(flatten)]
+        screening: screening_record(refund.verdict.as_deref()),
+        may: may,
+    }
+}
+
+/// Screening of a transfer or an address in a response. All fields are empty while screening has not answered.
+pub(crate) fn screening_record(verdict: Option<&Verdict>) -> impl Serialize + use<> {
+    record! {
+        verdict: verdict.map(|said| said.decision),
+        provider: verdict.map(|said| said.provider.clone()),
+        // Findings of the provider.
+        flags: verdict.map(|said| said.flags.clone()).unwrap_or_default(),
+        checked_at: verdict.map(|said| Moment(said.checked_at)),
+    }
 }
 
 /// Action that applies transfers that were set aside.
@@ -214,7 +175,7 @@ const SOMEWHERE: Address = Address([0x5e; 20]);
 /// Command that sends blocked money back.
 pub(crate) fn refund_blocked(
     refund_id: RefundId,
-    amount: Option<payferry_domain::Amount>,
+    amount: Option<Amount>,
     to: Address,
     asset: Option<Asset>,
 ) -> Command {
@@ -222,34 +183,38 @@ pub(crate) fn refund_blocked(
     Command::RequestRefund { refund_id, amount, to: Some(to), funds, asset, by }
 }
 
-fn blocked(payment: &Payment) -> Vec<BlockedLine> {
-    let terms = &payment.terms;
-    let due = Some(payment.blocked_held()).filter(|held| !held.is_zero()).map(|held| BlockedLine {
-        chain: terms.chain.as_str(),
-        currency: Some(terms.token.as_str()),
-        amount: held.to_string(),
-        misdirected: None,
-    });
-    let elsewhere = payment.blocked_misdirected().into_iter().map(|(asset, held)| {
-        let of_it =
-            payment.transfers.iter().find(|transfer| !transfer.is_right() && payment.asset_of(transfer) == asset);
-        let token = of_it.and_then(|transfer| match transfer.token {
-            TransferToken::Right => Some(terms.token),
-            TransferToken::Other { token, .. } => Some(token),
-            TransferToken::LookAlike { .. } => None,
-        });
-        BlockedLine {
-            chain: asset.chain.as_str(),
-            currency: token.map(Token::as_str),
+impl Decisions {
+    /// Blocked money by token and chain.
+    pub(crate) fn blocked(&self) -> Vec<BlockedLine> {
+        let payment = &self.payment;
+        let terms = &payment.terms;
+        let due = Some(payment.blocked_held()).filter(|held| !held.is_zero()).map(|held| BlockedLine {
+            chain: terms.chain.as_str(),
+            currency: Some(terms.token.as_str()),
             amount: held.to_string(),
-            misdirected: Some(checksummed(asset.address)),
-        }
-    });
-    due.into_iter().chain(elsewhere).collect()
+            misdirected: None,
+        });
+        let elsewhere = payment.blocked_misdirected().into_iter().map(|(asset, held)| {
+            let of_it =
+                payment.transfers.iter().find(|transfer| !transfer.is_right() && payment.asset_of(transfer) == asset);
+            let token = of_it.and_then(|transfer| match transfer.token {
+                TransferToken::Right => Some(terms.token),
+                TransferToken::Other { token, .. } => Some(token),
+                TransferToken::LookAlike { .. } => None,
+            });
+            BlockedLine {
+                chain: asset.chain.as_str(),
+                currency: token.map(Token::as_str),
+                amount: held.to_string(),
+                misdirected: Some(checksummed(asset.address)),
+            }
+        });
+        due.into_iter().chain(elsewhere).collect()
+    }
 }
 
 /// Possible decisions about a transfer: those that the domain would accept and that change something.
-fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> {
+pub(crate) fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> {
     let takes = |decision: &Decision| {
         let changes = decide(payment, &screen(transfer, *decision, now), now).is_ok_and(|events| !events.is_empty());
         changes && transfer.decision() != Some(*decision)
@@ -285,46 +250,15 @@ pub(crate) fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp
 }
 
 /// Refunds whose address is in screening.
-fn held(payment: &Payment) -> impl Iterator<Item = &Refund> {
+pub(crate) fn held(payment: &Payment) -> impl Iterator<Item = &Refund> {
     let waits = |refund: &&Refund| refund.state == RefundState::Pending && refund.awaits_screening();
     payment.refunds.iter().filter(waits)
 }
 
 /// Possible decisions about the address of a refund.
-fn may_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Vec<Decision> {
+pub(crate) fn may_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Vec<Decision> {
     let takes = |decision: &Decision| {
         decide(payment, &screen_refund(refund, *decision, now), now).is_ok_and(|events| !events.is_empty())
     };
     [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
-}
-
-fn refund_line(payment: &Payment, refund: &Refund, now: Timestamp) -> RefundLine {
-    let said = refund.verdict.as_deref();
-    RefundLine {
-        refund_id: refund.id,
-        amount: refund.amount.to_string(),
-        address: checksummed(refund.to),
-        verdict: refund.decision(),
-        provider: said.map(|said| said.provider.clone()),
-        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
-        checked_at: said.map(|said| Moment(said.checked_at)),
-        may: may_refund(payment, refund, now),
-    }
-}
-
-fn line(payment: &Payment, transfer: &Transfer, now: Timestamp) -> TransferLine {
-    let said = transfer.verdict.as_deref();
-    TransferLine {
-        chain: transfer.key.chain.as_str(),
-        tx_hash: transfer.key.tx_hash.to_string(),
-        log_index: transfer.key.log_index,
-        from: checksummed(transfer.from),
-        amount: transfer.amount.to_string(),
-        status: transfer.status.as_str(),
-        verdict: transfer.decision(),
-        provider: said.map(|said| said.provider.clone()),
-        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
-        checked_at: said.map(|said| Moment(said.checked_at)),
-        may: may(payment, transfer, now),
-    }
 }

@@ -1,9 +1,16 @@
 //! Forms: converts form input into the fields that programs send, and shows each error next to its field.
 
+use axum::Form;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
 use maud::{Markup, html};
-use payferry_domain::Timestamp;
 use payferry_httpkit::error::{ApiError, FieldError};
+use payferry_httpkit::extract::Fields;
 use serde_json::{Map, Value};
+
+/// Check box that must be ticked, because a transfer cannot be reversed.
+const CONFIRM: &str = "confirm";
 
 /// Values of a form, as sent or as shown first.
 #[derive(Debug, Clone, Default)]
@@ -25,15 +32,61 @@ pub(crate) enum Sort {
     Boxes,
 }
 
-impl Filled {
-    /// A form as it was sent.
-    pub(crate) const fn sent(pairs: Vec<(String, String)>) -> Self {
-        Self { pairs, errors: Vec::new() }
-    }
+/// Form that was not carried out, for its page.
+pub(crate) struct RefusedForm {
+    pub(crate) status: StatusCode,
+    /// Reason, as a notice.
+    pub(crate) said: Markup,
+    /// The form as it was sent, with its errors.
+    pub(crate) filled: Filled,
+}
 
+/// Names of the fields of a form.
+pub(crate) fn names<'f>(fields: &[(&'f str, Sort)]) -> Vec<&'f str> {
+    fields.iter().map(|(name, _)| *name).collect()
+}
+
+impl<S: Send + Sync> FromRequest<S> for Filled {
+    type Rejection = FormRejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, FormRejection> {
+        let Form(pairs) = Form::from_request(request, state).await?;
+        Ok(Self { pairs, errors: Vec::new() })
+    }
+}
+
+impl Filled {
     /// A form with initial values.
     pub(crate) fn with<const N: usize>(values: [(&str, String); N]) -> Self {
-        Self::sent(values.map(|(name, value)| (name.to_owned(), value)).into())
+        Self { pairs: values.map(|(name, value)| (name.to_owned(), value)).into(), errors: Vec::new() }
+    }
+
+    /// Reads the form in the same way as the body of an API request.
+    pub(crate) fn read<T>(
+        &self,
+        fields: &[(&str, Sort)],
+        read: impl FnOnce(&Fields<'_>) -> Option<T>,
+    ) -> Result<T, ApiError> {
+        let body = self.json(fields);
+        let fields = Fields::of_body(&body)?;
+        let asked = read(&fields);
+        fields.finish(asked)
+    }
+
+    /// Reads a form that also has to be confirmed.
+    pub(crate) fn read_confirmed<T>(
+        &self,
+        fields: &[(&str, Sort)],
+        read: impl FnOnce(&Fields<'_>) -> Option<T>,
+    ) -> Result<T, ApiError> {
+        let asked = self.read(fields, read);
+        if !self.value(CONFIRM).trim().is_empty() {
+            return asked;
+        }
+        let mut errors = if let Err(ApiError::Validation(errors)) = asked { errors } else { Vec::new() };
+        let (code, message) = ("required".into(), "must be ticked".to_owned());
+        errors.push(FieldError { field: CONFIRM.to_owned(), code, message });
+        Err(ApiError::Validation(errors))
     }
 
     /// Fields as JSON. Text that is no number stays text, so that the reader of the field refuses it.
@@ -52,15 +105,21 @@ impl Filled {
         Value::Object(fields.iter().filter_map(read).collect::<Map<_, _>>())
     }
 
-    /// The form with its field errors. Returns the error unchanged if it is not about fields.
-    pub(crate) fn refused(mut self, error: ApiError) -> Result<Self, ApiError> {
-        match error {
+    /// The form with the reason why it was not carried out. Returns an error unchanged that is no answer to the form.
+    pub(crate) fn refused(mut self, error: ApiError) -> Result<RefusedForm, ApiError> {
+        let said = |detail: &str| html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
+        let (status, said) = match error {
+            ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _) => {
+                (StatusCode::CONFLICT, said(&detail))
+            }
+            ApiError::NotFound(what) => (StatusCode::NOT_FOUND, said(&format!("{what} not found."))),
             ApiError::Validation(errors) => {
                 self.errors = errors;
-                Ok(self)
+                (StatusCode::UNPROCESSABLE_ENTITY, self.summary())
             }
-            other => Err(other),
-        }
+            other => return Err(other),
+        };
+        Ok(RefusedForm { status, said, filled: self })
     }
 
     fn value(&self, name: &str) -> &str {
@@ -77,17 +136,15 @@ impl Filled {
     }
 
     /// Summary of all errors of the form.
-    pub(crate) fn summary(&self) -> Markup {
+    fn summary(&self) -> Markup {
         html! {
-            @if !self.errors.is_empty() {
-                div.notice.bad role="alert" {
-                    "Nothing was changed: "
-                    @for (index, error) in self.errors.iter().enumerate() {
-                        @if index > 0 { "; " }
-                        code { (error.field) } " " (error.message)
-                    }
-                    "."
+            div.notice.bad role="alert" {
+                "Nothing was changed: "
+                @for (index, error) in self.errors.iter().enumerate() {
+                    @if index > 0 { "; " }
+                    code { (error.field) } " " (error.message)
                 }
+                "."
             }
         }
     }
@@ -136,6 +193,11 @@ impl Filled {
         html! { label.check { input type="checkbox" name=(name) value="true" checked[!self.value(name).is_empty()]; (label) } }
     }
 
+    /// Check box that confirms a decision.
+    pub(crate) fn confirm(&self, words: &str) -> Markup {
+        self.tick(CONFIRM, words)
+    }
+
     /// Check boxes of which any number can be selected.
     pub(crate) fn ticks(&self, name: &str, legend: &str, choices: &[&str]) -> Markup {
         html! {
@@ -159,11 +221,6 @@ pub(crate) fn ticked(is_ticked: bool) -> String {
     if is_ticked { "true".to_owned() } else { String::new() }
 }
 
-/// A time, or `otherwise` if there is none.
-pub(crate) fn at(moment: Option<Timestamp>, now: Timestamp, otherwise: &str) -> Markup {
-    html! { @match moment { Some(at) => (super::words::ago(at, now)), None => span.soft { (otherwise) } } }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +230,7 @@ mod tests {
     fn a_form_sends_the_same_fields_as_a_program() {
         let pairs =
             [("name", " Till "), ("days", ""), ("fee", "80"), ("bad", "8o"), ("scopes", "read"), ("scopes", "money")];
-        let form = Filled::sent(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let form = Filled::with(pairs.map(|(name, value)| (name, value.to_owned())));
         let fields = [
             ("name", Sort::Text),
             ("days", Sort::Whole),

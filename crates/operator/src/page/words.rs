@@ -1,9 +1,13 @@
-//! Formats of figures, times and states, the same on every page.
+//! Formats of figures, times and states, and parts that many pages have: panels, heads of tables, links between the pages
+//! of a list, and the audit log.
 
 use std::time::Duration;
 
 use maud::{Markup, html};
+use payferry_accounts::audit::Entry;
 use payferry_domain::Timestamp;
+
+use crate::query::Count;
 
 /// Severity of a state, shown as a colour. The word is always shown too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,8 +60,27 @@ pub(crate) fn count(number: impl TryInto<i128>) -> Markup {
     html! { @if number == 0 { span.zero { "0" } } @else { (grouped(number)) } }
 }
 
+/// Serialised name as a heading.
+pub(crate) fn heading(name: &str) -> String {
+    let words = plain(name);
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A count. One that stopped at its limit is shown as "more than".
+pub(crate) fn bounded(number: Count) -> Markup {
+    html! {
+        @if number.more {
+            span title={ "more than " (grouped(number.counted)) } { "> " (grouped(number.counted)) }
+        } @else {
+            (count(number.counted))
+        }
+    }
+}
+
 /// Whole number with digit grouping.
-pub(crate) fn grouped(number: i128) -> String {
+pub(crate) fn grouped(number: impl TryInto<i128>) -> String {
+    let number = number.try_into().unwrap_or(i128::MAX);
     let digits = number.unsigned_abs().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
     if number < 0 {
@@ -74,7 +97,7 @@ pub(crate) fn grouped(number: i128) -> String {
 
 /// Number with the singular or plural noun.
 pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(i128::try_from(number).unwrap_or(i128::MAX)), if number == 1 { one } else { many })
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
 /// Milliseconds in three digits, with a suitable unit.
@@ -127,6 +150,22 @@ pub(crate) fn clock(at: Timestamp, now: Timestamp) -> Markup {
     moment(at, &at_utc.format(pattern).to_string())
 }
 
+/// A time in full.
+pub(crate) fn exact(at: Timestamp) -> Markup {
+    moment(at, &at.to_string())
+}
+
+/// A time relative to `now`, or `otherwise` if there is none.
+pub(crate) fn ago_or(at: Option<Timestamp>, now: Timestamp, otherwise: &str) -> Markup {
+    html! { @match at { Some(at) => (ago(at, now)), None => span.soft { (otherwise) } } }
+}
+
+/// Integer as a floating-point number.
+#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
+pub(crate) fn float(number: impl TryInto<i64>) -> f64 {
+    number.try_into().unwrap_or(i64::MAX) as f64
+}
+
 /// Hash or address with its middle left out. The complete value is in the tooltip.
 pub(crate) fn short(hex: &str) -> Markup {
     const ENDS_CHARS: usize = 8;
@@ -147,6 +186,60 @@ pub(crate) fn payment_link(id: &str) -> Markup {
 /// Link to the page of a payout or withdrawal.
 pub(crate) fn outbound_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
+}
+
+/// Section with a heading and a note next to it. An empty note is left out.
+pub(crate) fn panel(id: &str, heading: &str, note: &str, body: &Markup) -> Markup {
+    html! {
+        section.panel aria-labelledby=(id) {
+            header { h2 id=(id) { (heading) } @if !note.is_empty() { p { (note) } } }
+            (body)
+        }
+    }
+}
+
+/// Head of a table: the class and the label of each column.
+pub(crate) fn head(columns: &[(&str, &str)]) -> Markup {
+    html! {
+        thead {
+            tr {
+                @for (class, label) in columns { th class=[Some(class).filter(|class| !class.is_empty())] scope="col" { (label) } }
+            }
+        }
+    }
+}
+
+/// Links to the previous and the next page of a list. `at` returns the path of the page at an offset.
+pub(crate) fn offset_pages(of: &str, offset: u64, size: u64, has_next: bool, at: impl Fn(u64) -> String) -> Markup {
+    html! {
+        @if offset > 0 || has_next {
+            nav.pages aria-label={ "Pages of " (of) } {
+                @if offset > 0 { a rel="prev" href=(at(offset.saturating_sub(size))) { "Previous" } }
+                @if has_next { a rel="next" href=(at(offset + size)) { "Next " (size) } }
+            }
+        }
+    }
+}
+
+/// Audit log of one object. All names of its actions start with `prefix`. An empty log shows `none`, if
+/// that is not empty.
+pub(crate) fn audit_log(entries: &[Entry], prefix: &str, note: &Markup, none: &str, now: Timestamp) -> Markup {
+    html! {
+        section.panel #history aria-labelledby="who" {
+            header { h2 #who { "Audit log" } (note) }
+            @if entries.is_empty() && !none.is_empty() { p.none { (none) } }
+            ol.log {
+                @for entry in entries {
+                    li id={ "entry-" (entry.number) } {
+                        span.when { (clock(entry.at.0, now)) }
+                        span.what { (plain(entry.action.strip_prefix(prefix).unwrap_or(&entry.action))) }
+                        span.why { (plain(&entry.actor_kind)) @if !entry.actor.is_empty() { " " span.mono { (entry.actor) } } }
+                        span.done { @if let Some(reason) = entry.detail["reason"].as_str() { (reason) } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

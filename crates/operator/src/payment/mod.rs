@@ -2,7 +2,6 @@
 
 pub(crate) mod page;
 pub(crate) mod record;
-mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -35,7 +34,6 @@ const LOGICAL_SHARDS: usize = 256;
 pub struct PaymentFacts {
     /// State in its row.
     pub payment: Payment,
-    /// Name of its PSP.
     pub psp_name: String,
     /// Shard that supervises it.
     pub shard: Option<usize>,
@@ -53,7 +51,6 @@ pub struct PaymentFacts {
     pub incidents: Vec<Incident>,
     /// Transfers in its wallet that are not listed because the list is full.
     pub set_aside: Vec<SetAsideLine>,
-    /// Possible actions of the operator.
     pub can: Vec<Possible>,
 }
 
@@ -71,16 +68,13 @@ pub struct Transition {
 /// Transfer out of a vault.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// Its row.
     pub row: operations::Model,
-    /// Its current transaction.
     pub transaction: Option<Transaction>,
 }
 
 /// Transaction that the service signed.
 #[derive(Debug, Clone)]
 pub struct Transaction {
-    /// Its row.
     pub row: chain_txs::Model,
     /// Its signatures, oldest first.
     pub attempts: Vec<chain_tx_attempts::Model>,

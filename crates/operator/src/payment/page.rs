@@ -1,11 +1,10 @@
 //! Page of one payment: its state, history, money, webhooks and actor.
 
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::outbound::OutboundId;
-use payferry_domain::payment::{Payment, TransferToken};
+use payferry_domain::payment::{Decision, Event, Payment, TransferKey, TransferToken};
 use payferry_domain::{Amount, PaymentId, Timestamp};
 use payferry_evm::wallet::checksummed;
 use payferry_journal::webhooks::log::LogEntry;
@@ -16,12 +15,11 @@ use crate::actors::panel::One;
 use crate::actors::{let_run, panel as actor};
 use crate::decisions::aside::SetAsideLine;
 use crate::decisions::page as decisions;
-use crate::page::failure::{Failure, Refused};
-use crate::page::path;
-use crate::page::shell::{NavSection, Page, PageRequest};
-use crate::page::words::{Tone, ago, badge, clock, count, millis, moment, plain, short, status};
-use crate::payment::timeline::{self, Step};
-use crate::payment::{self, Operation, PaymentFacts};
+use crate::page::words::{
+    Tone, ago, badge, clock, count, exact, float, head, millis, panel, plain, short, span, status,
+};
+use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
+use crate::payment::{self, Operation, PaymentFacts, Transition};
 
 /// Query of the search box.
 #[derive(Deserialize)]
@@ -54,10 +52,10 @@ pub(crate) async fn show(
 
 /// Releases a quarantined payment.
 pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
-    let id: PaymentId = id.parse().map_err(|_| Failure::not_found("payment", id.clone()))?;
+    let id: PaymentId = id_of("payment", &id)?;
     // The result is not needed: the page shows the current state.
     let_run(&operator, id).await?;
-    Ok((StatusCode::SEE_OTHER, Redirect::to(&format!("{}/{id}", path("payments")))).into_response())
+    Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
 }
 
 fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
@@ -81,7 +79,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
         (decisions::hint(&facts.can, terms.id))
         div.grid.two {
             div.col {
-                (timeline::panel(&steps(facts), now))
+                (history(&facts.transitions, now))
                 (transfers(payment, now))
                 (on_chain_panel(&facts.operations, now))
                 (deliveries_panel(&facts.deliveries, real_now))
@@ -95,10 +93,6 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
     }
 }
 
-fn steps(facts: &PaymentFacts) -> Vec<Step<'_>> {
-    facts.transitions.iter().map(|one| Step { version: one.version, at: one.at, events: &one.events }).collect()
-}
-
 fn transfers(payment: &Payment, now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="transfers" {
@@ -107,15 +101,7 @@ fn transfers(payment: &Payment, now: Timestamp) -> Markup {
                 p.none { "No transfers received." }
             } @else {
                 table {
-                    thead {
-                        tr {
-                            th scope="col" { "Transaction" }
-                            th.n scope="col" { "Amount" }
-                            th scope="col" { "State" }
-                            th.wide scope="col" { "Screening" }
-                            th.n.wide scope="col" { "Block" }
-                        }
-                    }
+                    (head(&[("", "Transaction"), ("n", "Amount"), ("", "State"), ("wide", "Screening"), ("n wide", "Block")]))
                     tbody {
                         @for transfer in &payment.transfers {
                             tr id={ (transfer.key.tx_hash) "-" (transfer.key.log_index) } {
@@ -148,72 +134,56 @@ fn token(token: TransferToken) -> Markup {
 }
 
 fn money(payment: &Payment, set_aside: &[SetAsideLine], now: Timestamp) -> Markup {
-    html! {
-        section.panel aria-labelledby="money" {
-            header { h2 #money { "Money" } p { "in " (payment.terms.token) } }
-            dl.facts {
-                dt { "Due" } dd { (payment.terms.amount) }
-                dt { "Received" } dd { (payment.amount_received()) @if !payment.excess_received().is_zero() { ", plus " (payment.excess_received()) " excess" } }
-                dt { "Remaining" } dd { (payment.amount_due()) }
-                @for line in set_aside {
-                    dt { "Set aside" }
-                    dd { span.warn-ink { (line.words()) } " " small { "not listed and not counted" } }
-                }
-                dt { "Payable until" } dd { (moment(payment.expires_at, &payment.expires_at.to_string())) " " small { (ago(payment.expires_at, now)) } }
-                @if let Some(settlement) = &payment.settlement {
-                    dt { "Settlement" }
-                    dd { (status(settlement.state.as_str())) " " (settlement.amount) @if let Some(hash) = settlement.tx_hash { br; (short(&hash.to_string())) } }
-                    dt { "Split" } dd { (settlement.psp_amount) " to the PSP, " (settlement.treasury_fee) " to the treasury" }
-                    @if let Some(failure) = &settlement.failure { dt { "Failed" } dd { span.bad-ink { (failure) } " " small { (settlement.failures) " times" } } }
-                    @if let Some(at) = settlement.retry_at { dt { "Next attempt" } dd { (ago(at, now)) } }
-                }
-                @for refund in &payment.refunds {
-                    dt { "Refund" }
-                    dd { (status(refund.state.as_str())) " " (refund.amount) " to " (short(&checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
-                }
+    let body = html! {
+        dl.facts {
+            dt { "Due" } dd { (payment.terms.amount) }
+            dt { "Received" } dd { (payment.amount_received()) @if !payment.excess_received().is_zero() { ", plus " (payment.excess_received()) " excess" } }
+            dt { "Remaining" } dd { (payment.amount_due()) }
+            @for line in set_aside {
+                dt { "Set aside" }
+                dd { span.warn-ink { (line.words()) } " " small { "not listed and not counted" } }
+            }
+            dt { "Payable until" } dd { (exact(payment.expires_at)) " " small { (ago(payment.expires_at, now)) } }
+            @if let Some(settlement) = &payment.settlement {
+                dt { "Settlement" }
+                dd { (status(settlement.state.as_str())) " " (settlement.amount) @if let Some(hash) = settlement.tx_hash { br; (short(&hash.to_string())) } }
+                dt { "Split" } dd { (settlement.psp_amount) " to the PSP, " (settlement.treasury_fee) " to the treasury" }
+                @if let Some(failure) = &settlement.failure { dt { "Failed" } dd { span.bad-ink { (failure) } " " small { (settlement.failures) " times" } } }
+                @if let Some(at) = settlement.retry_at { dt { "Next attempt" } dd { (ago(at, now)) } }
+            }
+            @for refund in &payment.refunds {
+                dt { "Refund" }
+                dd { (status(refund.state.as_str())) " " (refund.amount) " to " (short(&checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
             }
         }
-    }
+    };
+    panel("money", "Money", &format!("in {}", payment.terms.token), &body)
 }
 
 fn agreed(facts: &PaymentFacts) -> Markup {
     let terms = &facts.payment.terms;
-    html! {
-        section.panel aria-labelledby="terms" {
-            header { h2 #terms { "Terms" } p { "as agreed at creation" } }
-            dl.facts {
-                dt { "PSP" } dd { (facts.psp_name) br; a.mono href={ (path("psps")) "/" (terms.psp_id) } { (terms.psp_id) } }
-                @if let Some(merchant) = &terms.merchant_id { dt { "Merchant" } dd.mono { (merchant) } }
-                @if let Some(customer) = &terms.customer_id { dt { "Customer" } dd.mono { (customer) } }
-                @if let Some(reference) = &terms.reference { dt { "Reference" } dd { (reference) } }
-                dt { "Wallet" } dd.mono { (checksummed(terms.wallet)) }
-                dt { "Token" } dd.mono { (checksummed(terms.token_address)) }
-                dt { "Fee" } dd { (terms.fee_bps.get()) " basis points" }
-            }
+    let body = html! {
+        dl.facts {
+            dt { "PSP" } dd { (facts.psp_name) br; a.mono href={ (path("psps")) "/" (terms.psp_id) } { (terms.psp_id) } }
+            @if let Some(merchant) = &terms.merchant_id { dt { "Merchant" } dd.mono { (merchant) } }
+            @if let Some(customer) = &terms.customer_id { dt { "Customer" } dd.mono { (customer) } }
+            @if let Some(reference) = &terms.reference { dt { "Reference" } dd { (reference) } }
+            dt { "Wallet" } dd.mono { (checksummed(terms.wallet)) }
+            dt { "Token" } dd.mono { (checksummed(terms.token_address)) }
+            dt { "Fee" } dd { (terms.fee_bps.get()) " basis points" }
         }
-    }
+    };
+    panel("terms", "Terms", "as agreed at creation", &body)
 }
 
 pub(crate) fn on_chain_panel(operations: &[Operation], now: Timestamp) -> Markup {
-    html! {
-        @if !operations.is_empty() {
-            section.panel aria-labelledby="operations" {
-                header { h2 #operations { "On-chain operations" } }
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "Operation" }
-                            th.n scope="col" { "Amount" }
-                            th scope="col" { "State" }
-                            th scope="col" { "Transaction" }
-                            th.n.wide scope="col" { "Block" }
-                        }
-                    }
-                    tbody { @for operation in operations { (operation_row(operation, now)) } }
-                }
-            }
+    let body = html! {
+        table {
+            (head(&[("", "Operation"), ("n", "Amount"), ("", "State"), ("", "Transaction"), ("n wide", "Block")]))
+            tbody { @for operation in operations { (operation_row(operation, now)) } }
         }
-    }
+    };
+    html! { @if !operations.is_empty() { (panel("operations", "On-chain operations", "", &body)) } }
 }
 
 fn operation_row(operation: &Operation, now: Timestamp) -> Markup {
@@ -250,27 +220,17 @@ fn operation_row(operation: &Operation, now: Timestamp) -> Markup {
 }
 
 pub(crate) fn deliveries_panel(entries: &[LogEntry], now: Timestamp) -> Markup {
-    html! {
-        section.panel aria-labelledby="deliveries" {
-            header { h2 #deliveries { "Webhooks" } p { "wall clock time" } }
-            @if entries.is_empty() {
-                p.none { "None. No event was published, or the PSP has no endpoint for it." }
-            } @else {
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "Event" }
-                            th scope="col" { "Delivery" }
-                            th.n.wide scope="col" { "Response" }
-                            th.n.wide scope="col" { "Duration" }
-                            th.n scope="col" { "Attempts" }
-                        }
-                    }
-                    tbody { @for entry in entries { (delivery(entry, now)) } }
-                }
+    let body = html! {
+        @if entries.is_empty() {
+            p.none { "None. No event was published, or the PSP has no endpoint for it." }
+        } @else {
+            table {
+                (head(&[("", "Event"), ("", "Delivery"), ("n wide", "Response"), ("n wide", "Duration"), ("n", "Attempts")]))
+                tbody { @for entry in entries { (delivery(entry, now)) } }
             }
         }
-    }
+    };
+    panel("deliveries", "Webhooks", "wall clock time", &body)
 }
 
 fn delivery(entry: &LogEntry, now: Timestamp) -> Markup {
@@ -324,7 +284,131 @@ fn delivery_answer(code: Option<i64>, error: Option<&str>) -> Markup {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
-fn float(ms: i64) -> f64 {
-    ms as f64
+/// One line of the history.
+struct TimelineEntry {
+    tone: Tone,
+    headline: Markup,
+    /// Details.
+    detail: Option<Markup>,
+}
+
+/// The history, oldest first.
+fn history(transitions: &[Transition], now: Timestamp) -> Markup {
+    let entries = html! { ol.line { @for one in transitions { (history_entry(one, now)) } } };
+    panel("history", "History", "service clock, UTC", &entries)
+}
+
+fn history_entry(transition: &Transition, now: Timestamp) -> Markup {
+    let entries: Vec<TimelineEntry> = transition.events.iter().map(entry_of).collect();
+    let tone = entries.iter().map(|entry| entry.tone).max().unwrap_or(Tone::Idle);
+    html! {
+        li id={ "version-" (transition.version) } class=(tone.as_str()) {
+            @for (index, entry) in entries.iter().enumerate() {
+                div.head {
+                    span { (entry.headline) }
+                    @if index == 0 { span.at { (clock(transition.at, now)) " " small { "v" (transition.version) } } }
+                }
+                @if let Some(detail) = &entry.detail { ul { li { (detail) } } }
+            }
+            @if entries.is_empty() {
+                div.head { span { "Event unknown to this version of the service" } span.at { (clock(transition.at, now)) } }
+            }
+        }
+    }
+}
+
+fn entry_of(event: &Event) -> TimelineEntry {
+    let said = |tone, headline: Markup| TimelineEntry { tone, headline, detail: None };
+    let with = |tone, headline: Markup, detail: Markup| TimelineEntry { tone, headline, detail: Some(detail) };
+    match event {
+        Event::Initiated { terms, expires_at } => with(
+            Tone::Idle,
+            html! { strong { "Initiated" } " for " (terms.amount) " " (terms.token) " on " (terms.chain) },
+            html! { "payable until " (exact(*expires_at)) },
+        ),
+        Event::TransferRecorded { transfer, remine_until } => with(
+            if remine_until.is_some() { Tone::Warn } else { Tone::Idle },
+            html! { "Transfer of " (transfer.amount) " " (transfer.status) ", in block " (transfer.block.number) },
+            html! {
+                (tx(transfer.key)) " from " (short(&transfer.from.to_string()))
+                @if let Some(until) = remine_until { ", waiting to be mined again until " (exact(*until)) }
+            },
+        ),
+        Event::TransferFinalised { key } => with(Tone::Idle, html! { "Transfer final" }, tx(*key)),
+        Event::TransferScreened { key, verdict } => with(
+            tone_of(verdict.decision),
+            html! { "Transfer screened: " strong { (verdict.decision) } },
+            html! {
+                (tx(*key)) " by " (verdict.provider)
+                @if let Some(level) = &verdict.risk_level { ", risk " (level) }
+                @if !verdict.flags.is_empty() { ", " (verdict.flags.join(", ")) }
+            },
+        ),
+        Event::RefundScreened { refund_id, verdict } => with(
+            tone_of(verdict.decision),
+            html! { "Refund address screened: " strong { (verdict.decision) } },
+            html! { span.mono { (refund_id) } " by " (verdict.provider) },
+        ),
+        Event::TransferCounted { key, excess, .. } => {
+            with(Tone::Idle, html! { "Transfer counted" @if *excess { " as excess" } }, tx(*key))
+        }
+        Event::Reorged { key, reopened, .. } => {
+            with(Tone::Bad, html! { "Transfer reorged" @if *reopened { "; the payment is pending again" } }, tx(*key))
+        }
+        Event::DeadlinePassed { chain_time } => {
+            with(Tone::Idle, html! { "Deadline passed" }, html! { "block time " (exact(*chain_time)) })
+        }
+        Event::DeadlineMoved { from, to, expires_at, .. } => with(
+            Tone::Warn,
+            html! { "Deadline extended to " (exact(*expires_at)) },
+            html! { "the chain produced no block for " (between(*from, *to)) },
+        ),
+        Event::Confirmed { amount, psp_amount, treasury_fee, reason, .. } => with(
+            Tone::Good,
+            html! { (badge("confirmed", Tone::Idle)) " for " (amount) ", " (plain(reason.as_str())) },
+            html! { (psp_amount) " for the PSP, " (treasury_fee) " for the treasury" },
+        ),
+        Event::Mismatched { reason, .. } => {
+            said(Tone::Warn, html! { (badge("mismatched", Tone::Warn)) " " (plain(reason.as_str())) })
+        }
+        Event::Failed { reason, .. } => {
+            said(Tone::Bad, html! { (badge("failed", Tone::Bad)) " " (plain(reason.as_str())) })
+        }
+        Event::SettlementCompleted { tx_hash, .. } => {
+            with(Tone::Idle, html! { "Settlement final" }, html! { (short(&tx_hash.to_string())) })
+        }
+        Event::Settled { .. } => said(Tone::Good, html! { (badge("settled", Tone::Good)) }),
+        Event::SettlementFailed { reason, retry_at, .. } => {
+            with(Tone::Bad, html! { "Settlement failed" }, html! { (reason) "; next attempt at " (exact(*retry_at)) })
+        }
+        Event::SettlementRetried { by } => said(Tone::Idle, html! { "Settlement retry requested by the " (by) }),
+        Event::SettlementOrphaned { was_settled, .. } => {
+            said(Tone::Bad, html! { "Settlement reorged" @if *was_settled { ", after it was final by its tier" } })
+        }
+        Event::RefundRequested { refund, withdraws_settlement } => with(
+            Tone::Idle,
+            html! { "Refund of " (refund.amount) " accepted, requested by the " (refund.requested_by) },
+            html! { "to " (short(&refund.to.to_string())) @if *withdraws_settlement { "; replaces the settlement" } },
+        ),
+        Event::RefundSent { tx_hash, .. } => {
+            with(Tone::Idle, html! { "Refund sent" }, html! { (short(&tx_hash.to_string())) })
+        }
+        Event::RefundFailed { reason, .. } => with(Tone::Bad, html! { "Refund failed" }, html! { (reason) }),
+    }
+}
+
+const fn tone_of(decision: Decision) -> Tone {
+    match decision {
+        Decision::Allow => Tone::Idle,
+        Decision::Review => Tone::Warn,
+        Decision::Block => Tone::Bad,
+    }
+}
+
+fn tx(key: TransferKey) -> Markup {
+    html! { (short(&key.tx_hash.to_string())) " log " (key.log_index) }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> String {
+    span(std::time::Duration::from_millis(to.millis_since(from).unsigned_abs()))
 }

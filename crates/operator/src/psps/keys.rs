@@ -1,6 +1,5 @@
 //! `/ops/psps/{psp_id}/keys`: API keys of a PSP.
 
-use axum::Form;
 use axum::extract::{Path as UrlPath, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -16,59 +15,29 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Operator;
-use crate::input::{id_of, name, only, psp_id_of, tenant_failure};
-use crate::page::failure::{Failure, Refused};
-use crate::page::form::{Filled, Sort, at};
-use crate::page::path;
-use crate::page::shell::Page;
-use crate::page::words::{Tone, badge, grouped};
-use crate::psps::page::{Pairs, PspPage, find, policies_of};
+use crate::input::{id_of, name, only, tenant_failure};
+use crate::page::form::{Filled, RefusedForm, Sort, names};
+use crate::page::words::{Tone, ago_or, badge, grouped, offset_pages};
+use crate::page::{Failure, Refused, id_of as page_id_of, path};
+use crate::psps::page::{PspPage, find, policies_of};
 
-/// Fields of a key that can be set.
-const FIELDS: [&str; 3] = ["name", "scopes", "expires_days"];
+/// Fields of a key that can be set, in the API and in the form.
+const FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
 
 /// A key without its secret.
-#[derive(Debug, Serialize)]
-struct KeyLine {
-    key_id: KeyId,
-    psp_id: PspId,
-    name: String,
-    scopes: Vec<KeyScope>,
-    state: KeyState,
-    created_at: Moment,
-    expires_at: Option<Moment>,
-    revoked_at: Option<Moment>,
-    last_used_at: Option<Moment>,
-}
-
-impl KeyLine {
-    fn of(key: KeyRecord, now: Timestamp) -> Self {
-        Self {
-            state: key.state(now),
-            key_id: key.id,
-            psp_id: key.psp_id,
-            name: key.name,
-            scopes: key.scopes,
-            created_at: key.created_at.into(),
-            expires_at: key.expires_at.map(Moment),
-            revoked_at: key.revoked_at.map(Moment),
-            last_used_at: key.last_used_at.map(Moment),
-        }
+fn shown(key: KeyRecord, now: Timestamp) -> impl Serialize {
+    let state = key.state(now);
+    record! {
+        key_id: key.id,
+        psp_id: key.psp_id,
+        name: key.name,
+        scopes: key.scopes,
+        state: state,
+        created_at: Moment(key.created_at),
+        expires_at: key.expires_at.map(Moment),
+        revoked_at: key.revoked_at.map(Moment),
+        last_used_at: key.last_used_at.map(Moment),
     }
-}
-
-#[derive(Serialize)]
-struct KeyList {
-    total: u64,
-    keys: Vec<KeyLine>,
-}
-
-#[derive(Serialize)]
-struct NewKeyLine {
-    message: &'static str,
-    api_key: String,
-    #[serde(flatten)]
-    key: KeyLine,
 }
 
 /// Returns the keys of a PSP, oldest first.
@@ -77,7 +46,7 @@ pub(crate) async fn list(
     Path(psp_id): Path<String>,
     uri: Uri,
 ) -> Result<Answer, ApiError> {
-    let psp_id = psp_id_of(&psp_id)?;
+    let psp_id = id_of("psp_id", &psp_id)?;
     let mut query = QueryFields::of(&uri);
     let page = query.page();
     query.finish()?;
@@ -86,7 +55,8 @@ pub(crate) async fn list(
         .await
         .map_err(tenant_failure)?;
     let now = system.clock().real_now();
-    Answer::ok(&KeyList { total, keys: keys.into_iter().map(|key| KeyLine::of(key, now)).collect() })
+    let keys: Vec<_> = keys.into_iter().map(|key| shown(key, now)).collect();
+    Answer::ok(&record! { total: total, keys: keys })
 }
 
 /// Creates a key and shows it once.
@@ -95,19 +65,20 @@ pub(crate) async fn create(
     Path(psp_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let psp_id = psp_id_of(&psp_id)?;
+    let psp_id = id_of("psp_id", &psp_id)?;
     let (record, key) = make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await?;
     let now = operator.system.clock().real_now();
-    Answer::created(&NewKeyLine {
+    Answer::created(&record! {
         message: "The key is shown only once and stored as a keyed hash",
         api_key: key.expose().to_owned(),
-        key: KeyLine::of(record, now),
+        #[serde(flatten)]
+        key: shown(record, now),
     })
 }
 
 /// Reads the fields of a new key.
 pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
-    only(fields, &FIELDS);
+    only(fields, &names(&FIELDS));
     let days = |value: &Value| {
         read::whole(value, 1, i64::from(EXPIRES_DAYS_MAX)).map(|days| u32::try_from(days).unwrap_or(u32::MAX))
     };
@@ -135,9 +106,9 @@ pub(crate) async fn revoke(
     State(operator): State<Operator>,
     Path((psp_id, key_id)): Path<(String, String)>,
 ) -> Result<Answer, ApiError> {
-    let (psp_id, key_id): (PspId, KeyId) = (psp_id_of(&psp_id)?, id_of("key_id", &key_id)?);
+    let (psp_id, key_id): (PspId, KeyId) = (id_of("psp_id", &psp_id)?, id_of("key_id", &key_id)?);
     let key = refuse(&operator, psp_id, key_id).await?;
-    Answer::ok(&KeyLine::of(key, operator.system.clock().real_now()))
+    Answer::ok(&shown(key, operator.system.clock().real_now()))
 }
 
 /// Revokes a key for the operator. Used by the API and the page.
@@ -162,8 +133,6 @@ fn scopes(value: &Value) -> Result<Vec<KeyScope>, Fault> {
 /// Keys on one page.
 const KEYS_MAX: u64 = 50;
 const SCOPES: [&str; 6] = ["full", "read", "payments", "customers", "money", "webhooks"];
-/// Fields of a key, named as in the API.
-const FORM_FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
 
 /// One page of a PSP's keys. Usable keys come first, because only these can be revoked.
 pub(super) struct Keys {
@@ -176,25 +145,18 @@ pub(super) struct Keys {
 pub(crate) async fn create_by_form(
     State(operator): State<Operator>,
     UrlPath(psp_id): UrlPath<String>,
-    Form(pairs): Pairs,
+    filled: Filled,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    let filled = Filled::sent(pairs);
-    let body = filled.json(&FORM_FIELDS);
-    match Fields::of_body(&body).and_then(|fields| fields.finish(Some(read_new(&fields)))) {
-        Ok(new) => {
-            let (_, key) = make(&operator, psp.id, new).await?;
-            let site = PspPage::of(&operator, &psp_id).await?;
-            let page = site.page(&secret(&key), &policies_of(&site.psp), &Filled::default());
-            Ok(Page { status: StatusCode::CREATED, ..page }.into_response())
-        }
+    let (status, said, filled) = match filled.read(&FIELDS, |fields| Some(read_new(fields))) {
+        Ok(new) => (StatusCode::CREATED, secret(&make(&operator, psp.id, new).await?.1), Filled::default()),
         Err(error) => {
-            let filled = filled.refused(error)?;
-            let site = PspPage::of(&operator, &psp_id).await?;
-            let page = site.page(&filled.summary(), &policies_of(&site.psp), &filled);
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+            let RefusedForm { status, said, filled } = filled.refused(error)?;
+            (status, said, filled)
         }
-    }
+    };
+    let site = PspPage::of(&operator, &psp_id).await?;
+    Ok(site.page(&said, &policies_of(&site.psp), &filled).answer_form(status))
 }
 
 /// Revokes a key. It is refused from then on.
@@ -203,8 +165,7 @@ pub(crate) async fn revoke_by_form(
     UrlPath((psp_id, key_id)): UrlPath<(String, String)>,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    let id: KeyId = key_id.parse().map_err(|_| Failure::not_found("key", key_id.clone()))?;
-    refuse(&operator, psp.id, id).await?;
+    refuse(&operator, psp.id, page_id_of("key", &key_id)?).await?;
     Ok(Redirect::to(&format!("{}/{}?done=revoked", path("psps"), psp.id)).into_response())
 }
 
@@ -221,7 +182,7 @@ impl Keys {
     pub(super) fn panel(&self, here: &str, now: Timestamp) -> Markup {
         html! {
             section.panel #keys aria-labelledby="its-keys" {
-                header { h2 #its-keys { "API keys" } p { (grouped(self.total.into())) } }
+                header { h2 #its-keys { "API keys" } p { (grouped(self.total)) } }
                 @if self.total == 0 { p.none { "None. The PSP cannot call the API." } }
                 @else if self.page.is_empty() { p.none { "No more keys." } }
                 @else {
@@ -239,19 +200,7 @@ impl Keys {
                         tbody { @for one in &self.page { (row(here, one, now)) } }
                     }
                 }
-                (self.pages(here))
-            }
-        }
-    }
-
-    fn pages(&self, here: &str) -> Markup {
-        let next = self.from + KEYS_MAX;
-        html! {
-            @if self.from > 0 || next < self.total {
-                nav.pages aria-label="Pages of keys" {
-                    @if self.from > 0 { a rel="prev" href={ (here) "?keys=" (self.from.saturating_sub(KEYS_MAX)) } { "Previous" } }
-                    @if next < self.total { a rel="next" href={ (here) "?keys=" (next) } { "Next " (KEYS_MAX) } }
-                }
+                (offset_pages("keys", self.from, KEYS_MAX, self.from + KEYS_MAX < self.total, |from| format!("{here}?keys={from}")))
             }
         }
     }
@@ -265,8 +214,8 @@ fn row(here: &str, key: &KeyRecord, now: Timestamp) -> Markup {
             th scope="row" { @if key.name.is_empty() { span.soft { "unnamed" } } @else { (key.name) } br; small.mono { (key.id) } }
             td { (badge(state.as_str(), tone)) }
             td.wide { (key.scopes.iter().filter_map(|scope| serde_json::to_value(scope).ok()?.as_str().map(str::to_owned)).collect::<Vec<_>>().join(", ")) }
-            td.n.wide { (at(key.last_used_at, now, "never")) }
-            td.n.wide { (at(key.revoked_at.or(key.expires_at), now, "never")) }
+            td.n.wide { (ago_or(key.last_used_at, now, "never")) }
+            td.n.wide { (ago_or(key.revoked_at.or(key.expires_at), now, "never")) }
             td {
                 @if state == KeyState::Active {
                     form.inline method="post" action={ (here) "/keys/" (key.id) "/revoke" } {

@@ -3,8 +3,6 @@
 pub(crate) mod keys;
 pub(crate) mod page;
 pub mod policies;
-pub mod tiers;
-pub(crate) mod wallets;
 pub mod withdrawal;
 
 use std::collections::BTreeMap;
@@ -14,18 +12,15 @@ use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_actors::chains::Chains;
-use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Amount, Chain, FeeBps, PspId};
+use payferry_domain::{Amount, FeeBps, PspId};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields};
-use payferry_journal::psps::{Ceilings, EventFamilies};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::tiers::Tier;
 use crate::Operator;
-use crate::input::{name, only, psp_id_of, tenant_failure};
+use crate::input::{id_of, name, only, tenant_failure};
 use crate::psps::policies as fields;
 use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
 
@@ -33,54 +28,27 @@ use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
 const FIELDS: [&str; 4] = ["name", "fee_bps", "send_max", "send_daily_max"];
 
 /// A PSP in a response.
-#[derive(Debug, Serialize)]
-struct PspLine {
-    psp_id: PspId,
-    name: String,
-    fee_bps: u16,
-    tolerance: String,
-    tolerance_bps: u16,
-    overpayment: OverpaymentPolicy,
-    refund_to_sender: bool,
-    require_customer: bool,
-    dust_floor: String,
-    event_families: EventFamilies,
-    /// Finality tiers that the PSP has overridden.
-    finality: BTreeMap<Chain, Vec<Tier>>,
-    send_max: String,
-    send_daily_max: String,
-    created_at: Moment,
-    updated_at: Moment,
-}
-
-impl PspLine {
-    fn of(psp: PspRecord, configured: Ceilings) -> Self {
-        let policies = psp.policies;
-        let ceilings = policies.ceilings(configured);
-        Self {
-            psp_id: psp.id,
-            name: psp.name,
-            fee_bps: policies.fee_bps.get(),
-            tolerance: policies.tolerance.absolute.to_string(),
-            tolerance_bps: policies.tolerance.bps,
-            overpayment: policies.overpayment,
-            refund_to_sender: policies.refund_to_sender,
-            require_customer: policies.require_customer,
-            dust_floor: policies.dust_floor.to_string(),
-            event_families: policies.event_families,
-            finality: policies.finality.iter().map(|(chain, own)| (*chain, tiers::shown(own))).collect(),
-            send_max: ceilings.send_max.to_string(),
-            send_daily_max: ceilings.send_daily_max.to_string(),
-            created_at: psp.created_at.into(),
-            updated_at: psp.updated_at.into(),
-        }
+fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
+    let policies = psp.policies;
+    let ceilings = policies.ceilings(operator.system.psps().ceilings());
+    record! {
+        psp_id: psp.id,
+        name: psp.name,
+        fee_bps: policies.fee_bps.get(),
+        tolerance: policies.tolerance.absolute.to_string(),
+        tolerance_bps: policies.tolerance.bps,
+        overpayment: policies.overpayment,
+        refund_to_sender: policies.refund_to_sender,
+        require_customer: policies.require_customer,
+        dust_floor: policies.dust_floor.to_string(),
+        event_families: policies.event_families,
+        // Finality tiers that the PSP has overridden.
+        finality: policies.finality.iter().map(|(chain, own)| (*chain, fields::shown(own))).collect::<BTreeMap<_, _>>(),
+        send_max: ceilings.send_max.to_string(),
+        send_daily_max: ceilings.send_daily_max.to_string(),
+        created_at: Moment(psp.created_at),
+        updated_at: Moment(psp.updated_at),
     }
-}
-
-#[derive(Serialize)]
-struct PspList {
-    total: u64,
-    psps: Vec<PspLine>,
 }
 
 /// Returns the PSPs, oldest first.
@@ -90,19 +58,20 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     query.finish()?;
     let slice = Slice { limit: page.limit, offset: page.offset };
     let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
-    Answer::ok(&PspList { total, psps: psps.into_iter().map(|psp| PspLine::of(psp, configured(&operator))).collect() })
+    let psps: Vec<_> = psps.into_iter().map(|psp| shown(psp, &operator)).collect();
+    Answer::ok(&record! { total: total, psps: psps })
 }
 
 /// Returns one PSP.
 pub(crate) async fn get(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
-    let psp = tenants::find_psp(operator.system.database(), psp_id_of(&psp_id)?).await.map_err(tenant_failure)?;
-    Answer::ok(&PspLine::of(psp, configured(&operator)))
+    let psp = tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?;
+    Answer::ok(&shown(psp, &operator))
 }
 
 /// Creates a PSP.
 pub(crate) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
-    Answer::created(&PspLine::of(make(&operator, &name, change).await?, configured(&operator)))
+    Answer::created(&shown(make(&operator, &name, change).await?, &operator))
 }
 
 /// Reads the fields of a new PSP.
@@ -128,9 +97,9 @@ pub(crate) async fn change(
     Path(psp_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = psp_id_of(&psp_id)?;
+    let id = id_of("psp_id", &psp_id)?;
     let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
-    Answer::ok(&PspLine::of(set(&operator, id, name.as_ref(), change).await?, configured(&operator)))
+    Answer::ok(&shown(set(&operator, id, name.as_ref(), change).await?, &operator))
 }
 
 /// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
@@ -173,8 +142,4 @@ fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
 /// An amount, or `default` for the configured limit.
 fn ceiling(value: &Value) -> Result<OwnOrDefault<Amount>, Fault> {
     if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
-}
-
-fn configured(operator: &Operator) -> Ceilings {
-    operator.system.psps().ceilings()
 }

@@ -1,32 +1,25 @@
 //! PSPs and their policies: forms over the functions of the API (`crate::psps`). Keys and withdrawal wallets have
 //! their own panels.
 
-use axum::Form;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::tenants::{self, DEFAULT_WORD, PspRecord, Slice};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Amount, PspId, Timestamp};
-use payferry_httpkit::extract::Fields;
+use payferry_domain::{Amount, Timestamp};
 use serde::Deserialize;
 
 use crate::input::tenant_failure;
-use crate::page::failure::{Failure, Refused};
 use crate::page::form::{Filled, Sort, ticked};
-use crate::page::path;
-use crate::page::shell::{NavSection, Page};
-use crate::page::words::{ago, grouped};
+use crate::page::words::{ago, grouped, head, offset_pages, panel};
+use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 use crate::psps::keys::{self, Keys};
-use crate::psps::wallets::{self, panel as wallets_panel};
-use crate::psps::withdrawal::WalletRecord;
+use crate::psps::policies::BPS_MAX;
+use crate::psps::withdrawal::{self, WalletRecord};
 use crate::{Operator, psps};
 
 /// PSPs on one page.
 const PSPS_MAX: u64 = 50;
-/// 100 % in basis points.
-const BPS_MAX: i64 = 10_000;
 const OVERPAYMENT: [(&str, &str); 3] =
     [("hold", "the PSP decides"), ("accept", "settle everything"), ("refund_excess", "refund the excess")];
 
@@ -50,8 +43,6 @@ const PSP_FIELDS: [(&str, Sort); 11] = [
 /// Fields of a new PSP. The policies are set on its own page.
 const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
 
-pub(super) type Pairs = Form<Vec<(String, String)>>;
-
 /// Offset of the list.
 #[derive(Deserialize)]
 pub(crate) struct Part {
@@ -71,17 +62,15 @@ pub(crate) async fn list(State(operator): State<Operator>, Query(part): Query<Pa
 }
 
 /// Creates a PSP and redirects to it.
-pub(crate) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Refused> {
-    let filled = Filled::sent(pairs);
-    let body = filled.json(&NEW_PSP_FIELDS);
-    match Fields::of_body(&body).and_then(|fields| fields.finish(psps::read_new(&fields, operator.system.chains()))) {
+pub(crate) async fn create(State(operator): State<Operator>, filled: Filled) -> Result<Response, Refused> {
+    match filled.read(&NEW_PSP_FIELDS, |fields| psps::read_new(fields, operator.system.chains())) {
         Ok((name, change)) => {
             let psp = psps::make(&operator, &name, change).await?;
             Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response())
         }
         Err(error) => {
-            let page = list_page(&operator, 0, &filled.refused(error)?).await?;
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+            let refused = filled.refused(error)?;
+            Ok(list_page(&operator, 0, &refused.filled).await?.answer_form(refused.status))
         }
     }
 }
@@ -112,62 +101,45 @@ pub(crate) async fn show(
 pub(crate) async fn change(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
-    Form(pairs): Pairs,
+    filled: Filled,
 ) -> Result<Response, Refused> {
     let site = PspPage::of(&operator, &psp_id).await?;
-    let filled = Filled::sent(pairs);
-    let body = filled.json(&PSP_FIELDS);
-    match Fields::of_body(&body)
-        .and_then(|fields| fields.finish(Some(psps::read_change(&fields, operator.system.chains()))))
-    {
+    match filled.read(&PSP_FIELDS, |fields| Some(psps::read_change(fields, operator.system.chains()))) {
         Ok((name, change)) => {
             psps::set(&operator, site.psp.id, name.as_ref(), change).await?;
             Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), site.psp.id)).into_response())
         }
         Err(error) => {
-            let filled = filled.refused(error)?;
-            let page = site.page(&filled.summary(), &filled, &Filled::default());
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+            let refused = filled.refused(error)?;
+            Ok(site.page(&refused.said, &refused.filled, &Filled::default()).answer_form(refused.status))
         }
     }
 }
 
 pub(super) async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
-    let missing = || Failure::not_found("PSP", psp_id);
-    let id: PspId = psp_id.parse().map_err(|_| missing())?;
-    match tenants::find_psp(operator.system.database(), id).await {
-        Err(tenants::TenantError::NoPsp(_)) => Err(missing()),
-        other => Ok(other.map_err(tenant_failure)?),
-    }
+    let found = tenants::find_psp(operator.system.database(), id_of("PSP", psp_id)?).await;
+    found.map_err(|error| Failure::of_read(tenant_failure(error), "PSP", psp_id))
 }
 
 async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Page, Failure> {
     let slice = Slice { limit: PSPS_MAX, offset };
     let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
     let now = operator.system.clock().real_now();
-    let next = offset + PSPS_MAX;
     let body = html! {
         div.title { h1 { "PSPs" } p { "Payment service providers and their policies." } }
         div.grid.two {
-            section.panel aria-labelledby="psps" {
-                header { h2 #psps { "All" } p { (grouped(total.into())) } }
+            (panel("psps", "All", &grouped(total), &html! {
                 @if psps.is_empty() { p.none { "None yet." } } @else { (table(&psps, now)) }
-                @if offset > 0 || next < total {
-                    nav.pages aria-label="Pages of PSPs" {
-                        @if offset > 0 { a rel="prev" href={ (path("psps")) "?offset=" (offset.saturating_sub(PSPS_MAX)) } { "Previous" } }
-                        @if next < total { a rel="next" href={ (path("psps")) "?offset=" (next) } { "Next " (PSPS_MAX) } }
-                    }
-                }
-            }
-            section.panel aria-labelledby="make" {
-                header { h2 #make { "Create a PSP" } }
+                (offset_pages("PSPs", offset, PSPS_MAX, offset + PSPS_MAX < total, |offset| format!("{}?offset={offset}", path("psps"))))
+            }))
+            (panel("make", "Create a PSP", "", &html! {
                 div.body {
                     form.stack #new-psp method="post" action=(path("psps")) {
                         (new.line("name", "Name", "Northern Pay", true))
                         div { button { "Create PSP" } }
                     }
                 }
-            }
+            }))
         }
     };
     Ok(Page::still("PSPs", NavSection::Psps, body))
@@ -176,15 +148,7 @@ async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Pag
 fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
     html! {
         table {
-            thead {
-                tr {
-                    th scope="col" { "PSP" }
-                    th.n scope="col" { "Fee" }
-                    th.wide scope="col" { "Overpayment" }
-                    th.n.wide scope="col" { "Tolerance" }
-                    th.n.wide scope="col" { "Created" }
-                }
-            }
+            (head(&[("", "PSP"), ("n", "Fee"), ("wide", "Overpayment"), ("n wide", "Tolerance"), ("n wide", "Created")]))
             tbody {
                 @for psp in psps {
                     @let policies = &psp.policies;
@@ -220,7 +184,7 @@ impl PspPage {
     async fn with_keys_from(operator: &Operator, psp_id: &str, keys_from: u32) -> Result<Self, Failure> {
         let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
         let keys = Keys::of(operator, psp.id, keys_from, now).await?;
-        let wallets = wallets::of(operator, psp.id).await?;
+        let wallets = withdrawal::of(operator, psp.id).await?;
         Ok(Self { psp, wallets, wallet: Filled::default(), keys, now })
     }
 
@@ -237,17 +201,11 @@ impl PspPage {
             div.grid.two {
                 div.col {
                     (self.keys.panel(&here, *now))
-                    (wallets_panel(&here, &self.wallets, &self.wallet))
+                    (withdrawal::panel(&here, &self.wallets, &self.wallet))
                 }
                 div.col {
-                    section.panel aria-labelledby="make-key" {
-                        header { h2 #make-key { "Create a key" } p { "it is shown once" } }
-                        div.body { (keys::form(&here, key)) }
-                    }
-                    section.panel aria-labelledby="set-policies" {
-                        header { h2 #set-policies { "Policies" } p { "for new payments" } }
-                        div.body { (policies_form(&here, policies)) }
-                    }
+                    (panel("make-key", "Create a key", "it is shown once", &html! { div.body { (keys::form(&here, key)) } }))
+                    (panel("set-policies", "Policies", "for new payments", &html! { div.body { (policies_form(&here, policies)) } }))
                 }
             }
         };

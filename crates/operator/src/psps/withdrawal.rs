@@ -1,19 +1,152 @@
-//! Withdrawal wallets of PSPs, set by the operator's listener, its page or the command line.
+//! `/ops/psps/{psp_id}/withdrawal-wallets`: withdrawal wallets of PSPs, set by the operator's listener, its page or the
+//! command line. In production a change takes effect after one day.
 
+use axum::extract::{Path as UrlPath, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
 use payferry_accounts::keys::KeyMode;
+use payferry_accounts::tenants;
 use payferry_actors::destination::{self, Unsuitable};
 use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::read::{self, address as wallet};
+use payferry_httpkit::extract::{Fields, JsonBody, Path};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::{
     self, WALLET_DELAY_SECS, Wallet, WalletChange, WalletError, WalletState, Wallets,
 };
 use sea_orm::DbErr;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
+
+use crate::Operator;
+use crate::input::{id_of, only, tenant_failure};
+use crate::page::form::{Filled, Sort, names};
+use crate::page::words::{Tone, badge, head};
+use crate::page::{Refused, path};
+use crate::psps::page::{PspPage, policies_of};
+
+/// Fields of a wallet, in the API and in the form.
+const FIELDS: [(&str, Sort); 2] = [("address", Sort::Text), ("chain", Sort::Text)];
+/// Value of `address` that removes a wallet.
+const NONE: &str = "none";
+
+/// Returns the current and the pending withdrawal wallets of a PSP.
+pub(crate) async fn show(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
+    let psp_id =
+        tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?.id;
+    Answer::ok(&record! { psp_id: psp_id, wallets: of(&operator, psp_id).await? })
+}
+
+/// Sets a withdrawal wallet: `{"address": "0x..." or "none", "chain": "base"}`. Without a chain it applies to all
+/// chains.
+pub(crate) async fn change(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let psp_id = id_of("psp_id", &psp_id)?;
+    let asked = body.read(read_new)?;
+    Answer::ok(&record! { psp_id: psp_id, wallets: set_by_operator(&operator, psp_id, asked).await? })
+}
+
+/// Chain and address that the fields name. `None` means every chain, or no wallet.
+fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Address>)> {
+    only(fields, &names(&FIELDS));
+    let address = |value: &Value| if value == NONE { Ok(None) } else { wallet(value).map(Some) };
+    let chain = |value: &Value| match read::string(value)? {
+        EVERY_CHAIN => Ok(None),
+        _ => read::name::<Chain>(value, "all, base, polygon, arbitrum").map(Some),
+    };
+    let (address, chain) = (fields.required("address", address), fields.optional("chain", chain));
+    Some((chain.unwrap_or_default(), address?))
+}
+
+/// Sets a wallet for the operator. Used by the API and the page.
+async fn set_by_operator(
+    operator: &Operator,
+    psp_id: PspId,
+    asked: (Option<Chain>, Option<Address>),
+) -> Result<Vec<WalletRecord>, ApiError> {
+    let system = &operator.system;
+    let specs: Vec<&ChainSpec> = system.chains().running().collect();
+    let now = system.clock().real_now();
+    let wallets = set(system.database(), &specs, operator.key_mode, psp_id, asked, now).await?;
+    tracing::warn!(psp.id = %psp_id, "operator changed the withdrawal wallet of PSP {psp_id}");
+    Ok(WalletRecord::of_all(&wallets))
+}
+
+/// Returns the current and the pending withdrawal wallets of a PSP.
+pub(crate) async fn of(operator: &Operator, psp_id: PspId) -> Result<Vec<WalletRecord>, ApiError> {
+    let system = &operator.system;
+    let wallets = list(system.database(), psp_id, system.clock().real_now()).await?;
+    Ok(WalletRecord::of_all(&wallets))
+}
+
+/// Choices of the form's chain.
+const CHAINS: [(&str, &str); 4] = [
+    ("all", "all chains without their own wallet"),
+    ("base", "base"),
+    ("polygon", "polygon"),
+    ("arbitrum", "arbitrum"),
+];
+
+/// Sets a PSP's withdrawal wallet.
+pub(crate) async fn set_by_form(
+    State(operator): State<Operator>,
+    UrlPath(psp_id): UrlPath<String>,
+    filled: Filled,
+) -> Result<Response, Refused> {
+    let mut site = PspPage::of(&operator, &psp_id).await?;
+    let outcome = async { set_by_operator(&operator, site.psp.id, filled.read(&FIELDS, read_new)?).await };
+    match outcome.await {
+        Ok(_) => Ok(Redirect::to(&format!("{}/{}?done=wallet", path("psps"), site.psp.id)).into_response()),
+        Err(error) => {
+            let refused = filled.refused(error)?;
+            site.wallet = refused.filled;
+            let page = site.page(&refused.said, &policies_of(&site.psp), &Filled::default());
+            Ok(page.answer_form(refused.status))
+        }
+    }
+}
+
+/// Withdrawal wallets, with a form to change them.
+pub(super) fn panel(here: &str, wallets: &[WalletRecord], filled: &Filled) -> Markup {
+    html! {
+        section.panel #wallets aria-labelledby="its-wallets" {
+            header { h2 #its-wallets { "Withdrawal wallets" } p { "in production a change takes effect after one day" } }
+            @if wallets.is_empty() { p.none { "None. The PSP cannot withdraw." } } @else {
+                table {
+                    (head(&[("", "Chain"), ("", "Address"), ("", "State"), ("n wide", "From")]))
+                    tbody {
+                        @for wallet in wallets {
+                            tr id={ "wallet-" (wallet.chain) "-" (wallet.status) } {
+                                th scope="row" { (wallet.chain) }
+                                td.mono { (wallet.address) }
+                                td { (badge(wallet.status, if wallet.status == "effective" { Tone::Good } else { Tone::Warn })) }
+                                td.n.wide { (wallet.effective_at) }
+                            }
+                        }
+                    }
+                }
+            }
+            div.body {
+                form.stack #new-wallet method="post" action={ (here) "/withdrawal-wallets" } {
+                    div.pair {
+                        (filled.line("address", "Address (none: remove the wallet)", "0x…", true))
+                        (filled.choice("chain", "Chain", &CHAINS))
+                    }
+                    div { button.danger { "Set wallet" } }
+                }
+            }
+        }
+    }
+}
 
 /// Delay until a new wallet becomes effective; none in the sandbox.
 const fn delay_secs(mode: KeyMode) -> i64 {

@@ -9,10 +9,10 @@ use payferry_actors::System;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_webhook::{BreakerState, EndpointView, NO_URL};
-use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement, Value};
+use sea_orm::{DbBackend, DbErr, FromQueryResult, Value};
 use serde::Serialize;
 
-use crate::query::{COUNTED_MAX, Count};
+use crate::query::{COUNTED_MAX, Count, rows};
 
 /// Maximum number of PSPs with undelivered events that are read, those with the oldest events first.
 pub const ENDPOINTS_MAX: usize = 500;
@@ -51,11 +51,8 @@ pub struct Backlog {
 /// Undelivered events of one PSP.
 #[derive(Debug, Clone, Serialize)]
 pub struct EndpointLine {
-    /// PSP.
     pub psp_id: String,
-    /// Name of the PSP.
     pub psp_name: String,
-    /// Undelivered events.
     pub backlog: Backlog,
     /// Reason why nothing is sent, if the receiver is not the cause.
     pub held_by: Option<&'static str>,
@@ -183,8 +180,7 @@ async fn find(database: &Database, whose: &PspScope) -> Result<Vec<Row>, DbErr> 
         PspScope::Longest => &[],
     };
     let sql = backlogs_sql(database.backend(), ids.len());
-    let statement = Statement::from_sql_and_values(database.backend(), sql, ids.iter().map(Value::from));
-    Row::find_by_statement(statement).all(database.reader()).await
+    rows(database, sql, ids.iter().map(Value::from)).await
 }
 
 /// Query for the given number of named PSPs, or for all. The PSPs are selected by their oldest deliveries, one index
@@ -268,17 +264,8 @@ impl Backlog {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use payferry_migration::{Migrator, MigratorTrait};
-    use sea_orm::ConnectionTrait;
-
-    /// A new database, and the folder that holds it.
-    async fn database() -> (Database, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
-        (database, folder)
-    }
+    use crate::query::testing::{database, plan_of};
+    use sea_orm::{ConnectionTrait, Statement};
 
     /// SQL of a PSP, with a webhook URL or without.
     fn psp(id: &str, has_url: bool) -> String {
@@ -311,12 +298,8 @@ mod tests {
     #[tokio::test]
     async fn the_backlog_query_reads_no_finished_delivery() {
         let (database, _folder) = database().await;
-        let explain = Statement::from_string(
-            database.backend(),
-            format!("EXPLAIN QUERY PLAN {}", backlogs_sql(DbBackend::Sqlite, 0)),
-        );
-        let plan = database.reader().query_all_raw(explain).await.unwrap();
-        let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+        let sql = backlogs_sql(DbBackend::Sqlite, 0);
+        let plan = plan_of(&database, Statement::from_string(database.backend(), sql)).await;
         let of_deliveries: Vec<_> = plan.iter().filter(|step| step.contains(" d ")).collect();
         assert!(
             of_deliveries.len() >= 6 && of_deliveries.iter().all(|step| step.starts_with("SEARCH d ")),

@@ -14,11 +14,8 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 use crate::Operator;
 use crate::actors::panel as actor;
-use crate::chains::page::bounded;
-use crate::page::failure::Failure;
-use crate::page::path;
-use crate::page::shell::{NavSection, Page, PageRequest};
-use crate::page::words::{Tone, ago, badge, count, grouped, plain};
+use crate::page::words::{Tone, ago, badge, bounded, count, grouped, panel as section, plain};
+use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 use crate::webhooks::{self, Backlog, EndpointLine, Webhooks};
 
 /// Endpoints on the overview, those with problems first.
@@ -37,7 +34,7 @@ pub(crate) async fn list(State(operator): State<Operator>, asked: PageRequest) -
             section.panel aria-labelledby="endpoints" {
                 header {
                     h2 #endpoints { "Endpoints" }
-                    p { @if webhooks.more { "more than " } (grouped(webhooks.endpoints.len().try_into().unwrap_or(i128::MAX))) }
+                    p { @if webhooks.more { "more than " } (grouped(webhooks.endpoints.len())) }
                 }
                 (table(&webhooks.endpoints, now))
             }
@@ -52,8 +49,7 @@ pub(crate) async fn show(
     Path(psp_id): Path<String>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {
-    let missing = || Failure::not_found("endpoint", psp_id.clone());
-    let id: PspId = psp_id.parse().map_err(|_| missing())?;
+    let id: PspId = id_of("endpoint", &psp_id)?;
     let system = &operator.system;
     let mut line = webhooks::of_psp(system, id).await?;
     name(system, line.as_mut_slice()).await?;
@@ -61,7 +57,7 @@ pub(crate) async fn show(
     let mut senders = tree.root.children.into_iter().filter(|node| node.kind == ActorKind::WebhookSender);
     let node = senders.find_map(|sender| sender.children.into_iter().find(|node| node.name == psp_id));
     if line.is_none() && node.is_none() {
-        return Err(missing());
+        return Err(Failure::not_found("endpoint", psp_id));
     }
     let now = system.clock().real_now();
     Ok(asked.answer(&Page::live("Endpoint", NavSection::Overview, body(&psp_id, line.as_ref(), node.as_ref(), now))))
@@ -104,15 +100,14 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
             @if let Some(line) = line { (figures(&line.backlog, now)) }
             @if let Some(node) = node { (actor::figures(node, now)) }
             @if let Some(view) = view {
-                section.panel aria-labelledby="sending" {
-                    header { h2 #sending { "Delivery" } }
+                (section("sending", "Delivery", "", &html! {
                     dl.facts {
                         dt { "In flight" } dd { (count(view.in_flight)) " of " (count(view.limit)) " allowed at once" }
                         dt { "Read ahead" } dd { (count(view.read_ahead)) " not started" }
                         dt { "Attempts" } dd { (count(view.attempts)) ", " (count(view.failures)) " of them failed, since the actor started" }
                         @if let Some(failure) = &view.last_failure { dt { "Last failure" } dd { span.reason { (failure) } } }
                     }
-                }
+                }))
             }
         }
     }

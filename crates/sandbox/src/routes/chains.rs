@@ -14,7 +14,7 @@ use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, read};
 use serde_json::{Value, json};
 
-use super::{Body, away, fields, object};
+use super::{Body, away, block, fields, object};
 use crate::chain::{FOUNDATION_BLOCKS, SandboxChain};
 use crate::env::SandboxEnv;
 
@@ -33,8 +33,7 @@ fn chain<'w>(env: &'w SandboxEnv, name: &str) -> Result<(Chain, &'w Arc<SandboxC
 }
 
 fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiError> {
-    let head = json!({"number": head.number, "hash": head.hash, "timestamp": head.timestamp});
-    Answer::ok(&json!({"message": message, "chain": chain, "head": head}))
+    Answer::ok(&json!({"message": message, "chain": chain, "head": block(&head)}))
 }
 
 /// Mines blocks at once. `Server-Timing` in the answer reports the time until the last block was sealed.

@@ -45,12 +45,8 @@ pub(super) async fn kyc<H: SandboxHost>(
     let verdict = fields(&body, |fields| {
         let outcome = fields.required("outcome", outcome);
         let reasons = fields.optional("reasons", reasons);
-        match outcome? {
-            Outcome::Approved => Some(Verdict::Approved),
-            Outcome::Rejected => {
-                Some(Verdict::Rejected { reasons: reasons.unwrap_or_else(|| vec![ROUTE_REASON.to_owned()]) })
-            }
-        }
+        let rejected = || Verdict::Rejected { reasons: reasons.unwrap_or_else(|| vec![ROUTE_REASON.to_owned()]) };
+        Some(if outcome? { Verdict::Approved } else { rejected() })
     })?;
     let mut opened = Opened::find(app.database(), id, Some(caller.psp_id)).await?;
     if opened.customer().tos_accepted_at.is_none() {
@@ -74,15 +70,11 @@ pub(super) async fn kyc<H: SandboxHost>(
     Ok(answer)
 }
 
-enum Outcome {
-    Approved,
-    Rejected,
-}
-
-fn outcome(value: &Value) -> Result<Outcome, Fault> {
+/// Reads `approved` as true and `rejected` as false.
+fn outcome(value: &Value) -> Result<bool, Fault> {
     match read::string(value)? {
-        "approved" => Ok(Outcome::Approved),
-        "rejected" => Ok(Outcome::Rejected),
+        "approved" => Ok(true),
+        "rejected" => Ok(false),
         _ => Err(Fault::new("unknown_value", "must be one of approved, rejected")),
     }
 }

@@ -4,8 +4,7 @@
 //! page: wallets, webhook senders and browsers have no key.
 
 mod chains;
-mod clock;
-mod facts;
+mod environment;
 mod identity;
 mod inbox;
 mod payments;
@@ -18,12 +17,13 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_actors::System;
+use payferry_devchain::BlockRef;
 use payferry_domain::PspId;
 use payferry_entities::payments as payment_rows;
 use payferry_httpkit::HttpState;
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Fields;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::env::SandboxEnv;
@@ -55,8 +55,8 @@ pub fn routes<H: SandboxHost>(env: Arc<SandboxEnv>) -> Router<H> {
         .route("/sandbox/chains/{chain}/mining", post(chains::mining))
         .route("/sandbox/chains/{chain}/reorg", post(chains::reorg))
         .route("/sandbox/chains/{chain}/faults", post(chains::faults))
-        .route("/sandbox", get(facts::read))
-        .route("/sandbox/clock/advance", post(clock::advance))
+        .route("/sandbox", get(environment::facts))
+        .route("/sandbox/clock/advance", post(environment::advance))
         .route("/sandbox/inbox/{name}", inbox)
         .route("/sandbox/customers/{customer_id}/kyc", post(identity::kyc::<H>))
         .route("/sandbox/verify/{token}", get(identity::page::<H>).post(identity::decide::<H>))
@@ -95,6 +95,11 @@ fn fields<T>(body: &[u8], read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result
     let fields = Fields::of_body(&body)?;
     let read = read(&fields);
     fields.finish(read)
+}
+
+/// A block in an answer.
+fn block(block: &BlockRef) -> Value {
+    json!({"number": block.number, "hash": block.hash, "timestamp": block.timestamp})
 }
 
 /// Error of a chain that did not execute a request.

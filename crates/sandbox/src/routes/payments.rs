@@ -50,7 +50,7 @@ pub(super) async fn pay<H: SandboxHost>(
             fields.optional("amount", amount),
             fields.optional("currency", |value| read::name::<Token>(value, "USDC, USDT")),
             fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum")),
-            fields.optional("from", payer).unwrap_or_default(),
+            fields.optional("from", |value| read::name(value, "clean, sanctioned")).unwrap_or(Payer::Clean),
         ))
     })?;
     let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
@@ -123,12 +123,4 @@ fn amount(value: &Value) -> Result<Amount, Fault> {
         text.parse().map_err(|error| Fault::new("amount_malformed", format!("is refused: {error}")))?;
     let too_large = Fault::new("amount_too_large", format!("must be at most {TRANSFER_MAX}"));
     if amount > TRANSFER_MAX { Err(too_large) } else { Ok(amount) }
-}
-
-fn payer(value: &Value) -> Result<Payer, Fault> {
-    match read::string(value)? {
-        "clean" => Ok(Payer::Clean),
-        "sanctioned" => Ok(Payer::Sanctioned),
-        _ => Err(Fault::new("unknown_value", "must be one of clean, sanctioned")),
-    }
 }

@@ -1,21 +1,189 @@
-//! The chains: read position and settler of each.
+//! State of the chains: read position, age of the head, and settler. The page of each chain.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_domain::Timestamp;
+
+use payferry_accounts::Moment;
+use payferry_actors::System;
+use payferry_actors::chain::SettlerHandle;
+use payferry_domain::{Chain, Timestamp};
+use payferry_journal::chain::Role;
 use payferry_runtime::observe::{ActorKind, NodeView};
+use sea_orm::DbErr;
+use serde::Serialize;
 
 use crate::Operator;
 use crate::actors::{page as permanent, panel as actor, tree};
-use crate::chains::{self, ChainLine, ChainState};
-use crate::page::failure::Failure;
-use crate::page::path;
-use crate::page::shell::{NavSection, Page, PageRequest};
-use crate::page::words::{Tone, ago, badge, count, grouped, span};
+use crate::page::words::{Tone, ago, badge, bounded, count, grouped, span};
+use crate::page::{Failure, NavSection, Page, PageRequest, path};
 use crate::query::{Count, if_by, soon};
+
+/// State of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChainState {
+    /// The chain is read.
+    Ok,
+    /// The chain cannot be read at present, but its last head is not stale yet.
+    Troubled,
+    /// No new block for longer than the outage limit: the chain is not offered, and no deadline passes on it.
+    Stale,
+    /// The chain has not been read since the service started.
+    NeverRead,
+}
+
+/// Health of a chain for payments.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChainHealth {
+    pub chain: Chain,
+    pub state: ChainState,
+    /// Age of the newest block, milliseconds.
+    pub head_age_ms: Option<i64>,
+    /// Reason why it cannot be read, if any.
+    pub trouble: Option<String>,
+}
+
+/// All data of one chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChainLine {
+    /// Health for payments.
+    #[serde(flatten)]
+    pub health: ChainHealth,
+    pub chain_id: u64,
+    /// Newest block that an endpoint reported.
+    pub head_number: Option<u64>,
+    pub head_at: Option<Moment>,
+    /// Last block that was completely read.
+    pub read_number: Option<u64>,
+    /// Blocks between the head and the last block read.
+    pub lag_blocks: Option<u64>,
+    /// Newest block that the chain calls safe.
+    pub safe_number: Option<u64>,
+    /// Newest block that the chain calls finalized.
+    pub finalized_number: Option<u64>,
+    /// Base fee of the head, wei per gas.
+    pub base_fee_wei: Option<String>,
+    /// True if the operator has paused it, so that `best` skips it.
+    pub paused: bool,
+    pub settler: SettlerLine,
+}
+
+/// State of a settler.
+#[derive(Debug, Clone, Serialize)]
+pub struct SettlerLine {
+    /// Reason why settlements are delayed, if any.
+    pub trouble: Option<String>,
+    /// True if the operator has paused new settlements.
+    pub settling_paused: bool,
+    /// True if the operator has paused new outbound transfers.
+    pub sending_paused: bool,
+    /// Pending operations. Empty if the database does not answer in time.
+    #[serde(flatten)]
+    pub work: Work,
+    /// Transactions signed since the service started.
+    pub transactions_signed: u64,
+    /// Last known balance of the gas account in the chain's native coin, wei.
+    pub gas_balance_wei: Option<String>,
+}
+
+/// Pending operations of a settler, as far as they are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Work {
+    /// Operations that wait for a transaction.
+    pub queued: Option<Count>,
+    /// Operations in a transaction that is not mined.
+    pub submitted: Option<Count>,
+    /// Operations in a mined transaction that is not final.
+    pub mined: Option<Count>,
+}
+
+impl Work {
+    /// Number of operations in a transaction.
+    pub fn under_way(self) -> Option<Count> {
+        Some(self.submitted?.and(self.mined?))
+    }
+}
+
+/// Pending operations by chain.
+pub type Works = HashMap<Chain, Work>;
+
+/// Returns the health of each running chain.
+pub fn health(system: &System) -> Vec<ChainHealth> {
+    let now = system.clock().now();
+    let health = |chain: Chain| {
+        let view = system.chain_view(chain);
+        let trouble = system.chains().trouble(chain);
+        let state = match &view {
+            None => ChainState::NeverRead,
+            Some(view) if view.is_stale(now) => ChainState::Stale,
+            Some(_) if trouble.is_some() => ChainState::Troubled,
+            Some(_) => ChainState::Ok,
+        };
+        ChainHealth { chain, state, head_age_ms: view.map(|view| view.head_age_ms(now)), trouble }
+    };
+    system.chains().running().map(|spec| health(spec.chain)).collect()
+}
+
+/// Returns all data of each running chain, with the given counts of operations.
+pub fn chains(system: &System, works: Option<&Works>) -> Vec<ChainLine> {
+    let line = |health: ChainHealth| {
+        let chain = health.chain;
+        let spec = system.chains().spec(chain)?;
+        let view = system.chain_view(chain);
+        let work = works.and_then(|works| works.get(&chain)).copied().unwrap_or_default();
+        Some(ChainLine {
+            health,
+            chain_id: spec.chain_id,
+            head_number: view.as_ref().map(|view| view.head_number),
+            head_at: view.as_ref().map(|view| view.head_time.into()),
+            read_number: view.as_ref().map(|view| view.read_number),
+            lag_blocks: view.as_ref().map(|view| view.head_number.saturating_sub(view.read_number)),
+            safe_number: view.as_ref().and_then(|view| view.safe),
+            finalized_number: view.as_ref().and_then(|view| view.finalized),
+            base_fee_wei: view.as_ref().map(|view| view.base_fee_wei.to_string()),
+            paused: system.chains().is_paused(chain),
+            settler: settler(system, chain, work),
+        })
+    };
+    health(system).into_iter().filter_map(line).collect()
+}
+
+fn settler(system: &System, chain: Chain, work: Work) -> SettlerLine {
+    let handle = system.chains().settler(chain);
+    let paused = |role| handle.is_some_and(|handle| handle.is_paused(role));
+    SettlerLine {
+        trouble: handle.and_then(SettlerHandle::trouble),
+        settling_paused: paused(Role::Settle),
+        sending_paused: paused(Role::Send),
+        work,
+        transactions_signed: handle.map_or(0, SettlerHandle::submitted_total),
+        gas_balance_wei: handle.and_then(SettlerHandle::gas_balance_wei).map(|wei| wei.to_string()),
+    }
+}
+
+/// Counts the pending operations of each settler.
+pub async fn works(system: &System) -> Result<Works, DbErr> {
+    let mut works = Works::new();
+    for spec in system.chains().running() {
+        let chain = spec.chain;
+        let work = Work {
+            queued: Some(operations(system, chain, "queued").await?),
+            submitted: Some(operations(system, chain, "submitted").await?),
+            mined: Some(operations(system, chain, "mined").await?),
+        };
+        works.insert(chain, work);
+    }
+    Ok(works)
+}
+
+async fn operations(system: &System, chain: Chain, status: &str) -> Result<Count, DbErr> {
+    let from = "FROM operations WHERE chain = $1 AND status = $2";
+    Count::rows(system.database(), from, [chain.as_str().into(), status.into()]).await
+}
 
 /// `/ops/view/chains/{chain}`: one chain.
 pub(crate) async fn show(
@@ -24,8 +192,8 @@ pub(crate) async fn show(
     asked: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
-    let works = if_by(soon(), "settler work", chains::works(system)).await;
-    let chains = chains::chains(system, works.as_ref());
+    let works = if_by(soon(), "settler work", works(system)).await;
+    let chains = chains(system, works.as_ref());
     let line = chains.iter().find(|line| line.health.chain.as_str() == name);
     let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
     let root = system.tree().root;
@@ -85,7 +253,7 @@ fn row(line: &ChainLine) -> Markup {
         tr id={ "chain-" (chain) } .bad[line.health.state != ChainState::Ok] {
             th scope="row" { a href={ (path("chains")) "/" (chain) } { (chain) } }
             td { (state(line)) }
-            td.n.wide { @if let Some(number) = line.head_number { (grouped(number.into())) } @else { "–" } }
+            td.n.wide { @if let Some(number) = line.head_number { (grouped(number)) } @else { "–" } }
             td.n { (age(line.health.head_age_ms)) }
             td.n { @if let Some(lag) = line.lag_blocks { (count(lag)) } @else { "–" } }
             td.n { (in_work(line)) }
@@ -145,17 +313,6 @@ fn known(number: Option<Count>) -> Markup {
     html! { @match number { Some(number) => (bounded(number)), None => "–" } }
 }
 
-/// A count. One that stopped at its limit is shown as "more than".
-pub(crate) fn bounded(number: Count) -> Markup {
-    html! {
-        @if number.more {
-            span title={ "more than " (grouped(number.counted.into())) } { "> " (grouped(number.counted.into())) }
-        } @else {
-            (count(number.counted))
-        }
-    }
-}
-
 impl ChainPage<'_> {
     fn body(&self) -> Markup {
         let line = self.line;
@@ -173,7 +330,7 @@ impl ChainPage<'_> {
 
     fn reading(&self) -> Markup {
         let line = self.line;
-        let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), |number| grouped(number.into()));
+        let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), grouped);
         html! {
             section.panel aria-labelledby="watcher" {
                 header { h2 #watcher { "Watcher" } (running(self.watcher)) p { "reads blocks" } (its_actor(self.watcher)) }
@@ -181,10 +338,10 @@ impl ChainPage<'_> {
                     dt { "Chain id" } dd { (line.chain_id) }
                     dt { "Head" } dd { (number(line.head_number)) @if let Some(at) = line.head_at { small { ", " (ago(at.0, self.now)) } } }
                     dt { "Read up to" } dd { (number(line.read_number)) }
-                    dt { "Lag" } dd { @if let Some(lag) = line.lag_blocks { (grouped(lag.into())) " blocks" } @else { "–" } }
+                    dt { "Lag" } dd { @if let Some(lag) = line.lag_blocks { (grouped(lag)) " blocks" } @else { "–" } }
                     dt { "Safe" } dd { (number(line.safe_number)) }
                     dt { "Finalized" } dd { (number(line.finalized_number)) }
-                    dt { "Base fee" } dd { @if let Some(fee) = &line.base_fee_wei { (gwei(fee)) } @else { "–" } }
+                    dt { "Base fee" } dd { @if let Some(fee) = &line.base_fee_wei { (in_unit(fee, 1e9, "Gwei")) } @else { "–" } }
                 }
             }
         }
@@ -207,7 +364,7 @@ impl ChainPage<'_> {
                     dt { "Submitted" } dd { (known(settler.work.submitted)) " operations in a transaction that is not mined" }
                     dt { "Mined" } dd { (known(settler.work.mined)) " operations in a transaction that is not final" }
                     dt { "Signed" } dd { (count(settler.transactions_signed)) " transactions since the start" }
-                    dt { "Gas balance" } dd #gas-money { @if let Some(held) = &settler.gas_balance_wei { (coins(held)) } @else { "–" } }
+                    dt { "Gas balance" } dd #gas-money { @if let Some(held) = &settler.gas_balance_wei { (in_unit(held, 1e18, "coins")) } @else { "–" } }
                 }
             }
         }
@@ -228,16 +385,10 @@ fn its_actor(node: Option<&NodeView>) -> Markup {
     html! { @if let Some(node) = node { a.more href=(permanent::page(node.kind, &node.name)) { "actor" } } }
 }
 
-/// Wei per gas in Gwei.
-fn gwei(wei: &str) -> String {
-    const WEI: f64 = 1e9;
-    wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} Gwei", three_digits(wei / WEI)))
-}
-
-/// Wei in the chain's native coin.
-fn coins(wei: &str) -> String {
-    const WEI: f64 = 1e18;
-    wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} coins", three_digits(wei / WEI)))
+/// Wei in a larger unit of that many wei.
+fn in_unit(wei: &str, wei_per_unit: f64, unit: &str) -> String {
+    let number = wei.parse::<f64>().map(|wei| three_digits(wei / wei_per_unit));
+    number.map_or_else(|_| format!("{wei} wei"), |number| format!("{number} {unit}"))
 }
 
 fn three_digits(number: f64) -> String {
@@ -253,8 +404,6 @@ fn three_digits(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chains::{ChainHealth, SettlerLine, Work};
-    use payferry_domain::Chain;
 
     fn with_queued(queued: Count) -> ChainLine {
         with(Work { queued: Some(queued), submitted: Some(queued), mined: Some(Count::default()) })

@@ -1,8 +1,6 @@
 //! `/ops/pauses`: pauses set by the operator.
 
-use axum::Form;
 use axum::extract::{Path as UrlPath, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::{Moment, tenants};
@@ -17,55 +15,29 @@ use serde_json::Value;
 
 use crate::Operator;
 use crate::input::{only, tenant_failure};
-use crate::page::failure::{Failure, Refused};
-use crate::page::form::{Filled, Sort};
-use crate::page::path;
-use crate::page::shell::{NavSection, Page};
-use crate::page::words::{Tone, ago, badge};
+use crate::page::form::{Filled, Sort, names};
+use crate::page::words::{Tone, ago, badge, panel};
+use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
-/// Fields of a pause.
-const FIELDS: [&str; 2] = ["scope", "reason"];
+/// Fields of a pause, in the API and in the form.
+const FIELDS: [(&str, Sort); 2] = [("scope", Sort::Text), ("reason", Sort::Text)];
 
 /// A pause in a response.
-#[derive(Debug, Serialize)]
-struct PauseLine {
-    scope: String,
-    reason: String,
-    set_by: String,
-    since: Moment,
-}
-
-#[derive(Serialize)]
-struct PauseList {
-    pauses: Vec<PauseLine>,
-}
-
-#[derive(Serialize)]
-struct Lifted {
-    scope: String,
-    /// True if it was paused.
-    was_paused: bool,
-}
-
-impl PauseLine {
-    fn of(scope: Scope, pause: Pause) -> Self {
-        let Pause { reason, set_by, since } = pause;
-        Self { scope: scope.to_string(), reason, set_by, since: since.into() }
-    }
+fn shown(scope: Scope, pause: Pause) -> impl Serialize {
+    record! { scope: scope.to_string(), reason: pause.reason, set_by: pause.set_by, since: Moment(pause.since) }
 }
 
 /// Returns every pause.
 pub(super) async fn list(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     let held = load(&operator).await?;
-    Answer::ok(&PauseList { pauses: held.into_iter().map(|(scope, pause)| PauseLine::of(scope, pause)).collect() })
+    Answer::ok(&record! { pauses: held.into_iter().map(|(scope, pause)| shown(scope, pause)).collect::<Vec<_>>() })
 }
 
 /// Sets a pause: `{"scope": "chain:base", "reason": "..."}`. If the scope is already paused, returns the existing
 /// pause.
 pub(super) async fn set(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
     let (scope, reason) = body.read(read_new)?;
-    let pause = hold(&operator, scope, &reason).await?;
-    Answer::ok(&PauseLine::of(scope, pause))
+    Answer::ok(&shown(scope, hold(&operator, scope, &reason).await?))
 }
 
 /// Lifts a pause. Idempotent.
@@ -75,12 +47,12 @@ pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<Str
         ApiError::BadParameters(vec![FieldError { field: "scope".to_owned(), code: "unknown_value".into(), message }])
     })?;
     let was_paused = lift_pause(&operator, parsed).await?;
-    Answer::ok(&Lifted { scope, was_paused })
+    Answer::ok(&record! { scope: scope, was_paused: was_paused })
 }
 
 /// Reads the fields of a pause.
 pub(super) fn read_new(fields: &Fields<'_>) -> Option<(Scope, String)> {
-    only(fields, &FIELDS);
+    only(fields, &names(&FIELDS));
     let scope = |value: &Value| {
         let unknown = |error: pauses::UnknownScope| Fault::new("unknown_value", error.to_string());
         read::string(value)?.parse::<Scope>().map_err(unknown)
@@ -119,39 +91,22 @@ pub(super) async fn lift_pause(operator: &Operator, scope: Scope) -> Result<bool
     Ok(lifted.is_some())
 }
 
-/// Fields of a pause, named as in the API.
-const FORM_FIELDS: [(&str, Sort); 2] = [("scope", Sort::Text), ("reason", Sort::Text)];
-
 /// `/ops/view/pauses`: every pause.
 pub(crate) async fn show(State(operator): State<Operator>) -> Result<Response, Failure> {
     Ok(page(&operator, &html! {}, &Filled::default()).await?.into_response())
 }
 
 /// Sets a pause.
-pub(crate) async fn set_by_form(
-    State(operator): State<Operator>,
-    Form(pairs): Form<Vec<(String, String)>>,
-) -> Result<Response, Refused> {
-    let filled = Filled::sent(pairs);
-    let body = filled.json(&FORM_FIELDS);
-    let read = Fields::of_body(&body).and_then(|fields| {
-        let asked = read_new(&fields);
-        fields.finish(asked)
-    });
-    let outcome = match read {
-        Ok((scope, reason)) => hold(&operator, scope, &reason).await.map(|_| ()),
-        Err(error) => Err(error),
+pub(crate) async fn set_by_form(State(operator): State<Operator>, filled: Filled) -> Result<Response, Refused> {
+    let outcome = async {
+        let (scope, reason) = filled.read(&FIELDS, read_new)?;
+        hold(&operator, scope, &reason).await
     };
-    match outcome {
-        Ok(()) => Ok(Redirect::to(&path("pauses")).into_response()),
-        Err(ApiError::NotFound(what)) => {
-            let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (what) " not found." } };
-            Ok(Page { status: StatusCode::NOT_FOUND, ..page(&operator, &said, &filled).await? }.into_response())
-        }
+    match outcome.await {
+        Ok(_) => Ok(Redirect::to(&path("pauses")).into_response()),
         Err(error) => {
-            let filled = filled.refused(error)?;
-            let page = page(&operator, &filled.summary(), &filled).await?;
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+            let refused = filled.refused(error)?;
+            Ok(page(&operator, &refused.said, &refused.filled).await?.answer_form(refused.status))
         }
     }
 }
@@ -161,8 +116,7 @@ pub(crate) async fn lift_by_form(
     State(operator): State<Operator>,
     UrlPath(scope): UrlPath<String>,
 ) -> Result<Response, Refused> {
-    let parsed: Scope = scope.parse().map_err(|_| Failure::not_found("pause", scope.clone()))?;
-    lift_pause(&operator, parsed).await?;
+    lift_pause(&operator, id_of("pause", &scope)?).await?;
     Ok(Redirect::to(&path("pauses")).into_response())
 }
 
@@ -177,14 +131,8 @@ async fn page(operator: &Operator, said: &Markup, filled: &Filled) -> Result<Pag
         }
         (said)
         div.grid.two {
-            section.panel aria-labelledby="paused" {
-                header { h2 #paused { "Active pauses" } }
-                @if held.is_empty() { p.none { "Nothing is paused." } } @else { (table(&held, now)) }
-            }
-            section.panel aria-labelledby="pause" {
-                header { h2 #pause { "Pause" } p { "immediate on this node, within a second on other nodes" } }
-                div.body { (form(filled)) }
-            }
+            (panel("paused", "Active pauses", "", &if held.is_empty() { html! { p.none { "Nothing is paused." } } } else { table(&held, now) }))
+            (panel("pause", "Pause", "immediate on this node, within a second on other nodes", &html! { div.body { (form(filled)) } }))
         }
     };
     Ok(Page::still("Pauses", NavSection::Pauses, body))

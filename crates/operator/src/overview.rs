@@ -1,32 +1,117 @@
-//! `/ops`: overview of the service, most urgent first.
+//! `/ops/overview` and `/ops`: overview of the service, most urgent first.
 
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::Tallied;
+use payferry_actors::System;
+use payferry_actors::observe::{QuarantinedSubject, Tallied, TreeView};
 use payferry_actors::pauses::Held;
 use payferry_domain::payment::Status;
 use payferry_domain::{Chain, Timestamp};
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
 use payferry_journal::JournalStats;
-use payferry_runtime::observe::{ActorKind, KindView};
+use payferry_runtime::observe::{ActorKind, Incident, KindView};
+use serde::Serialize;
 
-use crate::actors::{incidents, tree};
+use crate::actors::{panel as actor, tree};
 use crate::attention::page as stuck;
-use crate::chains::page as chains;
-use crate::health::Readiness;
-use crate::overview::{self, Overview};
-use crate::page::path;
-use crate::page::shell::{NavSection, Page, PageRequest};
-use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis, status};
+use crate::chains::{self, ChainLine};
+use crate::health::{self, Readiness};
+use crate::page::words::{Tone, ago, badge, count, counted, float, grouped, millis, panel, status};
+use crate::page::{NavSection, Page, PageRequest, path};
 use crate::query::{if_by, soon};
-use crate::webhooks::page as webhooks;
+use crate::webhooks::{self, Webhooks, page as webhook_pages};
 use crate::{Operator, pauses};
 
+/// Maximum number of log entries, the newest.
+pub const INCIDENTS_MAX: usize = 25;
+/// Maximum number of quarantined actors, the oldest.
+pub const QUARANTINED_MAX: usize = 10;
+
+/// Data of the overview.
+#[derive(Debug, Clone, Serialize)]
+pub struct Overview {
+    /// Readiness for payments, with the reasons why not.
+    pub readiness: Readiness,
+    /// Permanent actors. Payments are counted in their shards, payouts and withdrawals at their supervisor.
+    pub tree: TreeView,
+    /// Figures of every kind of actor.
+    pub kinds: Vec<KindView>,
+    pub payments_quarantined: usize,
+    pub sendings_quarantined: usize,
+    /// First [`QUARANTINED_MAX`] of the quarantined actors.
+    pub quarantined: Vec<QuarantinedSubject>,
+    /// Supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
+    pub incidents: Vec<Incident>,
+    /// Number of stored log entries.
+    pub incidents_kept: usize,
+    /// Payments by status and chain. `None` until the count after the start is complete.
+    pub payments: Option<Vec<Tallied>>,
+    pub chains: Vec<ChainLine>,
+    /// Undelivered events. `None` if the database does not answer in time.
+    pub webhooks: Option<Webhooks>,
+    pub journal: JournalLine,
+}
+
+/// State of the journal.
+#[derive(Debug, Clone, Serialize)]
+pub struct JournalLine {
+    /// True if the last known writes to the database succeeded.
+    pub writing: bool,
+    /// Statistics since the service started.
+    #[serde(flatten)]
+    pub stats: JournalStats,
+}
+
+/// Returns the data of the overview page.
+pub(super) async fn data(State(operator): State<Operator>) -> Result<Answer, ApiError> {
+    Answer::ok(&overview(&operator.system).await)
+}
+
+/// Reads the overview. Data that only the database has is missing while the database is down.
+pub async fn overview(system: &System) -> Overview {
+    let readiness = health::readiness(system).await;
+    let (mut works, mut undelivered) = (None, None);
+    if readiness.database.reads {
+        let deadline = soon();
+        (works, undelivered) = tokio::join!(
+            if_by(deadline, "settler work", chains::works(system)),
+            if_by(deadline, "undelivered events", webhooks::webhooks(system)),
+        );
+    }
+    let view = system.observe();
+    Overview {
+        readiness,
+        tree: system.tree(),
+        kinds: system.kinds(),
+        payments_quarantined: view.payments_quarantined,
+        sendings_quarantined: view.sendings_quarantined,
+        quarantined: system.given_up(None, QUARANTINED_MAX),
+        incidents: system.latest_incidents(INCIDENTS_MAX),
+        incidents_kept: system.incidents_len(),
+        payments: payments(system),
+        chains: chains::chains(system, works.as_ref()),
+        webhooks: undelivered,
+        journal: journal(system),
+    }
+}
+
+/// Payments by status and chain. Before the count is complete, the tally only covers changes since the start.
+pub fn payments(system: &System) -> Option<Vec<Tallied>> {
+    system.tally_is_counted().then(|| system.tally())
+}
+
+/// State of the journal.
+pub fn journal(system: &System) -> JournalLine {
+    JournalLine { writing: system.is_writing(), stats: system.journal().stats() }
+}
+
 pub(crate) async fn show(State(operator): State<Operator>, asked: PageRequest) -> Response {
-    let mut overview = overview::overview(&operator.system).await;
+    let mut overview = overview(&operator.system).await;
     if let Some(webhooks) = &mut overview.webhooks {
-        webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
-        if_by(soon(), "PSP names", webhooks::name(&operator.system, &mut webhooks.endpoints)).await;
+        webhooks.endpoints.truncate(webhook_pages::OVERVIEW_MAX);
+        if_by(soon(), "PSP names", webhook_pages::name(&operator.system, &mut webhooks.endpoints)).await;
     }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
@@ -50,7 +135,7 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
                 div.col {
                     (chains::panel(&view.chains))
                     (payments_panel(view.payments.as_deref()))
-                    (webhooks::panel(view.webhooks.as_ref(), now))
+                    (webhook_pages::panel(view.webhooks.as_ref(), now))
                     (journal_panel(&view.journal.stats))
                 }
             }
@@ -94,7 +179,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                     (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live)))
                     small {
                         @if view.payments_quarantined > 0 { (count(view.payments_quarantined)) " quarantined, " }
-                        @match all { Some(all) => { "of " (grouped(all.into())) }, None => "counting the total" }
+                        @match all { Some(all) => { "of " (grouped(all)) }, None => "counting the total" }
                     }
                 }
             }
@@ -108,7 +193,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                 dd {
                     @match view.webhooks.as_ref().map(|webhooks| &webhooks.backlog) {
                         Some(backlog) => {
-                            (webhooks::waiting(backlog))
+                            (webhook_pages::waiting(backlog))
                             small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waiting" } }
                         }
                         None => { "–" small { "unknown" } }
@@ -140,23 +225,16 @@ fn log(view: &Overview, now: Timestamp) -> Markup {
             @if shown.is_empty() {
                 p.none { "Nothing has failed since the service started." }
             } @else {
-                (incidents::list(shown, now))
+                (actor::log(shown, now))
             }
         }
     }
 }
 
 /// All payments. `None` until the count after the start is complete.
-pub(super) fn payments_panel(tally: Option<&[Tallied]>) -> Markup {
-    html! {
-        section.panel aria-labelledby="payments" {
-            header { h2 #payments { "Payments" } p { "total, by status and chain" } }
-            @match tally {
-                Some(tally) => (payments_table(tally)),
-                None => p.none { "Counting payments after the start." },
-            }
-        }
-    }
+fn payments_panel(tally: Option<&[Tallied]>) -> Markup {
+    let body = tally.map_or_else(|| html! { p.none { "Counting payments after the start." } }, payments_table);
+    panel("payments", "Payments", "total, by status and chain", &body)
 }
 
 /// Table with a row for each status and a column for each chain.
@@ -200,45 +278,38 @@ fn payments_table(tally: &[Tallied]) -> Markup {
 
 /// Statistics of the journal.
 pub(crate) fn journal_panel(stats: &JournalStats) -> Markup {
-    html! {
-        section.panel aria-labelledby="journal" {
-            header { h2 #journal { "Journal" } p { "group commits of payment writes" } }
-            dl.facts {
-                dt { "Queued" }
-                dd { (count(stats.transitions_queued)) " transitions, " (count(stats.initiations_queued)) " initiations" }
-                dt { "Committed" }
-                dd { (count(stats.units)) " writes in " (count(stats.groups)) " groups" }
-                dt { "Group size" }
-                dd { (units_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
-                dt { "Commit time" }
-                dd { (millis(commit_ms(stats))) " on average, " (millis(us(stats.commit_time_us_max))) " max" }
-                dt { "Problems" }
-                dd {
-                    (count(stats.conflicts)) " conflicts, " (count(stats.retries)) " retries, "
-                    span.bad-ink[stats.failed > 0] { (count(stats.failed)) " failed or unknown" }
-                }
+    let body = html! {
+        dl.facts {
+            dt { "Queued" }
+            dd { (count(stats.transitions_queued)) " transitions, " (count(stats.initiations_queued)) " initiations" }
+            dt { "Committed" }
+            dd { (count(stats.units)) " writes in " (count(stats.groups)) " groups" }
+            dt { "Group size" }
+            dd { (units_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
+            dt { "Commit time" }
+            dd { (millis(commit_ms(stats))) " on average, " (millis(us(stats.commit_time_us_max))) " max" }
+            dt { "Problems" }
+            dd {
+                (count(stats.conflicts)) " conflicts, " (count(stats.retries)) " retries, "
+                span.bad-ink[stats.failed > 0] { (count(stats.failed)) " failed or unknown" }
             }
         }
-    }
+    };
+    panel("journal", "Journal", "group commits of payment writes", &body)
 }
 
 /// Mean time of a commit, milliseconds.
-pub(super) fn commit_ms(stats: &JournalStats) -> f64 {
+fn commit_ms(stats: &JournalStats) -> f64 {
     if stats.groups == 0 { 0.0 } else { us(stats.commit_time_us) / float(stats.groups) }
 }
 
 /// Mean number of writes in a group.
-pub(super) fn units_mean(stats: &JournalStats) -> String {
+fn units_mean(stats: &JournalStats) -> String {
     if stats.groups == 0 { "0".to_owned() } else { format!("{:.1}", float(stats.units) / float(stats.groups)) }
 }
 
 fn us(us: u64) -> f64 {
     float(us) / 1_000.0
-}
-
-#[allow(clippy::cast_precision_loss, reason = "only three digits are shown")]
-fn float(number: u64) -> f64 {
-    number as f64
 }
 
 #[cfg(test)]
