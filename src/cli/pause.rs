@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use payferry_accounts::tenants;
 use payferry_actors::pauses::{self, Scope};
 use payferry_domain::Timestamp;
-use payferry_httpkit::extract::read;
+use payferry_httpkit::read;
 use payferry_journal::audit::Actor;
 
 use super::database::DatabaseArgs;

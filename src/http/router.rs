@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 use payferry_httpkit::edge::Edge;
-use payferry_httpkit::error::{ApiError, Listener};
-use payferry_httpkit::{PREFIX, metrics};
+use payferry_httpkit::error::Listener;
+use payferry_httpkit::{ApiError, PREFIX, metrics};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,22 +26,22 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     // Served with and without the prefix `/api/v1`.
     let (bare, bare_document) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(merchants::sync::sync))
-        .routes(routes!(merchants::list::list))
-        .routes(routes!(merchants::get::get))
+        .routes(routes!(merchants::read::list))
+        .routes(routes!(merchants::read::get))
         .routes(routes!(payments::initiate::initiate))
         .routes(routes!(payments::get::get))
         .routes(routes!(payments::list::list))
-        .routes(routes!(payments::events::events))
-        .routes(routes!(payments::cancel::cancel))
-        .routes(routes!(payments::resolve::resolve))
-        .routes(routes!(payments::refunds::request::request, payments::refunds::list::list))
-        .routes(routes!(payments::refunds::get::get))
+        .routes(routes!(payments::get::events))
+        .routes(routes!(payments::change::cancel))
+        .routes(routes!(payments::change::resolve))
+        .routes(routes!(payments::refunds::request, payments::refunds::list))
+        .routes(routes!(payments::refunds::get))
         .routes(routes!(payments::deliveries::deliveries))
-        .routes(routes!(payments::redeliver::redeliver))
-        .routes(routes!(money::payouts::create, money::payouts::list))
-        .routes(routes!(money::payouts::get))
-        .routes(routes!(money::withdrawals::create, money::withdrawals::list))
-        .routes(routes!(money::withdrawals::get))
+        .routes(routes!(payments::deliveries::redeliver))
+        .routes(routes!(money::outbound::create_payout, money::outbound::list_payouts))
+        .routes(routes!(money::outbound::get_payout))
+        .routes(routes!(money::outbound::create_withdrawal, money::outbound::list_withdrawals))
+        .routes(routes!(money::outbound::get_withdrawal))
         .routes(routes!(money::transfers::create, money::transfers::list))
         .routes(routes!(money::transfers::get))
         .routes(routes!(money::balances::list))
@@ -56,14 +56,14 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(customers::get::get, customers::update::update, customers::deactivate::deactivate))
         .routes(routes!(documents::upload::upload))
         .routes(routes!(documents::download::download))
-        .routes(routes!(webhooks::set::set))
-        .routes(routes!(webhooks::show::show))
-        .routes(routes!(webhooks::rotate::rotate))
-        .routes(routes!(webhooks::test::test))
-        .routes(routes!(webhooks::redeliver::redeliver))
-        .routes(routes!(webhooks::undelivered::undelivered))
+        .routes(routes!(webhooks::endpoint::set))
+        .routes(routes!(webhooks::endpoint::show))
+        .routes(routes!(webhooks::endpoint::rotate))
+        .routes(routes!(webhooks::endpoint::test))
+        .routes(routes!(webhooks::deliveries::redeliver))
+        .routes(routes!(webhooks::deliveries::undelivered))
         .routes(routes!(webhooks::events::events))
-        .routes(routes!(settings::show::show, settings::change::change))
+        .routes(routes!(settings::show, settings::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let reference = pages::reference::render(&document);

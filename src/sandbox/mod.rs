@@ -31,7 +31,7 @@ use url::Url;
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
 use crate::http::consent::Terms;
-use crate::http::payments::own;
+use crate::http::payments::own_row;
 use crate::http::{AppState, HttpConfig, router_with};
 
 pub use keys::Keys;
@@ -227,7 +227,7 @@ impl SandboxHost for AppState {
     }
 
     async fn own_payment(&self, psp_id: PspId, id: &str) -> Result<payments::Model, ApiError> {
-        own(self, psp_id, id).await
+        own_row(self, psp_id, id).await
     }
 }
 

@@ -6,9 +6,8 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use payferry_actors::compliance::identity::{CallbackError, CallbackFailure};
-use payferry_httpkit::Answer;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Path, read_body};
+use payferry_httpkit::extract::read_body;
+use payferry_httpkit::{Answer, ApiError, Path};
 use serde_json::json;
 
 use crate::http::state::AppState;

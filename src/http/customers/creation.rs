@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use payferry_domain::customer::{CustomerKind, DocumentKind};
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::{Fault, Fields, read};
 use serde_json::Value;
 use utoipa::ToSchema;
 

@@ -3,10 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::customer::Command;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Customers};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::Path;
+use payferry_httpkit::{Answer, ApiError, Caller, Customers, Path, Problem};
 use payferry_journal::audit::Actor;
 
 use super::get::CustomerAnswer;

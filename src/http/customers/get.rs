@@ -2,10 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::Path;
+use payferry_httpkit::{Answer, ApiError, Caller, Path, Problem, Read};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -9,10 +9,7 @@ use payferry_accounts::search::contains;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::customers::{Column, Entity};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{PageQuery, QueryFields, read};
+use payferry_httpkit::{Answer, ApiError, Caller, PageQuery, Problem, QueryFields, Read, read};
 use sea_orm::{
     ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
     Select,
@@ -21,7 +18,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::view::CustomerSummary;
-use crate::http::openapi::PageParams;
+use crate::http::lists::PageParams;
 use crate::http::state::AppState;
 
 /// Filters of the list.

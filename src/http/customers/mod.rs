@@ -18,7 +18,7 @@ pub mod view;
 
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use payferry_journal::customers::Opened;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use chrono::NaiveDate;
 use payferry_domain::CustomerId;
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
 

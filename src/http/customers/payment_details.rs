@@ -3,8 +3,7 @@
 use std::fmt;
 
 use payferry_domain::Address as WalletAddress;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::{ApiError, Fault, Fields, read};
 use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

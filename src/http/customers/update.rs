@@ -4,10 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Customers;
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Fault, Fields, Path, Submission};
+use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Path, Problem, Submission};
 use payferry_journal::audit::Actor;
 use utoipa::ToSchema;
 

@@ -7,7 +7,7 @@ use celes::Country;
 use chrono::{Months, NaiveDate};
 use iso_currency::Currency;
 use payferry_domain::Address as WalletAddress;
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::{Fault, Fields, read};
 use phonenumber::metadata::DATABASE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -4,7 +4,7 @@ use chrono::{NaiveDate, NaiveTime};
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{DocumentKind, KycStatus};
 use payferry_entities::{customer_documents, customers, payment_details};
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;

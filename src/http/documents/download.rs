@@ -2,9 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_httpkit::caller::{Caller, Customers};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::Path;
+use payferry_httpkit::{ApiError, Caller, Customers, Path, Problem};
 use payferry_journal::audit::Actor;
 use payferry_operator::customers::documents::Reading;
 

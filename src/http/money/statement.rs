@@ -6,10 +6,8 @@ use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use payferry_domain::{Chain, Token};
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Fault, QueryFields, read};
 use payferry_httpkit::live::{StreamOwner, StreamPermit};
+use payferry_httpkit::{ApiError, Caller, Fault, Problem, QueryFields, Read, read};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -6,17 +6,14 @@ use axum::response::{IntoResponse, Response};
 use payferry_domain::payment::Status;
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
 use payferry_entities::payments::{Column, Entity, Model};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, FieldError, Problem};
-use payferry_httpkit::extract::{Fault, QueryFields, read};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Problem, QueryFields, Read, read};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::PaymentRecord;
-use crate::http::openapi::PageParams;
+use crate::http::lists::PageParams;
 use crate::http::state::{AppState, Shared};
 
 /// Filters of the list.
@@ -132,7 +129,7 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
 
 /// Condition for the payments after the given one in the list.
 async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea_orm::sea_query::SimpleExpr, ApiError> {
-    let cursor = super::own(app, psp_id, &after.to_string()).await.map_err(|error| match error {
+    let cursor = super::own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
             let message = "is not a payment of this account".to_owned();
             let error = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };

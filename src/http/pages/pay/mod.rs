@@ -17,9 +17,9 @@ use axum::response::sse::Event;
 use maud::html;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
-use payferry_httpkit::error::ApiError;
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::pages::{self, Admitted};
+use payferry_httpkit::pages::Admitted;
+use payferry_httpkit::{ApiError, pages};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::http::live;
