@@ -132,9 +132,7 @@ impl KeyRing {
             }
         });
     }
-}
 
-impl KeyRing {
     /// Finds the key of a request, counts the request against the limit of the key, and checks that the key has `scope`.
     pub(super) async fn authenticate(
         &self,

@@ -15,12 +15,7 @@ use super::{
     compliance, consent, customers, documents, merchants, money, openapi, pages, payments, settings, webhooks,
 };
 
-/// The router for PSPs and payers.
-pub fn router(app: AppState) -> Router {
-    router_with(app, Router::new())
-}
-
-/// The same router with the routes that only some environments have.
+/// The router for PSPs and payers, with the routes that only some environments have.
 pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     metrics::describe();
     // Served with and without the prefix `/api/v1`.
@@ -47,15 +42,15 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(money::balances::list))
         .routes(routes!(money::entries::list))
         .routes(routes!(money::statement::read_statement))
-        .routes(routes!(compliance::request::request))
+        .routes(routes!(compliance::request))
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()
-        .routes(routes!(customers::create::create, customers::list::list))
+        .routes(routes!(customers::create::create, customers::read::list))
         .routes(routes!(consent::request::request))
         .routes(routes!(customers::details::set))
-        .routes(routes!(customers::get::get, customers::update::update, customers::deactivate::deactivate))
+        .routes(routes!(customers::read::get, customers::change::update, customers::change::deactivate))
         .routes(routes!(documents::upload::upload))
-        .routes(routes!(documents::download::download))
+        .routes(routes!(documents::download))
         .routes(routes!(webhooks::endpoint::set))
         .routes(routes!(webhooks::endpoint::show))
         .routes(routes!(webhooks::endpoint::rotate))
@@ -78,7 +73,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/docs", get(pages::reference::serve).with_state(reference))
         .route("/pay/{token}", get(pages::pay::serve))
         .route("/pay/{token}/events", get(pages::pay::events))
-        .route("/compliance/callbacks/{provider}", post(compliance::callbacks::take))
+        .route("/compliance/callbacks/{provider}", post(compliance::take))
         .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)
         .fallback(async || ApiError::NoRoute("/docs"));

@@ -17,7 +17,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::MISSING;
-use super::payment_details::PaymentDetails;
+use super::payment_details::{PaymentDetails, StoredPaymentDetails};
 use crate::http::state::{AppState, Shared};
 
 const CUSTOMER_ID: &str = "customer_id";
@@ -71,14 +71,15 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
     let now = app.clock().now();
     let before = Entity::find_by_id(&opened.row.id).one(opened.transaction()).await?;
     let last_wallet = match &before {
-        Some(row) => PaymentDetails::last_wallet(app.sealer(), &row.customer_id, &row.details)?,
+        Some(row) => StoredPaymentDetails::open(app.sealer(), row)?.last_wallet,
         None => None,
     };
     let replaces = wallet.is_some() && last_wallet.is_some() && wallet != last_wallet;
     let command = if replaces { Command::ReplaceWallet { check: CheckId::generate() } } else { Command::SetDetails };
     opened.apply(&command, &Actor::ApiKey(request.key_id), now).await?;
+    let stored = StoredPaymentDetails { details, last_wallet: wallet.or(last_wallet) };
     let row = Model {
-        details: details.seal(app.sealer(), &opened.row.id, wallet.or(last_wallet))?,
+        details: stored.seal(app.sealer(), &opened.row.id)?,
         customer_id: opened.row.id.clone(),
         wallet_address: wallet.map(checksummed),
         created_at: before.as_ref().map_or(now.as_millis(), |before| before.created_at),

@@ -4,15 +4,13 @@
 //! state changes. `payferry_journal::customers` stores them with an audit entry. Identity verification (the compliance
 //! service) and the page for accepting the terms (`pages::consent`) are elsewhere.
 
+pub mod change;
 pub mod create;
-pub mod creation;
-pub mod deactivate;
+mod creation;
 pub mod details;
-pub mod get;
-pub mod list;
-pub mod particulars;
+mod particulars;
 pub mod payment_details;
-pub mod update;
+pub mod read;
 pub mod values;
 pub mod view;
 

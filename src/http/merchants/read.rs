@@ -2,21 +2,23 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_domain::{MerchantId, Timestamp};
-use payferry_entities::merchants::{Column, Entity, Model};
+use payferry_domain::MerchantId;
+use payferry_entities::merchants::{Column, Entity};
 use payferry_httpkit::{Answer, ApiError, Caller, Path, Problem, QueryFields, Read};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::lists::{PageParams, read_page};
+use crate::http::lists::{PageParams, iso, read_page};
 use crate::http::state::AppState;
 
 /// A merchant.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema, DerivePartialModel)]
+#[sea_orm(entity = "Entity")]
 pub struct Merchant {
     /// Permanent id, assigned by the service.
     #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    #[sea_orm(from_col = "id")]
     pub merchant_id: String,
     /// The PSP's own reference, unique per PSP.
     pub external_id: String,
@@ -27,25 +29,13 @@ pub struct Merchant {
     /// Legal or tax registration; cannot change.
     pub business_id: String,
     /// ISO 8601.
-    #[schema(format = "date-time")]
-    pub created_at: String,
+    #[serde(serialize_with = "iso")]
+    #[schema(value_type = String, format = "date-time")]
+    pub created_at: i64,
     /// ISO 8601.
-    #[schema(format = "date-time")]
-    pub updated_at: String,
-}
-
-impl From<Model> for Merchant {
-    fn from(row: Model) -> Self {
-        Self {
-            merchant_id: row.id,
-            external_id: row.external_id,
-            name: row.name,
-            email: row.email,
-            business_id: row.business_id,
-            created_at: Timestamp(row.created_at).to_string(),
-            updated_at: Timestamp(row.updated_at).to_string(),
-        }
-    }
+    #[serde(serialize_with = "iso")]
+    #[schema(value_type = String, format = "date-time")]
+    pub updated_at: i64,
 }
 
 /// A page of merchants.
@@ -75,8 +65,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let page = query.page();
     query.finish()?;
     let own = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
-    let (total, rows) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;
-    let merchants = rows.into_iter().map(|row: Model| row.into()).collect();
+    let (total, merchants) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;
     Answer::ok(&MerchantList { message: "Merchants", total, limit: page.limit, offset: page.offset, merchants })
 }
 
@@ -103,10 +92,11 @@ pub async fn get(
 ) -> Result<Answer, ApiError> {
     let missing = || ApiError::NotFound("merchant");
     let merchant_id: MerchantId = merchant_id.parse().map_err(|_| missing())?;
-    let row = Entity::find_by_id(merchant_id.to_string())
+    let merchant = Entity::find_by_id(merchant_id.to_string())
         .filter(Column::PspId.eq(caller.psp_id.to_string()))
+        .into_partial_model()
         .one(app.database().reader())
         .await?
         .ok_or_else(missing)?;
-    Answer::ok(&MerchantAnswer { message: "Merchant", merchant: row.into() })
+    Answer::ok(&MerchantAnswer { message: "Merchant", merchant })
 }

@@ -17,7 +17,7 @@ use payferry_httpkit::{
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
 use payferry_operator::psps::withdrawal::WithdrawalWalletError;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::Instrument;
@@ -177,14 +177,15 @@ async fn page(
     uri: &Uri,
 ) -> Result<(PageQuery, u64, Vec<SendingRecord>), ApiError> {
     let mut query = QueryFields::of(uri);
-    let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Kind.eq(kind.as_str()));
-    let statuses = "pending, sent, failed";
-    if let Some(status) = query.optional("status", |text| read::name::<OutboundStatus>(&text.into(), statuses)) {
-        wanted = wanted.filter(Column::Status.eq(status.as_str()));
-    }
+    let status = |text: &str| read::name::<OutboundStatus>(&text.into(), "pending, sent, failed");
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(psp_id.to_string()))
+        .add(Column::Kind.eq(kind.as_str()))
+        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
     let page = query.page();
     query.finish()?;
-    let (total, rows) = read_page(app.database(), wanted, [Column::CreatedAt, Column::Id], page).await?;
+    let (total, rows) =
+        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     let record = |row: &Model| Ok(SendingRecord::of(&outbound_of(row)?));
     Ok((page, total, rows.iter().map(record).collect::<Result<_, ApiError>>()?))
 }

@@ -14,13 +14,13 @@ use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{Answer, ApiError, Caller, Money, Path, Problem, QueryFields, Read, Submission, read};
 use payferry_journal::payments::payment_of;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::outbound::{check_suitable, wallet_of};
-use crate::http::lists::read_page;
+use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppState, Shared};
@@ -141,18 +141,15 @@ impl CustomerTransfer {
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
-    let mut wanted = Entity::find()
-        .filter(Column::PspId.eq(caller.psp_id.to_string()))
-        .filter(Column::Purpose.eq(payments::TRANSFER));
-    if let Some(customer_id) = query.optional::<CustomerId>("customer_id", |text| read::id(&text.into())) {
-        wanted = wanted.filter(Column::CustomerId.eq(customer_id.to_string()));
-    }
-    if let Some(reference) = query.optional("reference", |text| read::text(&text.into())) {
-        wanted = wanted.filter(Column::Reference.eq(reference));
-    }
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(caller.psp_id.to_string()))
+        .add(Column::Purpose.eq(payments::TRANSFER))
+        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
+        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
     let page = query.page();
     query.finish()?;
-    let (total, rows) = read_page(app.database(), wanted, [Column::CreatedAt, Column::Id], page).await?;
+    let (total, rows) =
+        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     let record = |row: &Model| CustomerTransfer::of(&app, &payment_of(row)?);
     let transfers = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
 use crate::http::state::{AppState, Shared};
+use crate::http::unknown_customer;
 
 /// Default time until a payment expires, seconds.
 pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
@@ -187,7 +188,9 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
         .one(app.database().reader())
         .await?;
     if own.is_none() {
-        return Err(not_found("merchant_not_found", "merchant_id", "is not a merchant of this account"));
+        let (field, message) = ("merchant_id".to_owned(), "is not a merchant of this account".to_owned());
+        let error = FieldError { field, code: "merchant_not_found".into(), message };
+        return Err(ApiError::FieldNotFound("merchant_not_found", error));
     }
     app.merchants.insert(merchant_id, psp_id);
     Ok(())
@@ -208,7 +211,7 @@ pub(in crate::http) async fn check_customer(
         .one(app.database().reader())
         .await?;
     let Some((is_active, kyc_status)) = row else {
-        return Err(not_found("customer_not_found", "customer_id", "is not a customer of this account"));
+        return Err(unknown_customer("customer_not_found"));
     };
     if !is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -221,11 +224,6 @@ pub(in crate::http) async fn check_customer(
         }
         Err(_) => Err(ApiError::internal("a customer has an unknown status")),
     }
-}
-
-fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
-    let error = FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() };
-    ApiError::FieldNotFound(code, error)
 }
 
 fn answer(app: &Shared, payment: &Payment) -> InitiateAnswer {
