@@ -10,24 +10,26 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use payferry_accounts::documents::{self, DocumentStore};
-use payferry_accounts::keys::KeyMode;
 use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
+use payferry_httpkit::Limits;
 use payferry_journal::webhooks::retention;
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_operator::{Operator, OperatorConfig};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
-use payferry_webhook::WebhookConfig;
+use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::config::Config;
+use crate::config::{Config, Environment};
+use crate::http::consent::Terms;
+use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
 
 /// Time limit of the whole stop. Unfinished work is resumed at the next start.
@@ -47,16 +49,18 @@ pub struct AppParts {
     pub screener: Arc<dyn KytScreener>,
     /// Identity provider, if one is configured.
     pub identity: Option<Arc<dyn IdentityProvider>>,
-    /// Limits and schedule of webhooks.
-    pub webhooks: WebhookConfig,
+    /// Determines the mode of API keys and the policy for webhook URLs.
+    pub environment: Environment,
+    /// Rate and concurrency limits of the public listener.
+    pub limits: Limits,
+    /// The terms that customers accept.
+    pub terms: Terms,
     /// Storage of customers' documents.
     pub documents: DocumentStore,
     /// Token of the operator's listener.
     pub operator_token: String,
-    /// Mode of the API keys that the operator creates.
-    pub key_mode: KeyMode,
-    /// Cancelled when the public listener shuts down, to end long-running responses.
-    pub closing: CancellationToken,
+    /// Public routes that only this environment has.
+    pub routes: Router<AppState>,
 }
 
 /// Listeners of a service, bound but not accepting requests yet, so that links can contain the bound port.
@@ -64,7 +68,12 @@ pub struct AppParts {
 pub struct Listeners {
     api: TcpListener,
     operator: TcpListener,
-    public_url: Url,
+    /// Base URL of links to the service.
+    pub public_url: Url,
+    /// URL of the public listener on this machine.
+    pub api_url: String,
+    /// URL of the operator's listener on this machine.
+    pub operator_url: String,
 }
 
 impl Listeners {
@@ -73,33 +82,29 @@ impl Listeners {
         let server = &config.server;
         let api = bind(server.listen).await?;
         let operator = bind(server.operator_listen).await?;
-        let public_url = match &server.public_url {
-            Some(url) => url.clone(),
-            None => Url::parse(&format!("http://{}", reachable(api.local_addr()?)))?,
-        };
-        Ok(Self { api, operator, public_url })
+        let url = |address| format!("http://{}", reachable(address));
+        let (api_url, operator_url) = (url(api.local_addr()?), url(operator.local_addr()?));
+        let public_url = server.public_url.clone().map_or_else(|| Url::parse(&api_url), Ok)?;
+        Ok(Self { api, operator, public_url, api_url, operator_url })
     }
+}
 
-    /// Base URL of links to the service.
-    pub fn public_url(&self) -> &Url {
-        &self.public_url
-    }
-
-    /// URL of the public listener on this machine.
-    pub fn api_url(&self) -> anyhow::Result<String> {
-        Ok(format!("http://{}", reachable(self.api.local_addr()?)))
-    }
-
-    /// URL of the operator's listener on this machine.
-    pub fn operator_url(&self) -> anyhow::Result<String> {
-        Ok(format!("http://{}", reachable(self.operator.local_addr()?)))
-    }
+/// Addresses of a running service. `--json` prints them in one line.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ready {
+    /// URL of the public listener, for PSPs and payers.
+    pub api_url: String,
+    /// URL of the operator's listener.
+    pub operator_url: String,
+    /// Process id.
+    pub pid: u32,
 }
 
 /// Running service.
 #[derive(Debug)]
 pub struct App {
     system: System,
+    ready: Ready,
     api: Serving,
     operator: Serving,
     _hold: Hold,
@@ -115,14 +120,8 @@ struct Serving {
 }
 
 impl App {
-    /// Migrates the database, starts the tree and accepts requests on both listeners. `routes` builds the public router
-    /// over the running tree.
-    pub async fn start(
-        config: &Config,
-        listeners: Listeners,
-        parts: AppParts,
-        routes: impl FnOnce(&System) -> Router,
-    ) -> anyhow::Result<Self> {
+    /// Migrates the database, starts the tree and accepts requests on both listeners.
+    pub async fn start(config: &Config, listeners: Listeners, parts: AppParts) -> anyhow::Result<Self> {
         // Installed first, so that the other parts can register their metrics.
         let metrics = telemetry::keep_metrics();
         // Taken before the migration, because another service may still use the database.
@@ -142,13 +141,23 @@ impl App {
             screening,
             identity: parts.identity,
             compliance: config.identity.compliance(),
-            webhooks: parts.webhooks,
+            webhooks: config.webhooks.sender(parts.environment.url_policy()),
             ceilings: config.limits.ceilings(),
             auditors: config.auditors.auditors(),
             shards: config.payments.shards,
         };
         let system = System::start(config_of_system).await?;
-        let api = Serving::start(listeners.api, routes(&system), parts.closing);
+        let Listeners { api, operator, public_url, api_url, operator_url } = listeners;
+        let closing = CancellationToken::new();
+        let http = HttpConfig {
+            public_url,
+            environment: parts.environment,
+            limits: parts.limits,
+            documents: parts.documents.clone(),
+            terms: parts.terms,
+            closing: closing.clone(),
+        };
+        let api = Serving::start(api, router_with(AppState::new(system.clone(), http), parts.routes), closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));
         let (kept, database) = (config.retention.retention(), system.database().clone());
@@ -158,14 +167,15 @@ impl App {
         let closing = CancellationToken::new();
         let compliance = OperatorConfig {
             token: parts.operator_token,
-            key_mode: parts.key_mode,
+            key_mode: parts.environment.key_mode(),
             documents: parts.documents,
             metrics: || telemetry::metrics().render(),
             closing: closing.clone(),
         };
         let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
-        let operator = Serving::start(listeners.operator, compliance, closing);
-        Ok(Self { system, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
+        let operator = Serving::start(operator, compliance, closing);
+        let ready = Ready { api_url, operator_url, pid: std::process::id() };
+        Ok(Self { system, ready, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
     }
 
     /// Supervision tree.
@@ -173,10 +183,15 @@ impl App {
         &self.system
     }
 
+    /// Addresses.
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
     /// Stops in order: refuses new requests, answers the running ones, stops the tree with its journal flushed, closes
     /// the database. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, api, operator, _hold, _metrics, _sweep, _prune } = self;
+        let Self { system, ready: _, api, operator, _hold, _metrics, _sweep, _prune } = self;
         let orderly = async {
             api.end().await;
             // The operator's listener stays open until the public requests are answered.

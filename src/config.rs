@@ -3,9 +3,7 @@
 //! Layers: the embedded `default.toml` < a file < the environment. The defaults contain every key; any other key is
 //! rejected. Deliberately absent: secrets themselves (the configuration names the files that hold them).
 
-mod auditors;
 mod chains;
-mod limits;
 mod load;
 mod values;
 
@@ -15,16 +13,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use payferry_accounts::keys::KeyMode;
+use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::ComplianceConfig;
-use payferry_domain::Address;
+use payferry_domain::{Address, Amount};
+use payferry_journal::psps::Ceilings;
 use payferry_journal::webhooks::retention::Retention;
 use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
 use serde::Deserialize;
 
-pub use auditors::Auditors;
 pub use chains::{ChainConfig, Chains, Endpoint};
-pub use limits::Limits;
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
+pub use values::{database_url, sqlite_file};
 
 /// Maximum number of requests to a provider for one step of a check.
 const REQUESTS_PER_CHECK_MAX: u32 = 4;
@@ -69,12 +68,6 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::defaults()
-    }
-}
-
 /// Listeners and public links.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Server {
@@ -90,7 +83,7 @@ pub struct Server {
     /// True if a proxy in front of the service appends the payer's address to `X-Forwarded-For`.
     pub behind_proxy: bool,
     /// File with the terms of service that customers accept; `None` uses the built-in terms.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub terms_file: Option<PathBuf>,
 }
 
@@ -134,10 +127,10 @@ pub struct Database {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Secrets {
     /// A file with 32 bytes in hexadecimal, or with several versions of such keys.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub master_key_file: Option<PathBuf>,
     /// A file with the bearer token of the operator listener.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub operator_token_file: Option<PathBuf>,
 }
 
@@ -145,16 +138,16 @@ pub struct Secrets {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Signer {
     /// A file with 64 hexadecimal digits.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub private_key_file: Option<PathBuf>,
     /// A Web3 keystore.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub keystore_file: Option<PathBuf>,
     /// A file with the keystore's password.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub keystore_password_file: Option<PathBuf>,
     /// A file with a mnemonic.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub mnemonic_file: Option<PathBuf>,
     /// Index of the account: m/44'/60'/0'/0/index.
     pub mnemonic_index: u32,
@@ -164,13 +157,13 @@ pub struct Signer {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Contracts {
     /// Contract address as printed by `payferry deploy`.
-    #[serde(deserialize_with = "chains::optional_address")]
+    #[serde(deserialize_with = "values::optional")]
     pub address: Option<Address>,
     /// Account that receives the fees.
-    #[serde(deserialize_with = "chains::optional_address")]
+    #[serde(deserialize_with = "values::optional")]
     pub treasury: Option<Address>,
     /// Account that may change roles and pause; `deploy` needs it.
-    #[serde(deserialize_with = "chains::optional_address")]
+    #[serde(deserialize_with = "values::optional")]
     pub admin: Option<Address>,
 }
 
@@ -178,7 +171,7 @@ pub struct Contracts {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Kyt {
     /// Sanctioned addresses, one per line.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub sanctions_file: Option<PathBuf>,
     /// True if Chainalysis' on-chain sanctions list is queried on each chain.
     pub oracle: bool,
@@ -186,7 +179,7 @@ pub struct Kyt {
     #[serde(deserialize_with = "values::optional_url")]
     pub api_url: Option<url::Url>,
     /// A file with the API's token.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub api_token_file: Option<PathBuf>,
     /// Allows every transfer without screening. For test networks.
     pub allow_everything: bool,
@@ -196,7 +189,7 @@ pub struct Kyt {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Identity {
     /// The provider; `None`: customers are not verified.
-    #[serde(deserialize_with = "values::optional_provider")]
+    #[serde(deserialize_with = "values::optional")]
     pub provider: Option<IdentityProviderName>,
     /// Base URL of the provider's API.
     pub base_url: url::Url,
@@ -205,13 +198,13 @@ pub struct Identity {
     /// Provider's level name for screenings after a change.
     pub rescreen_level: String,
     /// A file with the app token.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub app_token_file: Option<PathBuf>,
     /// A file with the secret key that requests are signed with.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub secret_key_file: Option<PathBuf>,
     /// A file with the secret that callbacks are signed with.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub callback_secret_file: Option<PathBuf>,
     /// Maximum number of checks processed at once.
     pub concurrency_max: NonZeroUsize,
@@ -228,7 +221,8 @@ pub struct Identity {
 }
 
 /// The identity providers that can be configured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum IdentityProviderName {
     /// See `payferry_actors::compliance::identity::Sumsub`.
     Sumsub,
@@ -314,7 +308,7 @@ pub struct Documents {
     /// Folder, created if it does not exist.
     pub folder: PathBuf,
     /// An S3-compatible bucket used by this service only.
-    #[serde(deserialize_with = "values::optional_text")]
+    #[serde(deserialize_with = "values::optional")]
     pub bucket: Option<String>,
     /// URL of the bucket's API; `None`: AWS.
     #[serde(deserialize_with = "values::optional_url")]
@@ -324,10 +318,10 @@ pub struct Documents {
     /// True if the endpoint may use plain HTTP. For tests.
     pub allow_http: bool,
     /// A file with the id of the access key; `None`: the default credential chain of AWS.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub access_key_id_file: Option<PathBuf>,
     /// A file with the secret access key.
-    #[serde(deserialize_with = "values::optional_path")]
+    #[serde(deserialize_with = "values::optional")]
     pub secret_access_key_file: Option<PathBuf>,
 }
 
@@ -346,56 +340,50 @@ impl RetentionConfig {
     }
 }
 
-/// Description of the accepted values of a key, for error messages.
-fn expected(key: &str) -> &'static str {
-    match key {
-        "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
-        "server.public_url" | "kyt.api_url" | "documents.endpoint" => "an http or https URL, or nothing",
-        "identity.provider" => "\"sumsub\", or nothing",
-        "identity.base_url" => "an http or https URL, such as \"https://api.sumsub.com\"",
-        "identity.level" | "identity.rescreen_level" => "the name of a level at the provider",
-        "server.environment" => "\"production\" or \"sandbox\"",
-        "server.behind_proxy"
-        | "kyt.oracle"
-        | "kyt.allow_everything"
-        | "documents.allow_http"
-        | "auditors.treasury_kept" => "true or false",
-        "documents.folder" => "the path of a folder",
-        "documents.bucket" | "documents.region" => "a name",
-        "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
-        "contracts.address" | "contracts.treasury" | "contracts.admin" => {
-            "an address, 0x and 40 hexadecimal digits, or nothing"
+/// Ceilings of outbound transfers, for PSPs without their own ceilings.
+///
+/// Deliberately absent: a ceiling for settlements. A settlement moves money only between Payferry's vaults and the
+/// treasury, so a ceiling would protect nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Limits {
+    /// Maximum of one refund, payout, withdrawal or transfer.
+    #[serde(deserialize_with = "values::parsed")]
+    pub send_max: Amount,
+    /// Maximum per PSP, token and UTC day, over all chains.
+    #[serde(deserialize_with = "values::parsed")]
+    pub send_daily_max: Amount,
+}
+
+impl Limits {
+    /// Settings for the actors.
+    pub const fn ceilings(self) -> Ceilings {
+        Ceilings { send_max: self.send_max, send_daily_max: self.send_daily_max }
+    }
+}
+
+/// The audits that run, and their intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Auditors {
+    /// Interval between audits of the ledger.
+    pub ledger_interval_ms: NonZeroU64,
+    /// Interval between audits of the vaults; 0: never.
+    pub vaults_interval_ms: u64,
+    /// True if the treasury's balance is compared with the ledger too. Requires that no money is withdrawn from it.
+    pub treasury_kept: bool,
+}
+
+impl Auditors {
+    /// Settings of the auditor actors.
+    pub const fn auditors(self) -> AuditorsConfig {
+        AuditorsConfig {
+            ledger_interval: Duration::from_millis(self.ledger_interval_ms.get()),
+            vaults_interval: match self.vaults_interval_ms {
+                0 => None,
+                millis => Some(Duration::from_millis(millis)),
+            },
+            treasury_kept: self.treasury_kept,
         }
-        "signer.mnemonic_index" => "a whole number",
-        key if key.ends_with("_file") => "the path of a file",
-        "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
-        "log.format" => "\"text\" or \"json\"",
-        "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
-        "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
-        "retention.events_days" => "at least 30 days, or 0 forever",
-        "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
-        "payments.shards" => "a number that divides 256, such as 16",
-        key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
-            Some((_, key)) => chains::expected(key),
-            None => "a whole number above zero",
-        },
     }
-}
-
-/// Returns a database URL in the driver's form: a path becomes `sqlite://path?mode=rwc`. `None` for an unknown scheme.
-pub fn database_url(text: &str) -> Option<String> {
-    match text.split_once(':').map(|(scheme, _)| scheme) {
-        Some("sqlite" | "postgres" | "postgresql") => Some(text.to_owned()),
-        Some(scheme) if text[scheme.len()..].starts_with("://") => None,
-        _ if text.is_empty() => None,
-        _ => Some(format!("sqlite://{text}?mode=rwc")),
-    }
-}
-
-/// Returns the file of a SQLite URL; `None` for other databases.
-pub fn sqlite_file(url: &str) -> Option<&std::path::Path> {
-    let file = url.strip_prefix("sqlite:")?;
-    Some(file.trim_start_matches("//").split('?').next().unwrap_or_default().as_ref())
 }
 
 #[cfg(test)]

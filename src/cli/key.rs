@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, Name, NewKey, Slice};
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::Database;
 
 use super::database::DatabaseArgs;
+use super::{now, one_of};
 use crate::config::Config;
 
 /// API keys per page.
@@ -35,7 +35,7 @@ enum Command {
         #[arg(long)]
         name: Option<Name>,
         /// Scopes of the key, separated by commas.
-        #[arg(long, value_delimiter = ',', default_value = "full", value_parser = scopes())]
+        #[arg(long, value_delimiter = ',', default_value = "full", value_parser = one_of(SCOPES))]
         scope: Vec<KeyScope>,
         /// Days until the key expires [default: never].
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(EXPIRES_DAYS_MAX)))]
@@ -64,20 +64,15 @@ enum Command {
     },
 }
 
-/// Reads the name of a scope; the help lists what each permits.
-fn scopes() -> impl TypedValueParser<Value = KeyScope> {
-    let named = |scope: &KeyScope| {
-        PossibleValue::new(scope.as_str()).help(match scope {
-            KeyScope::Read => "Read everything of the PSP",
-            KeyScope::Payments => "Make and change merchants and payments",
-            KeyScope::Customers => "Make and change customers",
-            KeyScope::Money => "Move money out",
-            KeyScope::Webhooks => "Change where webhooks go",
-            KeyScope::Full => "All of these",
-        })
-    };
-    PossibleValuesParser::new(KeyScope::ALL.iter().map(named)).try_map(|name| name.parse::<KeyScope>())
-}
+/// What each scope permits.
+const SCOPES: &[(KeyScope, &str, &str)] = &[
+    (KeyScope::Read, "read", "Read everything of the PSP"),
+    (KeyScope::Payments, "payments", "Make and change merchants and payments"),
+    (KeyScope::Customers, "customers", "Make and change customers"),
+    (KeyScope::Money, "money", "Move money out"),
+    (KeyScope::Webhooks, "webhooks", "Change where webhooks go"),
+    (KeyScope::Full, "full", "All of these"),
+];
 
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     match args.command {
@@ -119,8 +114,4 @@ async fn list(database: &Database, psp: Option<PspId>) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn now() -> Timestamp {
-    Timestamp::from(chrono::Utc::now())
 }

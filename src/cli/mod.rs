@@ -25,7 +25,9 @@ mod statement;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+use payferry_domain::Timestamp;
 
 use crate::config::Config;
 
@@ -145,4 +147,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // Open tasks (for example idle connections) must not keep the process running.
     runtime.shutdown_background();
     done
+}
+
+/// Reads the name of one of the values; the help explains each.
+fn one_of<T: Copy + Send + Sync>(
+    values: &'static [(T, &'static str, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let names = values.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    let value = |given: String| values.iter().find(|(_, name, _)| *name == given).map(|(value, ..)| *value);
+    PossibleValuesParser::new(names).try_map(move |given| value(given).ok_or("not one of the values"))
+}
+
+fn now() -> Timestamp {
+    Timestamp::from(chrono::Utc::now())
 }

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use payferry_accounts::tenants;
 use payferry_actors::pauses::{self, Scope};
-use payferry_domain::Timestamp;
-use payferry_httpkit::extract::read;
+use payferry_httpkit::read;
 use payferry_journal::audit::Actor;
 
 use super::database::DatabaseArgs;
+use super::now;
 use crate::config::Config;
 
 /// Options of `pause`.
@@ -87,8 +87,4 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn now() -> Timestamp {
-    Timestamp::from(chrono::Utc::now())
 }

@@ -4,15 +4,16 @@ use std::process::ExitCode;
 
 use payferry_accounts::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
+use payferry_domain::{Address, Amount, Chain, FeeBps, PspId};
 use payferry_entities::Database;
+use payferry_httpkit::read;
 use payferry_journal::psps::wallets::Wallets;
 use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_operator::psps::withdrawal::{self, WalletRecord};
 
 use super::database::DatabaseArgs;
+use super::{now, one_of};
 use crate::config::Config;
-use crate::http::customers::values;
 
 /// PSPs per page.
 const PAGE: usize = 1_000;
@@ -86,7 +87,7 @@ fn wallet(text: &str) -> Result<Wallet, String> {
     if text == "none" {
         return Ok(Wallet::None);
     }
-    values::wallet(&text.into()).map(Wallet::At).map_err(|fault| fault.message.into_owned())
+    read::address(&text.into()).map(Wallet::At).map_err(|fault| fault.message.into_owned())
 }
 
 #[derive(Debug, clap::Args)]
@@ -101,8 +102,8 @@ struct PolicyArgs {
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     tolerance_bps: Option<u16>,
     /// Policy for payments above the amount due.
-    #[arg(long)]
-    overpayment: Option<Overpayment>,
+    #[arg(long, value_parser = one_of(OVERPAYMENT_POLICIES))]
+    overpayment: Option<OverpaymentPolicy>,
     /// Allow refunds to the sender's address when no address is given.
     #[arg(long)]
     refund_to_sender: Option<bool>,
@@ -113,8 +114,8 @@ struct PolicyArgs {
     #[arg(long, value_name = "AMOUNT", value_parser = dust_floor)]
     dust_floor: Option<Amount>,
     /// Event names to send where an event has two: payment.*, payin.* or both.
-    #[arg(long)]
-    event_families: Option<Families>,
+    #[arg(long, value_parser = one_of(EVENT_FAMILIES))]
+    event_families: Option<EventFamilies>,
     /// Maximum of one refund, payout, withdrawal or transfer: an amount, or `default` for the configured one.
     #[arg(long, value_name = "AMOUNT")]
     send_max: Option<OwnOrDefault<Amount>>,
@@ -123,25 +124,20 @@ struct PolicyArgs {
     send_daily_max: Option<OwnOrDefault<Amount>>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Families {
-    /// Both.
-    Both,
-    /// payment.*, and events that have only one name.
-    Payment,
-    /// payin.*, and events that have only one name.
-    Payin,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Overpayment {
-    /// The payment becomes mismatched and the PSP decides.
-    Hold,
-    /// The whole amount received is settled.
-    Accept,
-    /// The amount due is settled; the excess is refunded to the sender where that is allowed.
-    RefundExcess,
-}
+const EVENT_FAMILIES: &[(EventFamilies, &str, &str)] = &[
+    (EventFamilies::Both, "both", "Both"),
+    (EventFamilies::Payment, "payment", "payment.*, and events that have only one name"),
+    (EventFamilies::Payin, "payin", "payin.*, and events that have only one name"),
+];
+const OVERPAYMENT_POLICIES: &[(OverpaymentPolicy, &str, &str)] = &[
+    (OverpaymentPolicy::Hold, "hold", "The payment becomes mismatched and the PSP decides"),
+    (OverpaymentPolicy::Accept, "accept", "The whole amount received is settled"),
+    (
+        OverpaymentPolicy::RefundExcess,
+        "refund-excess",
+        "The amount due is settled; the excess is refunded to the sender where that is allowed",
+    ),
+];
 
 fn fee(text: &str) -> Result<FeeBps, String> {
     let bps: u16 = text.parse().map_err(|_| "expected a whole number from 0 to 10000".to_owned())?;
@@ -155,25 +151,15 @@ fn dust_floor(text: &str) -> Result<Amount, String> {
 
 impl From<PolicyArgs> for PolicyChange {
     fn from(args: PolicyArgs) -> Self {
-        let overpayment = args.overpayment.map(|policy| match policy {
-            Overpayment::Hold => OverpaymentPolicy::Hold,
-            Overpayment::Accept => OverpaymentPolicy::Accept,
-            Overpayment::RefundExcess => OverpaymentPolicy::RefundExcess,
-        });
-        let event_families = args.event_families.map(|families| match families {
-            Families::Both => EventFamilies::Both,
-            Families::Payment => EventFamilies::Payment,
-            Families::Payin => EventFamilies::Payin,
-        });
         Self {
             fee_bps: args.fee_bps,
             tolerance: args.tolerance,
             tolerance_bps: args.tolerance_bps,
-            overpayment,
+            overpayment: args.overpayment,
             refund_to_sender: args.refund_to_sender,
             require_customer: args.require_customer,
             dust_floor: args.dust_floor,
-            event_families,
+            event_families: args.event_families,
             send_max: args.send_max,
             send_daily_max: args.send_daily_max,
             ..Self::default()
@@ -237,8 +223,4 @@ async fn list(database: &Database) -> anyhow::Result<()> {
 
 fn settings(psp: &PspRecord) -> serde_json::Result<String> {
     serde_json::to_string(&psp.policies)
-}
-
-fn now() -> Timestamp {
-    Timestamp::from(chrono::Utc::now())
 }

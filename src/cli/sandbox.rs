@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::signals::Signals;
 use crate::config::Config;
-use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Keep, Ready, Sandbox, SandboxOptions};
+use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Ready, Sandbox, SandboxOptions};
 
 /// Longest block time, milliseconds. A chain whose head is 30 s old counts as down.
 const BLOCK_TIME_MS_MAX: u64 = 10_000;
@@ -63,13 +63,12 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         config.server.operator_listen = listen;
     }
     let options = SandboxOptions {
-        keep: if args.ephemeral { Keep::Ephemeral } else { Keep::Folder(args.data_dir) },
+        folder: (!args.ephemeral).then_some(args.data_dir),
         database_url: args.database_url,
         block_time: Duration::from_millis(args.block_time_ms),
     };
     // Before the start: a caller that waits for the ready line may send a signal as soon as it appears.
     let mut signals = if args.until_stdin_closes { Signals::and_end_of_stdin()? } else { Signals::new()? };
-    let ephemeral = options.keep == Keep::Ephemeral;
     let sandbox = tokio::select! {
         sandbox = Sandbox::start(options, &config) => sandbox?,
         () = signals.next() => return Ok(ExitCode::SUCCESS),
@@ -77,7 +76,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     if args.json {
         println!("{}", serde_json::to_string(sandbox.ready())?);
     } else {
-        introduce(sandbox.ready(), &sandbox.folder().display().to_string(), ephemeral);
+        introduce(sandbox.ready(), &sandbox.folder().display().to_string(), args.ephemeral);
     }
     signals.next().await;
     if !args.json {

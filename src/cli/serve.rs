@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use super::signals::Signals;
 use crate::config::{Config, database_url};
-use crate::service::Service;
+use crate::service;
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
@@ -36,15 +36,15 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     // Before the start: a caller that waits for the ready line may send a signal as soon as it appears.
     let mut signals = Signals::new()?;
     let service = tokio::select! {
-        service = Service::start(&config) => service?,
+        service = service::start(&config) => service?,
         () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     if args.json {
         println!("{}", serde_json::to_string(service.ready())?);
     } else {
         println!("Payferry is ready.\n");
-        println!("  API        {}   (reference: {0}/docs)", service.api_url());
-        println!("  Operator   {}", service.operator_url());
+        println!("  API        {}   (reference: {0}/docs)", service.ready().api_url);
+        println!("  Operator   {}", service.ready().operator_url);
         for (chain, section) in config.chains.iter().filter(|(_, section)| section.is_on()) {
             let hosts: Vec<String> = section.endpoints.iter().map(ToString::to_string).collect();
             println!("  {:<10} chain id {}, {}", chain.as_str(), section.chain_id, hosts.join(", "));

@@ -29,10 +29,10 @@ pub struct ChainConfig {
     /// EIP-155 chain id that every endpoint must return.
     pub chain_id: NonZeroU64,
     /// USDC's contract; `None` if USDC is not accepted on this chain.
-    #[serde(deserialize_with = "optional_address")]
+    #[serde(deserialize_with = "super::values::optional")]
     pub usdc: Option<Address>,
     /// USDT's contract; `None` if USDT is not accepted on this chain.
-    #[serde(deserialize_with = "optional_address")]
+    #[serde(deserialize_with = "super::values::optional")]
     pub usdt: Option<Address>,
     /// Contracts that are easily mistaken for the accepted tokens.
     pub lookalikes: Vec<Address>,
@@ -75,7 +75,7 @@ pub struct ChainConfig {
     /// Time after which a transaction that is not mined is signed again with higher fees.
     pub stuck_after_ms: NonZeroU64,
     /// Address of Chainalysis' sanctions oracle on this chain; `None` if there is none.
-    #[serde(deserialize_with = "optional_address")]
+    #[serde(deserialize_with = "super::values::optional")]
     pub sanctions_oracle: Option<Address>,
 }
 
@@ -171,12 +171,6 @@ pub(super) fn expected(key: &str) -> &'static str {
     }
 }
 
-/// Reads an address; an empty string gives `None`.
-pub(super) fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Address>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(D::Error::custom) }
-}
-
 fn start_block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -217,7 +211,7 @@ impl Wait {
 }
 
 fn finality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FinalityPolicy, D::Error> {
-    policy(&Vec::<Band>::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("not bands of amounts"))
+    optional_finality(deserializer)?.ok_or_else(|| D::Error::custom("no bands of amounts"))
 }
 
 /// Reads finality bands; an empty list gives `None`.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::{Config, expected};
+use super::Config;
+use super::values::expected;
 
 /// The embedded defaults.
 pub const DEFAULTS: &str = include_str!("default.toml");
@@ -86,16 +87,17 @@ struct Setting {
     value: Value,
 }
 
-impl Config {
-    /// Returns the defaults.
-    pub fn defaults() -> Self {
+impl Default for Config {
+    fn default() -> Self {
         defaults().try_into().expect("the embedded defaults are complete; a test reads them")
     }
+}
 
+impl Config {
     /// Applies the defaults, then `file` if given, then the variables in `env` that begin with [`ENV_PREFIX`].
     pub fn load(file: Option<&Path>, env: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let mut table = defaults();
-        let mut config = Self::defaults();
+        let mut config = Self::default();
         let mut settings = match file {
             Some(path) => from_file(path)?,
             None => Vec::new(),

@@ -89,8 +89,22 @@ fn chains_are_enabled_one_by_one() {
 }
 
 #[test]
+fn defaults_equal_the_actor_defaults() {
+    assert_eq!(Config::default().limits.ceilings(), Ceilings::default());
+    assert_eq!(Config::default().auditors.auditors(), AuditorsConfig::default());
+}
+
+#[test]
+fn passes_configured_audits_to_the_actors() {
+    let config = Config::default().auditors;
+    assert!(!config.auditors().treasury_kept);
+    let kept = Auditors { vaults_interval_ms: 0, treasury_kept: true, ..config }.auditors();
+    assert_eq!((kept.vaults_interval, kept.treasury_kept), (None, true));
+}
+
+#[test]
 fn chain_defaults_equal_the_actor_defaults() {
-    let config = Config::defaults();
+    let config = Config::default();
     for chain in Chain::ALL {
         let section = &config.chains[&chain];
         assert!(!section.is_on());

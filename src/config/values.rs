@@ -1,53 +1,77 @@
-//! Deserialisers of configuration values with rules beyond their type.
+//! Values of configuration keys: their descriptions in error messages, and deserialisers of those with rules beyond their
+//! type.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::str::FromStr;
 
 use payferry_journal::webhooks::retention::KEPT_DAYS_MIN;
+use serde::de::{DeserializeOwned, Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 
-use super::{IdentityProviderName, database_url};
-
-pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<url::Url>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match url::Url::parse(&text) {
-        Ok(url) if ["http", "https"].contains(&url.scheme()) => Ok(Some(url)),
-        _ => Err(serde::de::Error::custom("not an http URL")),
+/// Description of the accepted values of a key, for error messages.
+pub(super) fn expected(key: &str) -> &'static str {
+    match key {
+        "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
+        "server.public_url" | "kyt.api_url" | "documents.endpoint" => "an http or https URL, or nothing",
+        "identity.provider" => "\"sumsub\", or nothing",
+        "identity.base_url" => "an http or https URL, such as \"https://api.sumsub.com\"",
+        "identity.level" | "identity.rescreen_level" => "the name of a level at the provider",
+        "server.environment" => "\"production\" or \"sandbox\"",
+        "server.behind_proxy"
+        | "kyt.oracle"
+        | "kyt.allow_everything"
+        | "documents.allow_http"
+        | "auditors.treasury_kept" => "true or false",
+        "documents.folder" => "the path of a folder",
+        "documents.bucket" | "documents.region" => "a name",
+        "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
+        "contracts.address" | "contracts.treasury" | "contracts.admin" => {
+            "an address, 0x and 40 hexadecimal digits, or nothing"
+        }
+        "signer.mnemonic_index" => "a whole number",
+        key if key.ends_with("_file") => "the path of a file",
+        "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
+        "log.format" => "\"text\" or \"json\"",
+        "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
+        "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
+        "retention.events_days" => "at least 30 days, or 0 forever",
+        "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
+        "payments.shards" => "a number that divides 256, such as 16",
+        key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
+            Some((_, key)) => super::chains::expected(key),
+            None => "a whole number above zero",
+        },
     }
 }
 
-pub(super) fn optional_provider<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<IdentityProviderName>, D::Error> {
-    match String::deserialize(deserializer)?.as_str() {
-        "" => Ok(None),
-        "sumsub" => Ok(Some(IdentityProviderName::Sumsub)),
-        _ => Err(serde::de::Error::custom("not a provider")),
+/// Reads a text as a `T`; an empty text gives `None`.
+pub(super) fn optional<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Ok(None) } else { T::deserialize(text.into_deserializer()).map(Some) }
+}
+
+pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<url::Url>, D::Error> {
+    match optional::<D, url::Url>(deserializer)? {
+        Some(url) if !["http", "https"].contains(&url.scheme()) => Err(D::Error::custom("not an http URL")),
+        url => Ok(url),
     }
+}
+
+/// Reads a text that a type parses.
+pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 pub(super) fn any_database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
-    database_url(&text).ok_or_else(|| serde::de::Error::custom("not a database URL"))
-}
-
-pub(super) fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-    let path = PathBuf::deserialize(deserializer)?;
-    Ok((!path.as_os_str().is_empty()).then_some(path))
-}
-
-pub(super) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    Ok((!text.is_empty()).then_some(text))
+    database_url(&text).ok_or_else(|| D::Error::custom("not a database URL"))
 }
 
 pub(super) fn log_filter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     match tracing_subscriber::EnvFilter::builder().parse(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(serde::de::Error::custom(error)),
+        Err(error) => Err(D::Error::custom(error)),
     }
 }
 
@@ -55,7 +79,7 @@ pub(super) fn kept_days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     match i64::deserialize(deserializer)? {
         0 => Ok(None),
         days if days >= KEPT_DAYS_MIN => Ok(Some(days)),
-        _ => Err(serde::de::Error::custom("too short")),
+        _ => Err(D::Error::custom("too short")),
     }
 }
 
@@ -64,5 +88,21 @@ pub(super) fn divides_256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     if shards > 0 && 256_usize.is_multiple_of(shards) {
         return Ok(shards);
     }
-    Err(serde::de::Error::custom("does not divide 256"))
+    Err(D::Error::custom("does not divide 256"))
+}
+
+/// Returns a database URL in the driver's form: a path becomes `sqlite://path?mode=rwc`. `None` for an unknown scheme.
+pub fn database_url(text: &str) -> Option<String> {
+    match text.split_once(':').map(|(scheme, _)| scheme) {
+        Some("sqlite" | "postgres" | "postgresql") => Some(text.to_owned()),
+        Some(scheme) if text[scheme.len()..].starts_with("://") => None,
+        _ if text.is_empty() => None,
+        _ => Some(format!("sqlite://{text}?mode=rwc")),
+    }
+}
+
+/// Returns the file of a SQLite URL; `None` for other databases.
+pub fn sqlite_file(url: &str) -> Option<&std::path::Path> {
+    let file = url.strip_prefix("sqlite:")?;
+    Some(file.trim_start_matches("//").split('?').next().unwrap_or_default().as_ref())
 }

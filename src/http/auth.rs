@@ -13,7 +13,8 @@ use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::System;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
-use payferry_httpkit::error::{ApiError, KeyProblem};
+use payferry_httpkit::ApiError;
+use payferry_httpkit::error::KeyProblem;
 use payferry_httpkit::limits::Limiters;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -131,9 +132,7 @@ impl KeyRing {
             }
         });
     }
-}
 
-impl KeyRing {
     /// Finds the key of a request, counts the request against the limit of the key, and checks that the key has `scope`.
     pub(super) async fn authenticate(
         &self,

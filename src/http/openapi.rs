@@ -4,28 +4,16 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use payferry_httpkit::error::Problem;
+use payferry_httpkit::Problem;
 use payferry_httpkit::extract::JSON_BODY_BYTES_MAX;
 use payferry_httpkit::idempotency::KEY_CHARS_MAX;
+use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, OpenApi as Document, Ref, RefOr, Required, Response as DocumentResponse, ServerBuilder,
 };
-use utoipa::{IntoParams, OpenApi};
-
-/// The requested page of a list.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct PageParams {
-    /// Maximum number of items.
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    pub limit: Option<u64>,
-    /// Items to skip.
-    #[param(minimum = 0, maximum = 1_000_000, default = 0)]
-    pub offset: Option<u64>,
-}
 
 #[derive(OpenApi)]
 #[openapi(

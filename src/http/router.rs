@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 use payferry_httpkit::edge::Edge;
-use payferry_httpkit::error::{ApiError, Listener};
-use payferry_httpkit::{PREFIX, metrics};
+use payferry_httpkit::error::Listener;
+use payferry_httpkit::{ApiError, PREFIX, metrics};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -15,55 +15,50 @@ use super::{
     compliance, consent, customers, documents, merchants, money, openapi, pages, payments, settings, webhooks,
 };
 
-/// The router for PSPs and payers.
-pub fn router(app: AppState) -> Router {
-    router_with(app, Router::new())
-}
-
-/// The same router with the routes that only some environments have.
+/// The router for PSPs and payers, with the routes that only some environments have.
 pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     metrics::describe();
     // Served with and without the prefix `/api/v1`.
     let (bare, bare_document) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(merchants::sync::sync))
-        .routes(routes!(merchants::list::list))
-        .routes(routes!(merchants::get::get))
+        .routes(routes!(merchants::read::list))
+        .routes(routes!(merchants::read::get))
         .routes(routes!(payments::initiate::initiate))
         .routes(routes!(payments::get::get))
         .routes(routes!(payments::list::list))
-        .routes(routes!(payments::events::events))
-        .routes(routes!(payments::cancel::cancel))
-        .routes(routes!(payments::resolve::resolve))
-        .routes(routes!(payments::refunds::request::request, payments::refunds::list::list))
-        .routes(routes!(payments::refunds::get::get))
+        .routes(routes!(payments::get::events))
+        .routes(routes!(payments::change::cancel))
+        .routes(routes!(payments::change::resolve))
+        .routes(routes!(payments::refunds::request, payments::refunds::list))
+        .routes(routes!(payments::refunds::get))
         .routes(routes!(payments::deliveries::deliveries))
-        .routes(routes!(payments::redeliver::redeliver))
-        .routes(routes!(money::payouts::create, money::payouts::list))
-        .routes(routes!(money::payouts::get))
-        .routes(routes!(money::withdrawals::create, money::withdrawals::list))
-        .routes(routes!(money::withdrawals::get))
+        .routes(routes!(payments::deliveries::redeliver))
+        .routes(routes!(money::outbound::create_payout, money::outbound::list_payouts))
+        .routes(routes!(money::outbound::get_payout))
+        .routes(routes!(money::outbound::create_withdrawal, money::outbound::list_withdrawals))
+        .routes(routes!(money::outbound::get_withdrawal))
         .routes(routes!(money::transfers::create, money::transfers::list))
         .routes(routes!(money::transfers::get))
         .routes(routes!(money::balances::list))
         .routes(routes!(money::entries::list))
         .routes(routes!(money::statement::read_statement))
-        .routes(routes!(compliance::request::request))
+        .routes(routes!(compliance::request))
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()
-        .routes(routes!(customers::create::create, customers::list::list))
+        .routes(routes!(customers::create::create, customers::read::list))
         .routes(routes!(consent::request::request))
         .routes(routes!(customers::details::set))
-        .routes(routes!(customers::get::get, customers::update::update, customers::deactivate::deactivate))
+        .routes(routes!(customers::read::get, customers::change::update, customers::change::deactivate))
         .routes(routes!(documents::upload::upload))
-        .routes(routes!(documents::download::download))
-        .routes(routes!(webhooks::set::set))
-        .routes(routes!(webhooks::show::show))
-        .routes(routes!(webhooks::rotate::rotate))
-        .routes(routes!(webhooks::test::test))
-        .routes(routes!(webhooks::redeliver::redeliver))
-        .routes(routes!(webhooks::undelivered::undelivered))
+        .routes(routes!(documents::download))
+        .routes(routes!(webhooks::endpoint::set))
+        .routes(routes!(webhooks::endpoint::show))
+        .routes(routes!(webhooks::endpoint::rotate))
+        .routes(routes!(webhooks::endpoint::test))
+        .routes(routes!(webhooks::deliveries::redeliver))
+        .routes(routes!(webhooks::deliveries::undelivered))
         .routes(routes!(webhooks::events::events))
-        .routes(routes!(settings::show::show, settings::change::change))
+        .routes(routes!(settings::show, settings::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let reference = pages::reference::render(&document);
@@ -78,7 +73,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/docs", get(pages::reference::serve).with_state(reference))
         .route("/pay/{token}", get(pages::pay::serve))
         .route("/pay/{token}/events", get(pages::pay::events))
-        .route("/compliance/callbacks/{provider}", post(compliance::callbacks::take))
+        .route("/compliance/callbacks/{provider}", post(compliance::take))
         .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)
         .fallback(async || ApiError::NoRoute("/docs"));

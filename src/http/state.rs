@@ -144,6 +144,11 @@ impl Shared {
 
     /// The URL of a payment's page for the payer.
     pub fn magic_link(&self, link_token: &str) -> String {
-        format!("{}/pay/{link_token}", self.config.public_url.as_str().trim_end_matches('/'))
+        self.url(&format!("/pay/{link_token}"))
+    }
+
+    /// The URL of a page; `path` begins with a slash.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.config.public_url.as_str().trim_end_matches('/'))
     }
 }

@@ -15,43 +15,24 @@ pub struct SealedColumn {
     /// The column; it may be null.
     pub column: &'static str,
     /// The place a value is sealed for, given the row's key.
-    place: fn(&[String]) -> [&str; 3],
+    place: for<'a> fn(&Self, &'a [String]) -> [&'a str; 3],
 }
 
 /// All sealed columns. A new sealed column needs a line here; a test scans the whole database for sealed values.
 pub const SEALED: &[SealedColumn] = &[
+    SealedColumn::of("webhook_endpoints", &["psp_id"], "secret"),
     SealedColumn {
-        table: "webhook_endpoints",
-        key: &["psp_id"],
-        column: "secret",
-        place: |key| ["webhook_endpoints", &key[0], "secret"],
-    },
-    SealedColumn {
-        table: "webhook_endpoints",
-        key: &["psp_id"],
-        column: "previous_secret",
         // A secret keeps its sealing place when it becomes the previous one.
-        place: |key| ["webhook_endpoints", &key[0], "secret"],
+        place: |column, key| [column.table, &key[0], "secret"],
+        ..SealedColumn::of("webhook_endpoints", &["psp_id"], "previous_secret")
     },
     SealedColumn {
-        table: "idempotency_keys",
-        key: &["psp_id", "route", "key"],
-        column: "response_body",
-        place: |key| ["idempotency_keys", &key[1], &key[2]],
+        place: |column, key| [column.table, &key[1], &key[2]],
+        ..SealedColumn::of("idempotency_keys", &["psp_id", "route", "key"], "response_body")
     },
-    SealedColumn {
-        table: "customers",
-        key: &["id"],
-        column: "particulars",
-        place: |key| ["customers", &key[0], "particulars"],
-    },
-    SealedColumn {
-        table: "payment_details",
-        key: &["customer_id"],
-        column: "details",
-        place: |key| ["payment_details", &key[0], "details"],
-    },
-    SealedColumn { table: "checks", key: &["id"], column: "url", place: |key| ["checks", &key[0], "url"] },
+    SealedColumn::of("customers", &["id"], "particulars"),
+    SealedColumn::of("payment_details", &["customer_id"], "details"),
+    SealedColumn::of("checks", &["id"], "url"),
 ];
 
 /// One value as read.
@@ -66,7 +47,7 @@ impl Row {
         if sealer.is_current(&self.sealed) {
             return Ok(None);
         }
-        let place = (column.place)(&self.key);
+        let place = (column.place)(column, &self.key);
         sealer.open(&place, &self.sealed).map(|plaintext| Some(sealer.seal(&place, &plaintext)))
     }
 
@@ -77,6 +58,11 @@ impl Row {
 }
 
 impl SealedColumn {
+    /// A column whose values are sealed for the table, the first part of the row's key, and the column.
+    const fn of(table: &'static str, key: &'static [&'static str], column: &'static str) -> Self {
+        Self { table, key, column, place: |column, key| [column.table, &key[0], column.column] }
+    }
+
     /// Reads the next rows with a value, in the order of the key.
     pub(super) async fn after(
         &self,
@@ -84,28 +70,15 @@ impl SealedColumn {
         after: Option<&[String]>,
         rows_max: u64,
     ) -> Result<Vec<Row>, DbErr> {
-        let keys = self.key.join(", ");
-        let given = after.unwrap_or_default();
+        let (keys, given) = (self.key.join(", "), after.unwrap_or_default());
         let later = if given.is_empty() { String::new() } else { format!("AND ({keys}) > ({})", numbered(1, given)) };
-        let sql = format!(
-            "SELECT {keys}, {} FROM {} WHERE {} IS NOT NULL {later} ORDER BY {keys} LIMIT {rows_max}",
-            self.column, self.table, self.column
-        );
-        self.read(connection, sql, given).await
+        self.read(connection, &format!("{later} ORDER BY {keys} LIMIT {rows_max}"), given).await
     }
 
     /// Reads one row, if it has a value.
     pub(super) async fn one(&self, connection: &impl ConnectionTrait, key: &[String]) -> Result<Option<Row>, DbErr> {
-        let sql = format!(
-            "SELECT {}, {} FROM {} WHERE ({}) = ({}) AND {} IS NOT NULL",
-            self.key.join(", "),
-            self.column,
-            self.table,
-            self.key.join(", "),
-            numbered(1, key),
-            self.column
-        );
-        Ok(self.read(connection, sql, key).await?.pop())
+        let this = format!("AND ({}) = ({})", self.key.join(", "), numbered(1, key));
+        Ok(self.read(connection, &this, key).await?.pop())
     }
 
     /// Replaces the value by `sealed` if it is unchanged since it was read.
@@ -129,7 +102,10 @@ impl SealedColumn {
         Ok(replaced.rows_affected() == 1)
     }
 
-    async fn read(&self, connection: &impl ConnectionTrait, sql: String, key: &[String]) -> Result<Vec<Row>, DbErr> {
+    /// Reads the rows with a value that `rest` of the statement selects; `key` has its parameters.
+    async fn read(&self, connection: &impl ConnectionTrait, rest: &str, key: &[String]) -> Result<Vec<Row>, DbErr> {
+        let Self { table, column, .. } = self;
+        let sql = format!("SELECT {}, {column} FROM {table} WHERE {column} IS NOT NULL {rest}", self.key.join(", "));
         let values = key.iter().map(|part| Value::from(part.as_str()));
         let backend = ConnectionTrait::get_database_backend(connection);
         let rows = connection.query_all_raw(Statement::from_sql_and_values(backend, sql, values)).await?;

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use payferry_accounts::documents::DocumentStore;
-use payferry_accounts::keys::KeyMode;
 use payferry_accounts::tenants::psp_row;
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
@@ -22,17 +21,15 @@ use payferry_journal::psps::PspPolicies;
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::seal::Sealer;
 use payferry_sandbox::SandboxHost;
-use payferry_webhook::UrlPolicy;
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
+use crate::http::AppState;
 use crate::http::consent::Terms;
-use crate::http::payments::own;
-use crate::http::{AppState, HttpConfig, router_with};
+use crate::http::payments::own_row;
 
 pub use keys::Keys;
 pub use payferry_sandbox::{
@@ -50,20 +47,11 @@ const CHAINS_READ_LOOK: Duration = Duration::from_millis(10);
 const PSP_NAME: &str = "Sandbox PSP";
 const KEY_NAME: &str = "sandbox";
 
-/// Storage of a sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keep {
-    /// In this folder, across restarts.
-    Folder(PathBuf),
-    /// In a folder that is removed at exit.
-    Ephemeral,
-}
-
 /// Options of a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxOptions {
-    /// Storage of the data.
-    pub keep: Keep,
+    /// Folder that keeps the data across restarts; `None`: a folder that is removed at exit.
+    pub folder: Option<PathBuf>,
     /// Overrides the folder's database.
     pub database_url: Option<String>,
     /// Time between blocks.
@@ -73,8 +61,7 @@ pub struct SandboxOptions {
 impl SandboxOptions {
     /// An ephemeral sandbox with the default block time.
     pub fn ephemeral() -> Self {
-        let block_time = Duration::from_millis(BLOCK_TIME_MS_DEFAULT);
-        Self { keep: Keep::Ephemeral, database_url: None, block_time }
+        Self { folder: None, database_url: None, block_time: Duration::from_millis(BLOCK_TIME_MS_DEFAULT) }
     }
 }
 
@@ -123,10 +110,7 @@ async fn chains_read(system: &System) {
 impl Sandbox {
     /// Opens or creates the sandbox. It answers requests when this returns.
     pub async fn start(options: SandboxOptions, config: &Config) -> anyhow::Result<Self> {
-        let folder = match &options.keep {
-            Keep::Folder(path) => Folder::open(path)?,
-            Keep::Ephemeral => Folder::ephemeral()?,
-        };
+        let folder = options.folder.as_deref().map_or_else(Folder::ephemeral, Folder::open)?;
         // Bound first: a port in use is the most likely failure and the cheapest to detect.
         let listeners = Listeners::bind(config).await?;
         let keys = Keys::read_or_make(&folder)?;
@@ -137,13 +121,13 @@ impl Sandbox {
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
         Migrator::up(database.long_timeout(), None).await.context("the database could not be migrated")?;
-        if options.keep == Keep::Ephemeral && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
+        if options.folder.is_none() && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
         }
         seed(&database, &keys, &env).await?;
 
         let documents = documents(config, folder.path(), keys.sealer())?;
-        let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
+        let (api_url, operator_url) = (listeners.api_url.clone(), listeners.operator_url.clone());
         payferry_sandbox::announce(&folder, &api_url)?;
         let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
         let ready = Ready {
@@ -155,9 +139,8 @@ impl Sandbox {
             rpc,
             pid: std::process::id(),
         };
-        let links = VerificationLinks::new(listeners.public_url().clone(), keys.sealer());
+        let links = VerificationLinks::new(listeners.public_url.clone(), keys.sealer());
         let clock = env.clock().clock().clone();
-        let closing = CancellationToken::new();
         let parts = AppParts {
             database,
             sealer: keys.sealer(),
@@ -165,25 +148,14 @@ impl Sandbox {
             chains: env.setups()?,
             screener: Arc::new(env.screener()),
             identity: Some(Arc::new(SandboxIdentity::new(links, clock))),
-            webhooks: config.webhooks.sender(UrlPolicy::Sandbox),
-            documents: documents.clone(),
-            operator_token: keys.operator_token.clone(),
-            key_mode: KeyMode::Test,
-            closing: closing.clone(),
-        };
-        let http = HttpConfig {
-            public_url: listeners.public_url().clone(),
             environment: Environment::Sandbox,
             limits: Limits::sandbox(),
-            documents,
             terms: Terms::default(),
-            closing,
+            documents,
+            operator_token: keys.operator_token.clone(),
+            routes: payferry_sandbox::routes::routes(env.clone()),
         };
-        let routes = |system: &System| {
-            let simulated = payferry_sandbox::routes::routes(env.clone());
-            router_with(AppState::new(system.clone(), http), simulated)
-        };
-        let app = App::start(config, listeners, parts, routes).await?;
+        let app = App::start(config, listeners, parts).await?;
         chains_read(app.system()).await;
         Ok(Self { app, env, ready, folder })
     }
@@ -227,7 +199,7 @@ impl SandboxHost for AppState {
     }
 
     async fn own_payment(&self, psp_id: PspId, id: &str) -> Result<payments::Model, ApiError> {
-        own(self, psp_id, id).await
+        own_row(self, psp_id, id).await
     }
 }
 

@@ -10,110 +10,47 @@ pub mod secrets;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use payferry_actors::System;
+use axum::Router;
 use payferry_actors::chain::Checkpoint;
 use payferry_domain::Address;
 use payferry_entities::Database;
 use payferry_httpkit::Limits;
 use payferry_runtime::clock::Clock;
-use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{Config, Environment};
 use crate::http::consent::Terms;
-use crate::http::{AppState, HttpConfig, router};
 
-/// Addresses of a running service. `--json` prints them in one line.
-#[derive(Debug, Clone, Serialize)]
-pub struct Ready {
-    /// URL of the public listener, for PSPs and payers.
-    pub api_url: String,
-    /// URL of the operator's listener.
-    pub operator_url: String,
-    /// Process id.
-    pub pid: u32,
-}
-
-/// Running service.
-#[derive(Debug)]
-pub struct Service {
-    app: App,
-    ready: Ready,
-}
-
-impl Service {
-    /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain
-    /// that cannot be used is logged and retried, and the other chains run.
-    pub async fn start(config: &Config) -> anyhow::Result<Self> {
-        let listeners = Listeners::bind(config).await?;
-        let clock = Clock::default();
-        let signer = secrets::signer(&config.signer)?;
-        let chains = chains::configured(config, contract(config)?)?;
-        let screener = kyt::screener(config, &chains, &clock)?;
-        let identity = identity::provider(config, &clock)?;
-        if identity.is_none() {
-            tracing::warn!("no identity provider is configured: customers cannot be verified, and their changes wait");
-        }
-        let checkpoint = checkpoint()?;
-        let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
-        let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
-
-        let environment = config.server.environment;
-        let ready =
-            Ready { api_url: listeners.api_url()?, operator_url: listeners.operator_url()?, pid: std::process::id() };
-        let documents = documents::store(&config.documents, sealer.clone())?;
-        let closing = CancellationToken::new();
-        let http = HttpConfig {
-            public_url: listeners.public_url().clone(),
-            environment,
-            limits: limits(config),
-            documents: documents.clone(),
-            terms: terms(config)?,
-            closing: closing.clone(),
-        };
-        let parts = AppParts {
-            database,
-            sealer,
-            clock,
-            chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), checkpoint.clone())).collect(),
-            screener,
-            identity,
-            webhooks: config.webhooks.sender(environment.url_policy()),
-            documents,
-            operator_token,
-            key_mode: environment.key_mode(),
-            closing,
-        };
-        let routes = |system: &System| router(AppState::new(system.clone(), http));
-        let app = App::start(config, listeners, parts, routes).await?;
-        Ok(Self { app, ready })
+/// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain that
+/// cannot be used is logged and retried, and the other chains run.
+pub async fn start(config: &Config) -> anyhow::Result<App> {
+    let listeners = Listeners::bind(config).await?;
+    let clock = Clock::default();
+    let signer = secrets::signer(&config.signer)?;
+    let chains = chains::configured(config, contract(config)?)?;
+    let screener = kyt::screener(config, &chains, &clock)?;
+    let identity = identity::provider(config, &clock)?;
+    if identity.is_none() {
+        tracing::warn!("no identity provider is configured: customers cannot be verified, and their changes wait");
     }
-
-    /// Returns the addresses of the service.
-    pub fn ready(&self) -> &Ready {
-        &self.ready
-    }
-
-    /// Returns the URL of the public listener.
-    pub fn api_url(&self) -> &str {
-        &self.ready.api_url
-    }
-
-    /// Returns the URL of the operator's listener.
-    pub fn operator_url(&self) -> &str {
-        &self.ready.operator_url
-    }
-
-    /// Returns the supervision tree.
-    pub fn system(&self) -> &System {
-        self.app.system()
-    }
-
-    /// Stops in order, within a time limit.
-    pub async fn stop(self) {
-        self.app.stop().await;
-    }
+    let checkpoint = checkpoint()?;
+    let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
+    let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
+    let parts = AppParts {
+        database,
+        clock,
+        chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), checkpoint.clone())).collect(),
+        screener,
+        identity,
+        environment: config.server.environment,
+        limits: limits(config),
+        documents: documents::store(&config.documents, sealer.clone())?,
+        terms: terms(config)?,
+        sealer,
+        operator_token,
+        routes: Router::new(),
+    };
+    App::start(config, listeners, parts).await
 }
 
 /// Checkpoint at which a test blocks the settlers of this process.

@@ -26,65 +26,51 @@ const COLUMNS: [&str; 13] = [
 /// Characters that start a formula in spreadsheets.
 const FORMULA_BEGINS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
-fn writer(out: &mut Vec<u8>) -> Writer<&mut Vec<u8>> {
-    WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out)
+/// Writes rows as text.
+fn text(write: impl FnOnce(&mut Writer<Vec<u8>>) -> csv::Result<()>) -> Result<Vec<u8>, Error> {
+    let mut table = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+    write(&mut table)?;
+    table.into_inner().map_err(csv::IntoInnerError::into_error)
 }
 
-pub(super) fn head(out: &mut Vec<u8>) -> Result<(), Error> {
-    let mut table = writer(out);
-    table.write_record(COLUMNS)?;
-    table.flush()
-}
-
-pub(super) fn account_begins(out: &mut Vec<u8>, account: &StatementAccount, period: Period) -> Result<(), Error> {
-    let mut table = writer(out);
-    end(&mut table, "opening", account, &period.from().to_string(), &account.opening_balance)?;
-    table.flush()
-}
-
-pub(super) fn entries(out: &mut Vec<u8>, account: &StatementAccount, entries: &[StatementEntry]) -> Result<(), Error> {
-    let mut table = writer(out);
-    for entry in entries {
-        let position = entry.position.to_string();
-        table.write_record([
-            "entry",
-            &account.chain,
-            account.currency.unwrap_or_default(),
-            &account.token_address,
-            &entry.at,
-            &position,
-            &entry.kind,
-            &entry.subject,
-            &harmless(entry.own_reference.as_deref().unwrap_or_default()),
-            &entry.reference,
-            entry.debit.as_deref().unwrap_or_default(),
-            entry.credit.as_deref().unwrap_or_default(),
-            &entry.balance,
-        ])?;
-    }
-    table.flush()
-}
-
-pub(super) fn account_ends(out: &mut Vec<u8>, account: &StatementAccount, period: Period) -> Result<(), Error> {
-    let mut table = writer(out);
-    for total in &account.totals {
-        let (chain, currency, address) = (&account.chain, account.currency.unwrap_or_default(), &account.token_address);
-        let (debit, credit) = (&total.debit, &total.credit);
-        table.write_record(["total", chain, currency, address, "", "", &total.kind, "", "", "", debit, credit, ""])?;
-    }
-    end(&mut table, "closing", account, &period.to().to_string(), &account.closing_balance)?;
-    table.flush()
-}
-
-fn end(
-    table: &mut Writer<&mut Vec<u8>>,
-    row: &str,
+/// Writes a row; `cells` are those behind the account's own columns.
+fn row(
+    table: &mut Writer<Vec<u8>>,
+    name: &str,
     account: &StatementAccount,
-    at: &str,
-    balance: &str,
-) -> Result<(), Error> {
-    let (chain, currency, address) = (&account.chain, account.currency.unwrap_or_default(), &account.token_address);
-    Ok(table.write_record([row, chain, currency, address, at, "", "", "", "", "", "", "", balance])?)
+    cells: [&str; COLUMNS.len() - 4],
+) -> csv::Result<()> {
+    let begin = [name, &account.chain, account.currency.unwrap_or_default(), &account.token_address];
+    table.write_record(begin.into_iter().chain(cells))
+}
+
+pub(super) fn head() -> Result<Vec<u8>, Error> {
+    text(|table| table.write_record(COLUMNS))
+}
+
+pub(super) fn account_begins(account: &StatementAccount, period: Period) -> Result<Vec<u8>, Error> {
+    let at = period.from().to_string();
+    text(|table| row(table, "opening", account, [&at, "", "", "", "", "", "", "", &account.opening_balance]))
+}
+
+pub(super) fn entries(account: &StatementAccount, entries: &[StatementEntry]) -> Result<Vec<u8>, Error> {
+    let entry = |table: &mut Writer<Vec<u8>>, entry: &StatementEntry| {
+        let StatementEntry { at, kind, subject, reference, balance, .. } = entry;
+        let (position, own) = (entry.position.to_string(), entry.own_reference.as_deref().unwrap_or_default());
+        let (debit, credit) = [&entry.debit, &entry.credit].map(|side| side.as_deref().unwrap_or_default()).into();
+        row(table, "entry", account, [at, &position, kind, subject, &harmless(own), reference, debit, credit, balance])
+    };
+    text(|table| entries.iter().try_for_each(|one| entry(table, one)))
+}
+
+pub(super) fn account_ends(account: &StatementAccount, period: Period) -> Result<Vec<u8>, Error> {
+    let at = period.to().to_string();
+    text(|table| {
+        for total in &account.totals {
+            row(table, "total", account, ["", "", &total.kind, "", "", "", &total.debit, &total.credit, ""])?;
+        }
+        row(table, "closing", account, [&at, "", "", "", "", "", "", "", &account.closing_balance])
+    })
 }
 
 /// Prefixes an apostrophe to a text that would start a formula.
@@ -126,10 +112,7 @@ mod tests {
     #[test]
     fn fields_survive_a_round_trip_and_are_not_formulas() {
         let own = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "a,b", "he said \"no\"", "two\nlines", "ü", "'"];
-        let mut out = Vec::new();
-        head(&mut out).unwrap();
-        let entries: Vec<_> = own.map(entry).into();
-        super::entries(&mut out, &account(), &entries).unwrap();
+        let out = [head().unwrap(), entries(&account(), &own.map(entry)).unwrap()].concat();
         assert!(out.starts_with(b"row,chain,currency") && out.ends_with(b"\r\n"));
         let mut read = csv::Reader::from_reader(out.as_slice());
         let told: Vec<String> = read.records().map(|record| record.unwrap()[8].to_owned()).collect();

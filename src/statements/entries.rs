@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use payferry_domain::{Amount, Timestamp};
-use payferry_entities::{Database, ledger_postings};
-use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement};
+use payferry_entities::Database;
+use payferry_entities::ledger_postings::{Column, Entity, Model};
+use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder};
 
 use super::summary::{Summary, is_vault, query, step_end};
 use super::{StatementEntry, Wanted};
@@ -72,28 +73,20 @@ async fn rows(
     account: &Summary,
     after: i64,
     to: i64,
-) -> Result<Vec<ledger_postings::Model>, DbErr> {
-    let sql = "SELECT * FROM ledger_postings WHERE psp_id = $1 AND position > $2 AND position <= $3 AND chain = $4 \
-               AND token_address = $5 AND at >= $6 AND at < $7 ORDER BY position";
-    let period = wanted.period;
-    let values = [
-        wanted.psp_id.to_string().into(),
-        after.into(),
-        to.into(),
-        account.chain.as_str().into(),
-        account.address.to_string().into(),
-        period.from().as_millis().into(),
-        period.to().as_millis().into(),
-    ];
-    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
-    ledger_postings::Model::find_by_statement(statement).all(database.reader()).await
+) -> Result<Vec<Model>, DbErr> {
+    let (from, to_time) = (wanted.period.from().as_millis(), wanted.period.to().as_millis());
+    Entity::find()
+        .filter(Column::PspId.eq(wanted.psp_id.to_string()))
+        .filter(Column::Position.gt(after).and(Column::Position.lte(to)))
+        .filter(Column::Chain.eq(account.chain.as_str()).and(Column::TokenAddress.eq(account.address.to_string())))
+        .filter(Column::At.gte(from).and(Column::At.lt(to_time)))
+        .order_by_asc(Column::Position)
+        .all(database.reader())
+        .await
 }
 
 /// The PSP's own references of the subjects of these postings.
-async fn own_references(
-    database: &Database,
-    rows: &[ledger_postings::Model],
-) -> Result<HashMap<String, String>, DbErr> {
+async fn own_references(database: &Database, rows: &[Model]) -> Result<HashMap<String, String>, DbErr> {
     let subjects: BTreeSet<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
     // The ledger uses the prefix `tr_` for a transfer to a customer, and the payment's row `pay_`.
     let rows_of =

@@ -16,9 +16,10 @@ pub mod pages;
 mod serve;
 
 pub use answer::Answer;
-pub use caller::HttpState;
+pub use caller::{Caller, Customers, Full, HttpState, Money, Payments, Read, Requires, Webhooks};
 pub use edge::X_REQUEST_ID;
-pub use error::ApiError;
+pub use error::{ApiError, Away, FieldError, Problem};
+pub use extract::{Fault, Fields, PageQuery, Path, QueryFields, Submission, read};
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, HEAD_TIMEOUT, serve};
 

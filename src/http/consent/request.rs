@@ -2,21 +2,17 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use payferry_domain::CustomerId;
 use payferry_domain::customer::Rejection;
-use payferry_domain::{CustomerId, Timestamp};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Customers;
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Path, Submission};
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_httpkit::{Answer, ApiError, Customers, Path, Problem, Submission};
+use payferry_journal::audit::{self, Actor, Entry};
 use payferry_journal::customers::{ChangeError, Opened};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use super::link;
-use crate::http::state::{AppState, Shared};
+use crate::http::state::AppState;
 
 /// State of a customer's consent.
 #[derive(Serialize, ToSchema)]
@@ -70,9 +66,10 @@ pub async fn request(
     }
     let now = app.clock().now();
     let answer = if let Some(at) = customer.tos_accepted_at {
-        accepted(at)
+        let message = "The customer has already accepted the terms of service.";
+        ConsentAnswer::Accepted { message, accepted_at: at.to_string() }
     } else {
-        let (answer, expires_at) = pending(&app, id, now);
+        let (token, expires_at) = link::issue(app.sealer(), id, now);
         let entry = Entry {
             action: "customer.consent_requested".to_owned(),
             psp_id: Some(request.psp_id),
@@ -80,22 +77,9 @@ pub async fn request(
             detail: json!({ "expires_at": expires_at }),
         };
         audit::append(opened.transaction(), &Actor::ApiKey(request.key_id), now, vec![entry]).await?;
-        answer
+        let message = "Send the customer to this link to accept the terms of service.";
+        let url = app.url(&format!("/consent?token={token}"));
+        ConsentAnswer::Pending { message, url, expires_at: expires_at.to_string() }
     };
     request.idempotency.commit(&app, opened.into_transaction(), Answer::ok(&answer)?).await
-}
-
-fn accepted(at: Timestamp) -> ConsentAnswer {
-    ConsentAnswer::Accepted {
-        message: "The customer has already accepted the terms of service.",
-        accepted_at: at.to_string(),
-    }
-}
-
-fn pending(app: &Shared, id: CustomerId, now: Timestamp) -> (ConsentAnswer, Timestamp) {
-    let (token, expires_at) = link::issue(app.sealer(), id, now);
-    let base = app.config.public_url.as_str().trim_end_matches('/');
-    let message = "Send the customer to this link to accept the terms of service.";
-    let url = format!("{base}/consent?token={token}");
-    (ConsentAnswer::Pending { message, url, expires_at: expires_at.to_string() }, expires_at)
 }

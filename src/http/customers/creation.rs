@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use payferry_domain::customer::{CustomerKind, DocumentKind};
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::{Fault, Fields, read};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -98,36 +98,7 @@ pub struct CustomerRequest {
     business_registration_number: Option<String>,
     /// Business: its other owners; all shares add up to at most 100.
     #[schema(max_items = 25)]
-    beneficiary_owners: Option<Vec<BeneficiaryOwnerRequest>>,
-}
-
-/// A beneficial owner of a business.
-#[derive(ToSchema)]
-#[schema(as = BeneficiaryOwner)]
-#[allow(dead_code, reason = "it describes the body; `read` reads it, so that every fault is named")]
-struct BeneficiaryOwnerRequest {
-    #[schema(max_length = 255, example = "Charles")]
-    first_name: String,
-    #[schema(max_length = 255, example = "Babbage")]
-    last_name: String,
-    /// YYYY-MM-DD, in the past.
-    #[schema(format = "date", example = "1985-12-26")]
-    dob: String,
-    #[schema(format = "email", max_length = 254, example = "charles@example.com")]
-    email: Option<String>,
-    /// E.164.
-    #[schema(example = "+14155550124")]
-    phone_number: Option<String>,
-    /// A string from 0 to 100 with at most 4 decimals.
-    #[schema(example = "40")]
-    ownership_percentage: String,
-    address: PostalAddress,
-    #[schema(max_length = 64, example = "passport")]
-    government_id_type: Option<String>,
-    #[schema(max_length = 64, example = "P7654321")]
-    government_id_number: Option<String>,
-    #[schema(max_length = 64, example = "987-65-4321")]
-    tax_id: Option<String>,
+    beneficiary_owners: Option<Vec<BeneficiaryOwner>>,
 }
 
 /// Reads one customer. Dates of birth must be before `today`.

@@ -7,10 +7,7 @@ use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Customers;
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Fields, Submission, read};
+use payferry_httpkit::{Answer, ApiError, Customers, Fields, Problem, Submission, read};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use sea_orm::sea_query::OnConflict;
@@ -20,7 +17,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::MISSING;
-use super::payment_details::PaymentDetails;
+use super::payment_details::{PaymentDetails, StoredPaymentDetails};
 use crate::http::state::{AppState, Shared};
 
 const CUSTOMER_ID: &str = "customer_id";
@@ -74,14 +71,15 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
     let now = app.clock().now();
     let before = Entity::find_by_id(&opened.row.id).one(opened.transaction()).await?;
     let last_wallet = match &before {
-        Some(row) => PaymentDetails::last_wallet(app.sealer(), &row.customer_id, &row.details)?,
+        Some(row) => StoredPaymentDetails::open(app.sealer(), row)?.last_wallet,
         None => None,
     };
     let replaces = wallet.is_some() && last_wallet.is_some() && wallet != last_wallet;
     let command = if replaces { Command::ReplaceWallet(CheckId::generate()) } else { Command::SetDetails };
     opened.apply(&command, &Actor::ApiKey(request.key_id), now).await?;
+    let stored = StoredPaymentDetails { details, last_wallet: wallet.or(last_wallet) };
     let row = Model {
-        details: details.seal(app.sealer(), &opened.row.id, wallet.or(last_wallet))?,
+        details: stored.seal(app.sealer(), &opened.row.id)?,
         customer_id: opened.row.id.clone(),
         wallet_address: wallet.map(checksummed),
         created_at: before.as_ref().map_or(now.as_millis(), |before| before.created_at),

@@ -4,21 +4,19 @@
 //! state changes. `payferry_journal::customers` stores them with an audit entry. Identity verification (the compliance
 //! service) and the page for accepting the terms (`pages::consent`) are elsewhere.
 
+pub mod change;
 pub mod create;
-pub mod creation;
-pub mod deactivate;
+mod creation;
 pub mod details;
-pub mod get;
-pub mod list;
-pub mod particulars;
+mod particulars;
 pub mod payment_details;
-pub mod update;
+pub mod read;
 pub mod values;
 pub mod view;
 
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use payferry_journal::customers::Opened;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 

@@ -3,17 +3,16 @@
 //! This module owns the column's content. Email, country and currency have their own columns. `creation` validates the
 //! data.
 
-use std::fmt;
-
 use chrono::NaiveDate;
 use payferry_domain::CustomerId;
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::values::PostalAddress;
 
-/// A customer's personal data. `Debug` shows none of it.
+/// A customer's personal data. It has no `Debug`, which would show it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
     /// First name of the person; for a business, of its primary contact. The same applies to all fields outside
@@ -65,31 +64,33 @@ pub struct Business {
 }
 
 /// A beneficial owner of a business.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BeneficiaryOwner {
-    /// First name.
+    #[schema(max_length = 255, example = "Charles")]
     pub first_name: String,
-    /// Last name.
+    #[schema(max_length = 255, example = "Babbage")]
     pub last_name: String,
-    /// Date of birth.
+    /// YYYY-MM-DD, in the past.
+    #[schema(value_type = String, format = "date", example = "1985-12-26")]
     pub dob: NaiveDate,
-    /// Email address.
+    #[schema(format = "email", max_length = 254, example = "charles@example.com")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// E.164.
+    #[schema(example = "+14155550124")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
-    /// Share, as submitted.
+    /// A string from 0 to 100 with at most 4 decimals.
+    #[schema(example = "40")]
     pub ownership_percentage: String,
-    /// Home address of the owner.
     pub address: PostalAddress,
-    /// Document type of the number below.
+    #[schema(max_length = 64, example = "passport")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_type: Option<String>,
-    /// Number of the government id, for compliance checks.
+    #[schema(max_length = 64, example = "P7654321")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_number: Option<String>,
-    /// Tax id of the owner.
+    #[schema(max_length = 64, example = "987-65-4321")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<String>,
 }
@@ -105,11 +106,5 @@ impl Particulars {
         let opened = sealer.open(&["customers", id, "particulars"], sealed).map_err(ApiError::internal)?;
         // The parser's message may quote the data, so it is dropped.
         serde_json::from_slice(&opened).map_err(|_| ApiError::internal("a customer's personal data cannot be decoded"))
-    }
-}
-
-impl fmt::Debug for Particulars {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Particulars")
     }
 }

@@ -1,10 +1,8 @@
 //! Payment details of a customer: their fields, validation and storage.
 
-use std::fmt;
-
 use payferry_domain::Address as WalletAddress;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_entities::payment_details;
+use payferry_httpkit::{ApiError, Fault, Fields, read};
 use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +23,7 @@ const UNITED_STATES: &str = "USA";
 const BANK_FIELDS: [&str; 6] =
     ["bank_name", "account_number", "account_type", "routing_number", "bank_address", "bank_code"];
 
-/// A customer's payment details, as submitted. `Debug` shows none of them.
+/// A customer's payment details, as submitted. It has no `Debug`, which would show them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PaymentDetails {
     /// Required with `account_number`.
@@ -52,19 +50,19 @@ pub struct PaymentDetails {
 
 /// Payment details as stored.
 #[derive(Serialize, Deserialize)]
-struct StoredPaymentDetails {
+pub(super) struct StoredPaymentDetails {
     #[serde(flatten)]
-    details: PaymentDetails,
+    pub details: PaymentDetails,
     /// The customer's last wallet, of these or of earlier details. Removing a wallet before setting another one counts
     /// as replacing it, too.
-    last_wallet: Option<WalletAddress>,
+    pub last_wallet: Option<WalletAddress>,
 }
 
 impl PaymentDetails {
     /// Reads the payment details of a customer in this country. `None` as country: there is no such customer.
     pub fn read(fields: &Fields<'_>, country: Option<&str>) -> Option<(Self, Option<WalletAddress>)> {
         let wallet = fields.optional("wallet_address", |value| {
-            let address = values::wallet(value)?;
+            let address = read::address(value)?;
             if address == WalletAddress([0; 20]) {
                 return Err(Fault::new("zero_address", "must not be the zero address: money sent there is lost"));
             }
@@ -103,44 +101,20 @@ impl PaymentDetails {
         };
         Some((details, address))
     }
-
-    /// Encrypts for the column of this customer, with the last wallet.
-    pub(super) fn seal(
-        self,
-        sealer: &Sealer,
-        customer_id: &str,
-        last_wallet: Option<WalletAddress>,
-    ) -> Result<String, ApiError> {
-        let stored = serde_json::to_vec(&StoredPaymentDetails { details: self, last_wallet })?;
-        Ok(sealer.seal(&["payment_details", customer_id, "details"], &stored))
-    }
-
-    /// Decrypts from the column of this customer.
-    pub fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
-        Ok(StoredPaymentDetails::open(sealer, customer_id, sealed)?.details)
-    }
-
-    /// The customer's last wallet.
-    pub(super) fn last_wallet(
-        sealer: &Sealer,
-        customer_id: &str,
-        sealed: &str,
-    ) -> Result<Option<WalletAddress>, ApiError> {
-        Ok(StoredPaymentDetails::open(sealer, customer_id, sealed)?.last_wallet)
-    }
 }
 
 impl StoredPaymentDetails {
-    fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
-        let opened = sealer.open(&["payment_details", customer_id, "details"], sealed).map_err(ApiError::internal)?;
+    /// Encrypts for the column of this customer.
+    pub(super) fn seal(&self, sealer: &Sealer, customer_id: &str) -> Result<String, ApiError> {
+        Ok(sealer.seal(&["payment_details", customer_id, "details"], &serde_json::to_vec(self)?))
+    }
+
+    /// Decrypts from the column of this customer.
+    pub(super) fn open(sealer: &Sealer, row: &payment_details::Model) -> Result<Self, ApiError> {
+        let place = ["payment_details", &row.customer_id, "details"];
+        let opened = sealer.open(&place, &row.details).map_err(ApiError::internal)?;
         // The parser's message may quote the data, so it is dropped.
         serde_json::from_slice(&opened).map_err(|_| ApiError::internal("payment details cannot be decoded"))
-    }
-}
-
-impl fmt::Debug for PaymentDetails {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PaymentDetails")
     }
 }
 

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 use celes::Country;
 use chrono::{Months, NaiveDate};
 use iso_currency::Currency;
-use payferry_domain::Address as WalletAddress;
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::{Fault, Fields, read};
 use phonenumber::metadata::DATABASE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -197,12 +196,6 @@ pub fn percentage(value: &Value) -> Result<Percentage, Fault> {
     if units > Percentage::WHOLE_UNITS { Err(out_of_range()) } else { Ok(Percentage { text: text.to_owned(), units }) }
 }
 
-/// Reads a wallet on an EVM chain: `0x` and 40 hexadecimal digits. An address in mixed case must match its EIP-55
-/// checksum.
-pub fn wallet(value: &Value) -> Result<WalletAddress, Fault> {
-    read::address(value)
-}
-
 /// Reads the URL of a web page.
 pub fn web_address(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
@@ -220,6 +213,7 @@ pub fn web_address(value: &Value) -> Result<String, Fault> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use payferry_httpkit::read::address as wallet;
     use serde_json::json;
 
     #[test]

@@ -4,13 +4,13 @@ use chrono::{NaiveDate, NaiveTime};
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{DocumentKind, KycStatus};
 use payferry_entities::{customer_documents, customers, payment_details};
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::particulars::{Business, Particulars};
-use super::payment_details::PaymentDetails;
+use super::payment_details::{PaymentDetails, StoredPaymentDetails};
 use super::values::PostalAddress;
 use crate::http::state::Shared;
 
@@ -103,36 +103,6 @@ struct PaymentDetailsRecord {
     updated_at: String,
 }
 
-/// A customer in lists.
-#[derive(Serialize, ToSchema)]
-pub struct CustomerSummary {
-    /// Same as in the record.
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    pub id: String,
-    /// ISO 8601.
-    #[schema(format = "date-time")]
-    pub created_at: String,
-    /// ISO 8601.
-    #[schema(format = "date-time")]
-    pub updated_at: String,
-    /// ISO 3166-1 alpha-3.
-    #[schema(example = "USA")]
-    pub country: String,
-    /// Email address.
-    #[schema(example = "ada@example.com")]
-    pub email: String,
-    /// individual or business.
-    #[schema(example = "individual")]
-    pub r#type: String,
-    /// False once the customer was deactivated.
-    pub is_active: bool,
-    /// Same as in the record.
-    #[schema(example = "pending")]
-    pub kyc_status: String,
-    /// The PSP's account.
-    pub psp_id: String,
-}
-
 impl CustomerRecord {
     /// Reads the record of a row, with its documents and payment details, through `connection`.
     pub async fn read(
@@ -146,19 +116,9 @@ impl CustomerRecord {
             .all(connection)
             .await?;
         let details = payment_details::Entity::find_by_id(&row.id).one(connection).await?;
-        Self::of(app, row, &documents, details.as_ref())
-    }
-
-    /// The record of a row with its current documents and its payment details.
-    pub fn of(
-        app: &Shared,
-        row: &customers::Model,
-        documents: &[customer_documents::Model],
-        details: Option<&payment_details::Model>,
-    ) -> Result<Self, ApiError> {
         let particulars = Particulars::open(app.sealer(), &row.id, &row.particulars)?;
-        let details = details.map(|details| PaymentDetailsRecord::of(app, details)).transpose()?;
-        Self::with(row, particulars, documents, details)
+        let details = details.map(|details| PaymentDetailsRecord::of(app, &details)).transpose()?;
+        Self::with(row, particulars, &documents, details)
     }
 
     /// The record of a new customer whose personal data is already decrypted.
@@ -228,7 +188,7 @@ impl From<Business> for BusinessRecord {
 impl PaymentDetailsRecord {
     fn of(app: &Shared, row: &payment_details::Model) -> Result<Self, ApiError> {
         Ok(Self {
-            details: PaymentDetails::open(app.sealer(), &row.customer_id, &row.details)?,
+            details: StoredPaymentDetails::open(app.sealer(), row)?.details,
             created_at: Timestamp(row.created_at).to_string(),
             updated_at: Timestamp(row.updated_at).to_string(),
         })

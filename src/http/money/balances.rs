@@ -6,9 +6,7 @@ use axum::extract::State;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::{balances, operations};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::{Answer, ApiError, Caller, Read};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
@@ -71,6 +69,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
         .await?;
     let coming: HashMap<(String, String), i64> =
         coming.into_iter().map(|(chain, token, sum)| ((chain, token), sum.unwrap_or_default())).collect();
+    let text = |units: i64| Amount(units).to_string();
     let record = |chain: Chain, token: Token, address: Address| {
         let key = (chain.as_str().to_owned(), address.to_string());
         let row = held.get(&key);
@@ -78,9 +77,9 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
             chain: chain.as_str(),
             currency: token.as_str(),
             token_address: checksummed(address),
-            available: signed(row.map_or(0, |row| row.available)),
-            pending: signed(coming.get(&key).copied().unwrap_or_default()),
-            reserved: signed(row.map_or(0, |row| row.reserved)),
+            available: text(row.map_or(0, |row| row.available)),
+            pending: text(coming.get(&key).copied().unwrap_or_default()),
+            reserved: text(row.map_or(0, |row| row.reserved)),
         }
     };
     let mut balances = Vec::new();
@@ -92,10 +91,4 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
         }
     }
     Answer::ok(&BalanceList { message: "Balances", balances })
-}
-
-/// Formats an amount that may be negative.
-fn signed(units: i64) -> String {
-    let amount = Amount::from_units(units.checked_abs().unwrap_or(i64::MAX));
-    if units < 0 { format!("-{amount}") } else { amount.to_string() }
 }

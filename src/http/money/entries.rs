@@ -6,15 +6,13 @@ use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Fault, QueryFields, read};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, QueryFields, Read};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::span::Span;
+use crate::http::lists::{moment, text};
 use crate::http::state::AppState;
 
 /// The highest total that is counted.
@@ -76,36 +74,26 @@ pub struct EntryList {
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
-    let mut wanted = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
     let position =
         |text: &str| text.parse::<i64>().map_err(|_| Fault::new("invalid_value", "must be the position of an entry"));
     let after = query.optional("after", position);
-    if let Some(after) = after {
-        wanted = wanted.filter(Column::Position.gt(after));
-    }
-    if let Some(subject) = query.optional("subject", |text| read::text(&text.into())) {
-        wanted = wanted.filter(Column::Subject.eq(subject));
-    }
-    let moment = |text: &str| read::moment(&text.into());
+    let subject = query.optional("subject", text);
     let (from, to) = (query.optional("from", moment), query.optional("to", moment));
-    if let Some(from) = from {
-        wanted = wanted.filter(Column::At.gte(from.as_millis()));
-    }
-    if let Some(to) = to {
-        wanted = wanted.filter(Column::At.lt(to.as_millis()));
-    }
     let page = query.page();
     if after.is_some() && page.offset > 0 {
         query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
     }
     query.finish()?;
     let span = Span::of(app.database(), caller.psp_id, from, to).await?;
-    if let Some(first) = span.from {
-        wanted = wanted.filter(Column::Position.gte(first));
-    }
-    if let Some(end) = span.to {
-        wanted = wanted.filter(Column::Position.lt(end));
-    }
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(caller.psp_id.to_string()))
+        .add_option(after.map(|after| Column::Position.gt(after)))
+        .add_option(subject.map(|subject| Column::Subject.eq(subject)))
+        .add_option(from.map(|from| Column::At.gte(from.as_millis())))
+        .add_option(to.map(|to| Column::At.lt(to.as_millis())))
+        .add_option(span.from.map(|first| Column::Position.gte(first)))
+        .add_option(span.to.map(|end| Column::Position.lt(end)));
+    let wanted = Entity::find().filter(wanted);
     let total = if after.is_none() { total(app.database(), wanted.clone()).await? } else { None };
     let reader = app.database().reader();
     let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset).all(reader).await?;

@@ -3,10 +3,7 @@
 
 pub mod balances;
 pub mod entries;
-mod outbound;
-mod payee;
-pub mod payouts;
+pub mod outbound;
 mod span;
 pub mod statement;
 pub mod transfers;
-pub mod withdrawals;

@@ -1,26 +1,30 @@
-//! Common parts of payouts and withdrawals: the record, the list, and the order.
+//! Payouts and withdrawals: `POST /payouts`, `GET /payouts`, `GET /payouts/{payout_id}`, and the same of `/withdrawals`.
 
+use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::pauses::Scope;
 use payferry_actors::{OrderError, OutboundOrder};
-use payferry_domain::outbound::{OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
+use payferry_domain::outbound::{FailureReason, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Decision;
-use payferry_domain::{Amount, Chain, PspId, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, PayoutId, PspId, Token, WithdrawalId};
+use payferry_entities::payment_details;
 use payferry_entities::sendings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Money;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fields, QueryFields, Submission, read};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use payferry_httpkit::{
+    Answer, ApiError, Caller, Fields, Money, PageQuery, Path, Problem, QueryFields, Read, Submission, read,
+};
+use payferry_journal::outbound::outbound_of;
+use payferry_journal::psps::wallets::withdrawal_wallet;
+use payferry_operator::psps::withdrawal::WithdrawalWalletError;
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::payee;
-use crate::http::payments::initiate::{METADATA_BYTES_MAX, METADATA_LEVELS_MAX};
+use crate::http::lists::read_page;
+use crate::http::payments::initiate::{check_customer, metadata};
 use crate::http::state::{AppState, Shared};
 
 /// An outbound transfer from the account's vault.
@@ -74,7 +78,7 @@ impl SendingRecord {
             address: checksummed(order.to),
             kyt_verdict: outbound.decision().map_or("pending", Decision::as_str),
             tx_hash: outbound.tx_hash.map(|hash| hash.to_string()),
-            failure_reason: outbound.failure_reason.map(payferry_domain::outbound::FailureReason::as_str),
+            failure_reason: outbound.failure_reason.map(FailureReason::as_str),
             failure: outbound.failure.clone(),
             metadata: order.metadata.clone(),
             created_at: order.created_at.to_string(),
@@ -83,16 +87,8 @@ impl SendingRecord {
     }
 }
 
-/// A page of outbound transfers, newest first.
-pub(super) struct OutboundPage {
-    pub total: u64,
-    pub limit: u64,
-    pub offset: u64,
-    pub records: Vec<SendingRecord>,
-}
-
 /// The fields that both kinds of order have.
-pub(super) struct OrderRequest {
+struct OrderRequest {
     pub amount: Amount,
     pub token: Token,
     pub chain: Chain,
@@ -112,24 +108,38 @@ impl OrderRequest {
     }
 }
 
-/// Reads the PSP's own object.
-pub(super) fn metadata(body: &Fields<'_>) -> Option<Map<String, Value>> {
-    body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX))
+/// The wallet in the customer's payment details.
+pub(super) async fn wallet_of(app: &Shared, customer_id: CustomerId) -> Result<Address, ApiError> {
+    let details = payment_details::Entity::find_by_id(customer_id.to_string()).one(app.database().reader()).await?;
+    let Some(wallet) = details.and_then(|details| details.wallet_address) else {
+        let detail = "The customer has no wallet; add one to the payment details.".to_owned();
+        return Err(ApiError::Conflict("customer_without_wallet", detail, Vec::new()));
+    };
+    wallet.parse().map_err(ApiError::internal)
+}
+
+/// Refuses an address whose money would be lost: the zero address, a token contract, or one of the service's own.
+pub(super) async fn check_suitable(app: &Shared, to: Address) -> Result<(), ApiError> {
+    let Some(unsuitable) = app.system.unsuitable(to).await? else { return Ok(()) };
+    Err(ApiError::Conflict("wallet_unsuitable", format!("The wallet {unsuitable}."), Vec::new()))
 }
 
 /// Refuses new orders of a paused account.
-pub(super) fn check_open(app: &Shared, psp_id: PspId) -> Result<(), ApiError> {
+fn check_open(app: &Shared, psp_id: PspId) -> Result<(), ApiError> {
     if app.system.pauses().is_paused(Scope::Psp(psp_id)) { Err(ApiError::psp_paused()) } else { Ok(()) }
 }
 
 /// Submits an order. Answers 202 with the record, which the idempotency key also stores.
-pub(super) async fn order(
+async fn order(
     app: &AppState,
     request: &Submission<Money>,
-    mut order: OutboundOrder,
+    (id, customer_id, to): (OutboundId, Option<CustomerId>, Address),
+    OrderRequest { amount, token, chain, reference, metadata }: OrderRequest,
 ) -> Result<Response, ApiError> {
-    payee::check_suitable(app, order.to).await?;
-    order.answer = request.idempotency.row_of(|outbound| Answer::accepted(&SendingRecord::of(outbound)));
+    check_suitable(app, to).await?;
+    let answer = request.idempotency.row_of(|outbound| Answer::accepted(&SendingRecord::of(outbound)));
+    let psp_id = request.psp_id;
+    let order = OutboundOrder { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer };
     // Runs in a task of its own: a disconnecting caller must not interrupt it between the commit and the actor's start.
     let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
     let ordered = tokio::spawn(
@@ -148,7 +158,7 @@ pub(super) async fn order(
 }
 
 /// Answers one outbound transfer of the account.
-pub(super) async fn one(app: &Shared, psp_id: PspId, kind: OutboundKind, id: &str) -> Result<Answer, ApiError> {
+async fn one(app: &Shared, psp_id: PspId, kind: OutboundKind, id: &str) -> Result<Answer, ApiError> {
     let not_found = || ApiError::NotFound(kind.as_str());
     let id: OutboundId = id.parse().map_err(|_| not_found())?;
     let row = Entity::find_by_id(id.to_string())
@@ -156,24 +166,207 @@ pub(super) async fn one(app: &Shared, psp_id: PspId, kind: OutboundKind, id: &st
         .filter(Column::Kind.eq(kind.as_str()))
         .one(app.database().reader())
         .await?;
-    Answer::ok(&SendingRecord::of(&payferry_journal::outbound::outbound_of(&row.ok_or_else(not_found)?)?))
+    Answer::ok(&SendingRecord::of(&outbound_of(&row.ok_or_else(not_found)?)?))
 }
 
-/// Reads a page of the account's outbound transfers, newest first.
-pub(super) async fn list(app: &Shared, psp_id: PspId, kind: OutboundKind, uri: &Uri) -> Result<OutboundPage, ApiError> {
+/// Reads a page of the account's outbound transfers, newest first, and the number of all of them.
+async fn page(
+    app: &Shared,
+    psp_id: PspId,
+    kind: OutboundKind,
+    uri: &Uri,
+) -> Result<(PageQuery, u64, Vec<SendingRecord>), ApiError> {
     let mut query = QueryFields::of(uri);
-    let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Kind.eq(kind.as_str()));
-    let statuses = "pending, sent, failed";
-    if let Some(status) = query.optional("status", |text| read::name::<OutboundStatus>(&text.into(), statuses)) {
-        wanted = wanted.filter(Column::Status.eq(status.as_str()));
-    }
+    let status = |text: &str| read::name::<OutboundStatus>(&text.into(), "pending, sent, failed");
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(psp_id.to_string()))
+        .add(Column::Kind.eq(kind.as_str()))
+        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
     let page = query.page();
     query.finish()?;
-    let reader = app.database().reader();
-    let total = wanted.clone().count(reader).await?;
-    let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
-    let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
-    let record = |row: &Model| Ok(SendingRecord::of(&payferry_journal::outbound::outbound_of(row)?));
-    let records = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
-    Ok(OutboundPage { total, limit: page.limit, offset: page.offset, records })
+    let (total, rows) =
+        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
+    let record = |row: &Model| Ok(SendingRecord::of(&outbound_of(row)?));
+    Ok((page, total, rows.iter().map(record).collect::<Result<_, ApiError>>()?))
+}
+
+/// A payout to create.
+#[derive(ToSchema)]
+pub struct PayoutRequest {
+    /// The recipient: an active and cleared customer with a wallet.
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub customer_id: String,
+    /// A decimal string, at most 6 decimals.
+    #[schema(example = "25.00")]
+    pub amount: String,
+    /// USDC or USDT.
+    #[schema(example = "USDC")]
+    pub currency: String,
+    /// base, polygon or arbitrum: the chain of the balance.
+    #[schema(example = "base")]
+    pub chain: String,
+    /// The PSP's own reference.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused. Send a number as a string if its digits must be preserved.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// Pay a customer
+///
+/// Sends to the customer's current wallet. The amount is deducted from the available balance at once. The webhook
+/// `payout.sent` or `payout.failed` reports the outcome. The amount of a failed payout returns to the balance.
+#[utoipa::path(
+    post, path = "/payouts", tag = "Money", operation_id = "createPayout", request_body = PayoutRequest,
+    responses(
+        (status = 202, description = "The payout; its amount is reserved.", body = SendingRecord),
+        (status = 404, description = "`customer_not_found`.", body = Problem),
+        (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, `customer_inactive`, \
+            `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+    ),
+)]
+pub async fn create_payout(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
+    let (customer_id, order_request) = request.read(|body| {
+        let customer_id = body.required("customer_id", read::id::<CustomerId>);
+        let order_request = OrderRequest::read(body);
+        Some((customer_id?, order_request?))
+    })?;
+    check_open(&app, request.psp_id)?;
+    check_customer(&app, request.psp_id, customer_id).await?;
+    let to = wallet_of(&app, customer_id).await?;
+    let id = OutboundId::Payout(PayoutId::generate());
+    order(&app, &request, (id, Some(customer_id), to), order_request).await
+}
+
+/// A page of payouts.
+#[derive(Serialize, ToSchema)]
+pub struct PayoutList {
+    message: &'static str,
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    payouts: Vec<SendingRecord>,
+}
+
+/// List payouts
+#[utoipa::path(
+    get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
+        ("status" = Option<String>, Query, description = "pending, sent or failed."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
+    ),
+    responses((status = 200, description = "A page, newest first.", body = PayoutList)),
+)]
+pub async fn list_payouts(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    let (PageQuery { limit, offset }, total, payouts) = page(&app, caller.psp_id, OutboundKind::Payout, &uri).await?;
+    Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts })
+}
+
+/// Read a payout
+#[utoipa::path(
+    get, path = "/payouts/{payout_id}", tag = "Money", operation_id = "getPayout",
+    params(("payout_id" = String, Path, description = "The id from its creation.")),
+    responses(
+        (status = 200, description = "The payout.", body = SendingRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get_payout(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    one(&app, caller.psp_id, OutboundKind::Payout, &id).await
+}
+
+/// A withdrawal to create.
+#[derive(ToSchema)]
+pub struct WithdrawalRequest {
+    /// A decimal string, at most 6 decimals.
+    #[schema(example = "250.00")]
+    pub amount: String,
+    /// USDC or USDT.
+    #[schema(example = "USDC")]
+    pub currency: String,
+    /// base, polygon or arbitrum: the chain of the balance.
+    #[schema(example = "base")]
+    pub chain: String,
+    /// The PSP's own reference.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused. Send a number as a string if its digits must be preserved.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// Withdraw from the balance
+///
+/// Sends to the wallet that the operator registered for the account, which the settings show. The webhook
+/// `withdraw.sent` or `withdraw.failed` reports the outcome. The amount of a failed withdrawal returns to the balance.
+#[utoipa::path(
+    post, path = "/withdrawals", tag = "Money", operation_id = "createWithdrawal", request_body = WithdrawalRequest,
+    responses(
+        (status = 202, description = "The withdrawal; its amount is reserved.", body = SendingRecord),
+        (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, \
+            `withdrawal_wallet_missing`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+    ),
+)]
+pub async fn create_withdrawal(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
+    let order_request = request.read(OrderRequest::read)?;
+    check_open(&app, request.psp_id)?;
+    let wallet = withdrawal_wallet(app.database(), request.psp_id, order_request.chain, app.clock().now());
+    let Some(to) = wallet.await.map_err(WithdrawalWalletError::from)? else {
+        let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
+        return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));
+    };
+    order(&app, &request, (OutboundId::Withdrawal(WithdrawalId::generate()), None, to), order_request).await
+}
+
+/// A page of withdrawals.
+#[derive(Serialize, ToSchema)]
+pub struct WithdrawalList {
+    message: &'static str,
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    withdrawals: Vec<SendingRecord>,
+}
+
+/// List withdrawals
+#[utoipa::path(
+    get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
+        ("status" = Option<String>, Query, description = "pending, sent or failed."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
+    ),
+    responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
+)]
+pub async fn list_withdrawals(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    let (PageQuery { limit, offset }, total, withdrawals) =
+        page(&app, caller.psp_id, OutboundKind::Withdrawal, &uri).await?;
+    Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals })
+}
+
+/// Read a withdrawal
+#[utoipa::path(
+    get, path = "/withdrawals/{withdrawal_id}", tag = "Money", operation_id = "getWithdrawal",
+    params(("withdrawal_id" = String, Path, description = "The id from its creation.")),
+    responses(
+        (status = 200, description = "The withdrawal.", body = SendingRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get_withdrawal(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    one(&app, caller.psp_id, OutboundKind::Withdrawal, &id).await
 }

@@ -5,11 +5,10 @@ use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
+use clap::ValueEnum;
 use payferry_domain::{Chain, Token};
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Fault, QueryFields, read};
 use payferry_httpkit::live::{StreamOwner, StreamPermit};
+use payferry_httpkit::{ApiError, Caller, Fault, Problem, QueryFields, Read, read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -81,7 +80,8 @@ pub async fn read_statement(
     let (from, to) = (query.required("from", at), query.required("to", at));
     let chain = query.optional("chain", |text| read::name::<Chain>(&text.into(), "base, polygon, arbitrum"));
     let currency = query.optional("currency", |text| read::name::<Token>(&text.into(), "USDC, USDT"));
-    let format = query.optional("format", |text| read::name::<Format>(&text.into(), "csv, json"));
+    let unknown = |_| Fault::new("unknown_value", "must be one of csv, json");
+    let format = query.optional("format", |text| Format::from_str(text, false).map_err(unknown));
     let period = from.zip(to).and_then(|(from, to)| match Period::new(from, to) {
         Ok(period) => Some(period),
         Err(fault) => {

@@ -12,16 +12,15 @@ use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Money, Read};
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Path, QueryFields, Submission, read};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use payferry_httpkit::{Answer, ApiError, Caller, Money, Path, Problem, QueryFields, Read, Submission, read};
+use payferry_journal::payments::payment_of;
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::outbound::metadata;
-use super::payee;
+use super::outbound::{check_suitable, wallet_of};
+use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppState, Shared};
@@ -45,7 +44,7 @@ pub struct TransferRequest {
     /// integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
     /// preserved.
     #[schema(value_type = Option<Object>)]
-    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    pub metadata: Option<Map<String, Value>>,
     /// Seconds until it expires.
     #[schema(minimum = 60, maximum = 86_400, default = 1_200)]
     pub expires_in: Option<i64>,
@@ -99,12 +98,12 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         let amount = body.required("amount", read::amount);
         let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
         let expires_in_secs = initiate::expires_in(body);
-        let (reference, metadata) = (body.optional("reference", read::text), metadata(body));
+        let (reference, metadata) = (body.optional("reference", read::text), initiate::metadata(body));
         Some((customer_id?, chain?, amount?, token?, expires_in_secs, reference, metadata))
     })?;
     initiate::check_customer(&app, request.psp_id, customer_id).await?;
-    let to = payee::wallet_of(&app, customer_id).await?;
-    payee::check_suitable(&app, to).await?;
+    let to = wallet_of(&app, customer_id).await?;
+    check_suitable(&app, to).await?;
     let transfer = InitiatePayment {
         psp_id: request.psp_id,
         purpose: Purpose::Transfer { to },
@@ -142,22 +141,16 @@ impl CustomerTransfer {
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
-    let mut wanted = Entity::find()
-        .filter(Column::PspId.eq(caller.psp_id.to_string()))
-        .filter(Column::Purpose.eq(payments::TRANSFER));
-    if let Some(customer_id) = query.optional::<CustomerId>("customer_id", |text| read::id(&text.into())) {
-        wanted = wanted.filter(Column::CustomerId.eq(customer_id.to_string()));
-    }
-    if let Some(reference) = query.optional("reference", |text| read::text(&text.into())) {
-        wanted = wanted.filter(Column::Reference.eq(reference));
-    }
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(caller.psp_id.to_string()))
+        .add(Column::Purpose.eq(payments::TRANSFER))
+        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
+        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
     let page = query.page();
     query.finish()?;
-    let reader = app.database().reader();
-    let total = wanted.clone().count(reader).await?;
-    let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
-    let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
-    let record = |row: &Model| CustomerTransfer::of(&app, &payferry_journal::payments::payment_of(row)?);
+    let (total, rows) =
+        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
+    let record = |row: &Model| CustomerTransfer::of(&app, &payment_of(row)?);
     let transfers = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&CustomerTransferList { message: "Transfers", total, limit, offset, transfers })
@@ -179,9 +172,9 @@ pub async fn get(
 ) -> Result<Answer, ApiError> {
     let missing = || ApiError::NotFound("transfer");
     let id: TransferId = id.parse().map_err(|_| missing())?;
-    let row = payments::own(&app, caller.psp_id, &id.to_string()).await.map_err(|error| match error {
+    let payment = payments::own(&app, caller.psp_id, &id.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => missing(),
         other => other,
     })?;
-    Answer::ok(&CustomerTransfer::of(&app, &payferry_journal::payments::payment_of(&row)?)?)
+    Answer::ok(&CustomerTransfer::of(&app, &payment)?)
 }

@@ -6,23 +6,21 @@
 use axum::Form;
 use axum::extract::State;
 use axum::extract::rejection::FormRejection;
-use axum::http::header::RETRY_AFTER;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use maud::{Markup, html};
+use maud::html;
 use payferry_domain::customer::{Command, Customer};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::{customers, psps};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::QueryFields;
-use payferry_httpkit::pages::{self, Admitted};
-use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_httpkit::pages::Admitted;
+use payferry_httpkit::{ApiError, QueryFields, pages};
+use payferry_journal::audit::{self, Actor, Entry};
 use payferry_journal::customers::{ChangeError, Opened, customer_of};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::{failure, notice};
 use crate::http::consent::link::{self, LinkError};
 use crate::http::state::{AppState, Shared};
 
@@ -163,22 +161,10 @@ fn refuse(refusal: &Refusal) -> Response {
             (StatusCode::NOT_FOUND, "No such link", "This link is not valid. Copy all of it, or ask for a new one.")
         }
         Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing to accept."),
-        Refusal::Error(error) => return failure(error),
+        Refusal::Error(error) => {
+            let texts = ("Not available", "Nothing was accepted. Reload in a little while.");
+            return failure(error, "a consent page", texts);
+        }
     };
     notice(status, headline, explanation)
-}
-
-fn failure(error: &ApiError) -> Response {
-    if let Some((_, reason)) = error.for_log() {
-        tracing::error!(error = reason, "a consent page failed: {reason}");
-    }
-    let explanation = "Nothing was accepted. Reload in a little while.";
-    let mut response = notice(error.status(), "Not available", explanation);
-    response.headers_mut().extend(error.retry_after_secs().map(|secs| (RETRY_AFTER, secs.into())));
-    response
-}
-
-fn notice(status: StatusCode, headline: &str, explanation: &str) -> Response {
-    let body: Markup = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
-    pages::respond(status, pages::page(headline, &body).into_string())
 }

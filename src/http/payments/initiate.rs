@@ -5,13 +5,10 @@ use axum::response::{IntoResponse, Response};
 use payferry_actors::{ChainChoiceRequest, InitiateError, InitiatePayment};
 use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::{Payment, Purpose};
-use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
+use payferry_domain::{Chain, CustomerId, MerchantId, PspId};
 use payferry_entities::{customers, merchants};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Payments;
-use payferry_httpkit::error::{ApiError, FieldError, Problem};
-use payferry_httpkit::extract::{Fault, Fields, Submission, read};
 use payferry_httpkit::idempotency::Idempotency;
+use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Payments, Problem, Submission, read};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -20,6 +17,7 @@ use utoipa::ToSchema;
 use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
 use crate::http::state::{AppState, Shared};
+use crate::http::unknown_customer;
 
 /// Default time until a payment expires, seconds.
 pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
@@ -93,17 +91,6 @@ pub struct InitiateAnswer {
     chain_candidates: Option<Vec<ChainCandidateRecord>>,
 }
 
-struct ParsedInitiation {
-    merchant_id: MerchantId,
-    customer_id: Option<CustomerId>,
-    amount: Amount,
-    token: Token,
-    chain: ChainChoiceRequest,
-    metadata: Option<Map<String, Value>>,
-    expires_in_secs: i64,
-    reference: Option<String>,
-}
-
 /// Create a payment
 ///
 /// The payer sends the exact amount to `intermediary_wallet`. The rest happens automatically and is reported by
@@ -122,24 +109,13 @@ struct ParsedInitiation {
     ),
 )]
 pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>) -> Result<Response, ApiError> {
-    let asked = request.read(asked)?;
-    check_merchant(&app, request.psp_id, asked.merchant_id).await?;
-    if let Some(customer_id) = asked.customer_id {
+    let initiate = request.read(|body| asked(request.psp_id, body))?;
+    if let Some(merchant_id) = initiate.merchant_id {
+        check_merchant(&app, request.psp_id, merchant_id).await?;
+    }
+    if let Some(customer_id) = initiate.customer_id {
         check_customer(&app, request.psp_id, customer_id).await?;
     }
-    let initiate = InitiatePayment {
-        psp_id: request.psp_id,
-        purpose: Purpose::PayIn,
-        merchant_id: Some(asked.merchant_id),
-        customer_id: asked.customer_id,
-        reference: asked.reference,
-        metadata: asked.metadata,
-        amount: asked.amount,
-        token: asked.token,
-        chain: asked.chain,
-        expires_in_secs: asked.expires_in_secs,
-        answer: None,
-    };
     make(&app, &request.idempotency, initiate, |answer| Answer::created(&answer)).await
 }
 
@@ -159,25 +135,33 @@ pub(in crate::http) async fn make(
     }
 }
 
-fn asked(body: &Fields<'_>) -> Option<ParsedInitiation> {
+fn asked(psp_id: PspId, body: &Fields<'_>) -> Option<InitiatePayment> {
     let merchant_id = body.required("merchant_id", read::id);
     let customer_id = body.optional("customer_id", read::id);
     let amount = body.required("amount", read::amount);
     let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
     let chain = body.required("chain", chain);
-    let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX));
+    let metadata = metadata(body);
     let expires_in_secs = expires_in(body);
     let reference = body.optional("reference", read::text);
-    Some(ParsedInitiation {
-        merchant_id: merchant_id?,
+    Some(InitiatePayment {
+        psp_id,
+        purpose: Purpose::PayIn,
+        merchant_id: Some(merchant_id?),
         customer_id,
+        reference,
+        metadata,
         amount: amount?,
         token: token?,
         chain: chain?,
-        metadata,
         expires_in_secs,
-        reference,
+        answer: None,
     })
+}
+
+/// Reads the PSP's own object.
+pub(in crate::http) fn metadata(body: &Fields<'_>) -> Option<Map<String, Value>> {
+    body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX))
 }
 
 /// Reads the seconds until the payment expires.
@@ -204,7 +188,9 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
         .one(app.database().reader())
         .await?;
     if own.is_none() {
-        return Err(not_found("merchant_not_found", "merchant_id", "is not a merchant of this account"));
+        let (field, message) = ("merchant_id".to_owned(), "is not a merchant of this account".to_owned());
+        let error = FieldError { field, code: "merchant_not_found".into(), message };
+        return Err(ApiError::FieldNotFound("merchant_not_found", error));
     }
     app.merchants.insert(merchant_id, psp_id);
     Ok(())
@@ -225,7 +211,7 @@ pub(in crate::http) async fn check_customer(
         .one(app.database().reader())
         .await?;
     let Some((is_active, kyc_status)) = row else {
-        return Err(not_found("customer_not_found", "customer_id", "is not a customer of this account"));
+        return Err(unknown_customer("customer_not_found"));
     };
     if !is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -238,11 +224,6 @@ pub(in crate::http) async fn check_customer(
         }
         Err(_) => Err(ApiError::internal("a customer has an unknown status")),
     }
-}
-
-fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
-    let error = FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() };
-    ApiError::FieldNotFound(code, error)
 }
 
 fn answer(app: &Shared, payment: &Payment) -> InitiateAnswer {

@@ -2,21 +2,17 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
 use payferry_domain::payment::Status;
-use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
+use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, FieldError, Problem};
-use payferry_httpkit::extract::{Fault, QueryFields, read};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Problem, QueryFields, Read, read};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::PaymentRecord;
-use crate::http::openapi::PageParams;
+use crate::http::lists::{PageParams, id, moment, text};
 use crate::http::state::{AppState, Shared};
 
 /// Filters of the list.
@@ -63,10 +59,10 @@ pub struct PaymentList {
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
     ),
 )]
-pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let wanted = filters(&mut query, caller.psp_id);
-    let after: Option<PaymentId> = query.optional("after", read_id);
+    let after: Option<PaymentId> = query.optional("after", |text| read::id(&text.into()));
     let page = query.page();
     if after.is_some() && page.offset > 0 {
         query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
@@ -89,41 +85,21 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let record = |row: &Model| Ok(PaymentRecord::of(&app, &payferry_journal::payments::payment_of(row)?));
     let payments = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
-    let list = PaymentList { message: "Payments", total, limit, offset, next_after, payments };
-    Ok(Answer::ok(&list)?.into_response())
+    Answer::ok(&PaymentList { message: "Payments", total, limit, offset, next_after, payments })
 }
 
 fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
-    let mut wanted =
-        Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Purpose.eq(super::PAY_IN));
-    let statuses = "pending, confirmed, settled, mismatched, failed";
-    if let Some(status) = query.optional("status", |text| read::name::<Status>(&text.into(), statuses)) {
-        wanted = wanted.filter(Column::Status.eq(status.as_str()));
-    }
-    if let Some(merchant_id) = query.optional::<MerchantId>("merchant_id", read_id) {
-        wanted = wanted.filter(Column::MerchantId.eq(merchant_id.to_string()));
-    }
-    if let Some(customer_id) = query.optional::<CustomerId>("customer_id", read_id) {
-        wanted = wanted.filter(Column::CustomerId.eq(customer_id.to_string()));
-    }
-    if let Some(reference) = query.optional("reference", |text| read::text(&text.into())) {
-        wanted = wanted.filter(Column::Reference.eq(reference));
-    }
-    if let Some(from) = query.optional("created_from", read_moment) {
-        wanted = wanted.filter(Column::CreatedAt.gte(from.as_millis()));
-    }
-    if let Some(to) = query.optional("created_to", read_moment) {
-        wanted = wanted.filter(Column::CreatedAt.lt(to.as_millis()));
-    }
-    wanted
-}
-
-fn read_id<T: std::str::FromStr<Err = payferry_domain::ids::IdError>>(text: &str) -> Result<T, Fault> {
-    read::id(&text.into())
-}
-
-fn read_moment(text: &str) -> Result<Timestamp, Fault> {
-    read::moment(&text.into())
+    let status = |text: &str| read::name::<Status>(&text.into(), "pending, confirmed, settled, mismatched, failed");
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(psp_id.to_string()))
+        .add(Column::Purpose.eq(super::PAY_IN))
+        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())))
+        .add_option(query.optional("merchant_id", id::<MerchantId>).map(|id| Column::MerchantId.eq(id)))
+        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
+        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
+        .add_option(query.optional("created_from", moment).map(|from| Column::CreatedAt.gte(from.as_millis())))
+        .add_option(query.optional("created_to", moment).map(|to| Column::CreatedAt.lt(to.as_millis())));
+    Entity::find().filter(wanted)
 }
 
 fn newest(payments: Select<Entity>) -> Select<Entity> {
@@ -132,7 +108,7 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
 
 /// Condition for the payments after the given one in the list.
 async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea_orm::sea_query::SimpleExpr, ApiError> {
-    let cursor = super::own(app, psp_id, &after.to_string()).await.map_err(|error| match error {
+    let cursor = super::own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
             let message = "is not a payment of this account".to_owned();
             let error = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };

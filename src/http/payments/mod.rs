@@ -1,16 +1,12 @@
 //! Payments: reads query the database, changes are one call to the actors. A transfer to a customer is also a payment
 //! and is found by its own id.
 
-pub mod cancel;
-mod change;
+pub mod change;
 pub mod deliveries;
-pub mod events;
 pub mod get;
 pub mod initiate;
 pub mod list;
-pub mod redeliver;
 pub mod refunds;
-pub mod resolve;
 mod view;
 
 use payferry_actors::chains::Chains;
@@ -20,7 +16,7 @@ use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::sendings;
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::state::Shared;
@@ -33,8 +29,13 @@ const PAY_IN: &str = Purpose::PayIn.as_str();
 /// `purpose` of rows of transfers to customers.
 pub(super) const TRANSFER: &str = "transfer";
 
+/// Returns one of the PSP's own payments or transfers.
+pub(super) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Payment, ApiError> {
+    Ok(payferry_journal::payments::payment_of(&own_row(app, psp_id, id).await?)?)
+}
+
 /// Returns the row of one of the PSP's own payments or transfers.
-pub(crate) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
+pub(crate) async fn own_row(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
     let missing = || ApiError::NotFound("payment");
     let (payment_id, purpose) = match id.parse::<TransferId>() {
         Ok(transfer) => (transfer.payment(), TRANSFER),
@@ -48,7 +49,7 @@ pub(crate) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, 
 
 /// Returns the id that webhooks use for one of the PSP's own payments, transfers, payouts or withdrawals.
 async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
-    let Ok(outbound) = id.parse::<OutboundId>() else { return own(app, psp_id, id).await.map(|_| id.to_owned()) };
+    let Ok(outbound) = id.parse::<OutboundId>() else { return own_row(app, psp_id, id).await.map(|_| id.to_owned()) };
     let row = sendings::Entity::find_by_id(outbound.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
     let row = row.one(app.database().reader()).await?;
     row.map(|row| row.id).ok_or(ApiError::NotFound("payment"))

@@ -3,7 +3,7 @@
 use payferry_domain::payment::{
     ChainChoice, HistoryEntry, Label, Payment, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };
-use payferry_domain::{Address, Amount, Finality, Timestamp};
+use payferry_domain::{Address, Amount, Finality};
 use payferry_evm::wallet::checksummed;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -269,7 +269,7 @@ fn settlement_record(payment: &Payment, settlement: &Settlement) -> SettlementRe
         psp_amount: share(settlement.psp_amount),
         treasury_fee: share(settlement.treasury_fee),
         tx_hash: settlement.tx_hash.map(|hash| hash.to_string()),
-        settled_at: text_of(settlement.settled_at),
+        settled_at: settlement.settled_at.map(|at| at.to_string()),
     }
 }
 
@@ -292,8 +292,4 @@ fn history(payment: &Payment) -> Vec<HistoryRecord> {
         reason: entry.reason.as_str(),
     };
     payment.public_history().map(record).collect()
-}
-
-fn text_of(moment: Option<Timestamp>) -> Option<String> {
-    moment.map(|moment| moment.to_string())
 }

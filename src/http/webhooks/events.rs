@@ -11,18 +11,16 @@ use axum::response::{IntoResponse, Response};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Read};
-use payferry_httpkit::error::{ApiError, FieldError, Problem};
-use payferry_httpkit::extract::{Fault, PageQuery, QueryFields, between, read};
+use payferry_httpkit::extract::{PageQuery, between};
 use payferry_httpkit::live::StreamOwner;
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Problem, QueryFields, Read, read};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::openapi::PageParams;
+use crate::http::lists::PageParams;
 use crate::http::state::{AppState, Shared};
 
 /// Maximum wait of a request, seconds.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
 use futures::future::join_all;
+use payferry::app::App;
 use payferry::config::Config;
-use payferry::service::{Service, chains, secrets};
+use payferry::service::{self, chains, secrets};
 use payferry_actors::System;
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp, Token};
 use payferry_evm::deploy::{Roles, contract_address, deploy};
@@ -67,7 +68,7 @@ pub type OnAnvil = Serve<Anvils>;
 
 /// The service and its chains.
 pub struct Serve<K> {
-    service: Service,
+    service: App,
     psp: Psp,
     target_accounts: TargetAccounts,
     chains: BTreeMap<Chain, (Deployment, Payers)>,
@@ -109,7 +110,7 @@ impl<K: Kind> Serve<K> {
         }
         let make_psp = move || Binary::at(env!("CARGO_BIN_EXE_payferry")).make_psp(&files, "Ferry PSP");
         let (psp_id, api_key) = tokio::task::spawn_blocking(make_psp).await.unwrap();
-        let service = Service::start(&config).await.unwrap();
+        let service = service::start(&config).await.unwrap();
 
         let purse = |deployment: &Deployment| Purse {
             rpc_url: deployment.node.url().to_owned(),
@@ -123,7 +124,7 @@ impl<K: Kind> Serve<K> {
             (deployment.chain, (deployment, payers))
         };
         Self {
-            psp: Psp::new(service.api_url(), &api_key),
+            psp: Psp::new(&service.ready().api_url, &api_key),
             service,
             target_accounts,
             chains: deployments.into_iter().map(with_payers).collect(),
@@ -145,7 +146,7 @@ impl<K: Kind> Stage for Serve<K> {
     }
 
     fn api_url(&self) -> &str {
-        self.service.api_url()
+        &self.service.ready().api_url
     }
 
     fn api_key(&self) -> &str {

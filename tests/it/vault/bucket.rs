@@ -28,7 +28,7 @@ fn config(folder: &Path, bucket: &Bucket, secret: &str) -> Documents {
         allow_http: true,
         access_key_id_file: file("id", &format!("{KEY_ID}\n")),
         secret_access_key_file: file("secret", secret),
-        ..Config::defaults().documents
+        ..Config::default().documents
     }
 }
 

@@ -10,16 +10,14 @@ mod view;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
 use axum::response::Response;
 use axum::response::sse::Event;
-use maud::html;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
-use payferry_httpkit::error::ApiError;
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::pages::{self, Admitted};
+use payferry_httpkit::pages::Admitted;
+use payferry_httpkit::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::http::live;
@@ -75,19 +73,12 @@ async fn find(app: &Shared, token: Result<Path<String>, PathRejection>) -> Resul
 
 /// Answers with a page for people instead of a problem document.
 fn failure(error: &ApiError) -> Response {
-    if let Some((_, reason)) = error.for_log() {
-        tracing::error!(error = reason, "a payer's page failed: {reason}");
-    }
-    let (status, retry_after) = (error.status(), error.retry_after_secs());
-    let (headline, explanation) = match status {
+    let texts = match error.status() {
         StatusCode::NOT_FOUND => {
             ("No such payment", "There is no payment for this link. Ask its sender for a new one.")
         }
         StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
         _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),
     };
-    let body = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
-    let mut response = pages::respond(status, pages::page(headline, &body).into_string());
-    response.headers_mut().extend(retry_after.map(|secs| (RETRY_AFTER, secs.into())));
-    response
+    super::failure(error, "a payer's page", texts)
 }

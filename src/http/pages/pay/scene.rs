@@ -147,9 +147,9 @@ fn could_pay(transfer: &Transfer) -> bool {
     transfer.is_right() && transfer.is_present()
 }
 
+/// A scene of the usual course.
 fn usual(headline: &'static str, explanation: impl Into<String>, state_colour: StateColour, step: Step) -> Scene {
-    let explanation = explanation.into();
-    Scene { headline, explanation, state_colour, step: Some(step), to_pay: None, notices: Vec::new() }
+    Scene { step: Some(step), ..unusual(headline, explanation, state_colour) }
 }
 
 fn unusual(headline: &'static str, explanation: impl Into<String>, state_colour: StateColour) -> Scene {

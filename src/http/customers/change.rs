@@ -1,18 +1,16 @@
-//! `PATCH /api/v1/customers/{customer_id}`: changes the phone number, the only mutable field.
+//! `PATCH /api/v1/customers/{customer_id}`, which changes the phone number, the only mutable field, and
+//! `DELETE /api/v1/customers/{customer_id}`.
 
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Customers;
-use payferry_httpkit::error::{ApiError, Problem};
-use payferry_httpkit::extract::{Fault, Fields, Path, Submission};
+use payferry_httpkit::{Answer, ApiError, Caller, Customers, Fault, Fields, Path, Problem, Submission};
 use payferry_journal::audit::Actor;
 use utoipa::ToSchema;
 
-use super::get::CustomerAnswer;
 use super::particulars::Particulars;
+use super::read::CustomerAnswer;
 use super::{CustomerRecord, open, own, values};
 use crate::http::state::AppState;
 
@@ -78,4 +76,29 @@ fn phone_number(body: &Fields<'_>) -> Option<String> {
         body.fault(other, Fault::new("not_accepted", "cannot be changed: only phone_number can"));
     }
     body.required(PHONE_NUMBER, values::phone_number)
+}
+
+/// Deactivate a customer
+///
+/// Permanent: the customer cannot be changed any more, and no new payment can name it. The record stays readable, and
+/// payments in progress continue. Repeating the request changes nothing and returns the same answer.
+#[utoipa::path(
+    delete, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "deactivateCustomer",
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
+    responses(
+        (status = 200, description = "The record, with `is_active` false and its `wallet_address`.", body = CustomerAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn deactivate(
+    State(app): State<AppState>,
+    caller: Caller<Customers>,
+    Path(customer_id): Path<String>,
+) -> Result<Answer, ApiError> {
+    let mut opened = open(&app, caller.psp_id, &customer_id).await?;
+    opened.apply(&Command::Deactivate, &Actor::ApiKey(caller.key_id), app.clock().now()).await?;
+    let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
+    let answer = Answer::ok(&CustomerAnswer { message: "Customer deactivated", customer })?;
+    opened.commit().await?;
+    Ok(answer)
 }

@@ -1,25 +1,32 @@
-//! `POST /customers/compliance`.
+//! Verification of customers: requested by the PSP (`POST /customers/compliance`), answered by the provider's callbacks
+//! (`POST /compliance/callbacks/{provider}`). Callbacks are authenticated by the provider's signature instead of an API
+//! key, and are not in the OpenAPI document, which is for PSPs.
+//!
+//! The compliance service decides when to contact the provider, and the domain what a verdict means.
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, State};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use axum::response::Response;
-use payferry_actors::compliance::identity::link_of;
+use payferry_actors::compliance::identity::{CallbackError, CallbackFailure, link_of};
 use payferry_domain::customer::Command;
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::checks;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::Customers;
-use payferry_httpkit::error::{ApiError, Away, FieldError, Problem};
-use payferry_httpkit::extract::{Submission, read};
+use payferry_httpkit::extract::read_body;
+use payferry_httpkit::{Answer, ApiError, Away, Customers, Path, Problem, Submission, read};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{ChangeError, OPEN, Opened, QUEUED};
 use sea_orm::EntityTrait;
 use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::http::state::{AppState, Shared};
+use super::state::{AppState, Shared};
+use super::unknown_customer;
 
 /// Maximum wait of the answer for the provider's link. After that the caller has to repeat the request.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
@@ -75,7 +82,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     let customer_id: CustomerId = request.read(|body| body.required("customer_id", read::id))?;
     let opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await;
     let mut opened = opened.map_err(|error| match error {
-        ChangeError::NotFound => unknown_customer(),
+        ChangeError::NotFound => unknown_customer("not_found"),
         error => error.into(),
     })?;
     if app.system.compliance().provider().is_none() {
@@ -100,12 +107,6 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     request.idempotency.commit(&app, kept, answer).await
 }
 
-fn unknown_customer() -> ApiError {
-    let message = "is not a customer of this account".to_owned();
-    let error = FieldError { field: "customer_id".to_owned(), code: "not_found".into(), message };
-    ApiError::FieldNotFound("customer_not_found", error)
-}
-
 /// Waits for the link of a check; `None` if the provider takes too long or fails.
 async fn link(app: &Shared, check: CheckId) -> Result<Option<String>, ApiError> {
     let deadline = Instant::now() + LINK_PATIENCE;
@@ -119,5 +120,42 @@ async fn link(app: &Shared, check: CheckId) -> Result<Option<String>, ApiError> 
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LOOK_PAUSE_MAX);
+    }
+}
+
+/// Maximum size of a callback. Providers send a few KiB.
+pub const CALLBACK_BYTES_MAX: usize = 64 * 1024;
+
+/// A callback within the rate limit of its address.
+pub struct Admitted;
+
+impl FromRequestParts<AppState> for Admitted {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        app.limiters.callback(parts).map(|()| Self)
+    }
+}
+
+/// Accepts signed callbacks of the configured provider only. A repeated, late or irrelevant callback gets 200 and
+/// changes nothing. One that cannot be stored gets 503, so that the provider repeats it.
+pub async fn take(
+    _: Admitted,
+    State(app): State<AppState>,
+    Path(provider): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let body = read_body(body, CALLBACK_BYTES_MAX).await?;
+    match app.system.compliance().callback(&provider, &headers, &body).await {
+        Ok(_) => Answer::ok(&json!({"message": "Accepted"})),
+        Err(CallbackFailure::UnknownProvider) => Err(ApiError::NotFound("provider")),
+        Err(CallbackFailure::Refused(CallbackError::Forged(why))) => Err(ApiError::ForgedCallback(why)),
+        Err(CallbackFailure::Refused(CallbackError::Unreadable(why))) => Err(ApiError::UnreadableCallback(why)),
+        Err(CallbackFailure::NotApplied(error)) => Err(match ApiError::from(error) {
+            // The customer's row is gone, or the domain refuses a fact. Repeating the callback would not help.
+            error @ (ApiError::NotFound(_) | ApiError::Conflict(..)) => ApiError::internal(format!("{error:?}")),
+            error => error,
+        }),
     }
 }

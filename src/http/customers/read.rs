@@ -1,0 +1,137 @@
+//! `GET /api/v1/customers` and `GET /api/v1/customers/{customer_id}`.
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_accounts::contains;
+use payferry_entities::customers::{Column, Entity};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Problem, QueryFields, Read};
+use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{CustomerRecord, own};
+use crate::http::lists::{PageParams, iso, read_page, text};
+use crate::http::state::AppState;
+
+/// A customer in lists: the columns without the encrypted ones.
+#[derive(Serialize, ToSchema, DerivePartialModel)]
+#[sea_orm(entity = "Entity")]
+#[schema(description = "A customer in lists.")]
+pub struct CustomerSummary {
+    /// Same as in the record.
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub id: String,
+    /// ISO 8601.
+    #[serde(serialize_with = "iso")]
+    #[schema(value_type = String, format = "date-time")]
+    pub created_at: i64,
+    /// ISO 8601.
+    #[serde(serialize_with = "iso")]
+    #[schema(value_type = String, format = "date-time")]
+    pub updated_at: i64,
+    /// ISO 3166-1 alpha-3.
+    #[schema(example = "USA")]
+    pub country: String,
+    /// Email address.
+    #[schema(example = "ada@example.com")]
+    pub email: String,
+    /// individual or business.
+    #[serde(rename = "type")]
+    #[schema(example = "individual")]
+    pub kind: String,
+    /// False once the customer was deactivated.
+    pub is_active: bool,
+    /// Same as in the record.
+    #[schema(example = "pending")]
+    pub kyc_status: String,
+    /// The PSP's account.
+    pub psp_id: String,
+}
+
+/// Filters of the list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct CustomerFilters {
+    /// Text that the email address contains, ignoring case.
+    #[param(max_length = 255)]
+    pub search: Option<String>,
+    /// active or inactive.
+    pub status: Option<String>,
+}
+
+/// A page of customers.
+#[derive(Serialize, ToSchema)]
+pub struct CustomerList {
+    message: &'static str,
+    /// Number of customers in the whole list.
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    customers: Vec<CustomerSummary>,
+}
+
+/// List customers
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/api/v1/customers", tag = "Customers", operation_id = "listCustomers",
+    params(CustomerFilters, PageParams),
+    responses(
+        (status = 200, description = "A page of customers.", body = CustomerList),
+        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+    ),
+)]
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let backend = app.database().backend();
+    let contains = |search: String| contains(backend, Column::EmailSearch, search.to_lowercase());
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(caller.psp_id.to_string()))
+        .add_option(query.optional("search", text).map(contains))
+        .add_option(query.optional("status", is_active).map(|is_active| Column::IsActive.eq(is_active)));
+    let page = query.page();
+    query.finish()?;
+    let (total, customers) =
+        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
+    Answer::ok(&CustomerList { message: "Customers", total, limit: page.limit, offset: page.offset, customers })
+}
+
+/// Reads the parameter `status`.
+fn is_active(status: &str) -> Result<bool, Fault> {
+    match status {
+        "active" => Ok(true),
+        "inactive" => Ok(false),
+        _ => Err(Fault::new("unknown_value", "must be one of active, inactive")),
+    }
+}
+
+/// One customer.
+#[derive(Serialize, ToSchema)]
+pub struct CustomerAnswer {
+    /// Result of the request.
+    pub message: &'static str,
+    /// The complete record.
+    pub customer: CustomerRecord,
+}
+
+/// Read a customer
+///
+/// The complete record, with payment details and the paths of documents.
+#[utoipa::path(
+    get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
+    responses(
+        (status = 200, description = "The customer.", body = CustomerAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(customer_id): Path<String>,
+) -> Result<Answer, ApiError> {
+    let row = own(&app, caller.psp_id, &customer_id).await?;
+    let customer = CustomerRecord::read(&app, app.database().reader(), &row).await?;
+    Answer::ok(&CustomerAnswer { message: "Customer", customer })
+}

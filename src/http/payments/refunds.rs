@@ -1,0 +1,293 @@
+//! Refunds: `POST` and `GET /payments/{payment_id}/refunds`, `GET /payments/{payment_id}/refunds/{refund_id}`.
+//!
+//! They are part of their payment: creating one is one call to the payment's actor, and reading them reads the payment.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use payferry_actors::destination::Unsuitable;
+use payferry_domain::payment::{Command, Decision, Funds, Payment, Refund, Requester, TransferToken};
+use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token};
+use payferry_evm::wallet::checksummed;
+use payferry_httpkit::{
+    Answer, ApiError, Caller, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read,
+};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::change::Change;
+use super::own;
+use crate::http::state::{AppState, Shared};
+
+/// A refund.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefundRecord {
+    #[schema(example = "rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    refund_id: String,
+    payment_id: String,
+    /// pending, sent or failed. Only a failed refund can be requested again.
+    status: &'static str,
+    #[schema(example = "10.00")]
+    amount: String,
+    /// USDC or USDT; null for a token that the service does not support.
+    currency: Option<&'static str>,
+    chain: &'static str,
+    token_address: String,
+    /// The recipient's address.
+    address: String,
+    /// payment or psp: taken from the payment's wallet or, once settled, from the PSP's vault.
+    source: &'static str,
+    /// received; misdirected (arrived in another token or on another chain); or blocked (by screening; only the
+    /// operator can refund it).
+    funds: &'static str,
+    /// psp, operator, or schedule: the service itself, by the PSP's settings.
+    requested_by: &'static str,
+    /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
+    kyt_verdict: &'static str,
+    /// Hash of the transaction, once sent.
+    tx_hash: Option<String>,
+    /// Reason of the failure.
+    failure: Option<String>,
+    #[schema(format = "date-time")]
+    requested_at: String,
+    /// When it was sent or failed.
+    #[schema(format = "date-time")]
+    finished_at: Option<String>,
+}
+
+impl RefundRecord {
+    /// The record of one of the payment's refunds.
+    pub fn of(payment: &Payment, refund: &Refund) -> Self {
+        let asset = refund.asset.unwrap_or_else(|| payment.asset());
+        Self {
+            refund_id: refund.id.to_string(),
+            payment_id: payment.terms.public_id(),
+            status: refund.state.as_str(),
+            amount: Amount::to_string(&refund.amount),
+            currency: token_of(payment, asset).map(Token::as_str),
+            chain: asset.chain.as_str(),
+            token_address: checksummed(asset.address),
+            address: checksummed(refund.to),
+            source: refund.source.as_str(),
+            funds: refund.funds.as_str(),
+            requested_by: refund.requested_by.as_str(),
+            kyt_verdict: refund.decision().map_or("pending", Decision::as_str),
+            tx_hash: refund.tx_hash.map(|hash| hash.to_string()),
+            failure: refund.failure.clone(),
+            requested_at: refund.requested_at.to_string(),
+            finished_at: refund.finished_at.map(|at| at.to_string()),
+        }
+    }
+
+    /// All refunds, in the order in which they were accepted.
+    pub fn all(payment: &Payment) -> Vec<Self> {
+        payment.refunds.iter().map(|refund| Self::of(payment, refund)).collect()
+    }
+
+    /// The refund with this id.
+    pub fn find(payment: &Payment, id: RefundId) -> Result<Self, ApiError> {
+        let refund = payment.refunds.iter().find(|refund| refund.id == id);
+        refund.map(|refund| Self::of(payment, refund)).ok_or(ApiError::NotFound("refund"))
+    }
+}
+
+/// The refund's token; `None` if it is not a supported one.
+fn token_of(payment: &Payment, asset: Asset) -> Option<Token> {
+    if asset == payment.asset() {
+        return Some(payment.terms.token);
+    }
+    let came = payment.transfers.iter().find(|transfer| payment.asset_of(transfer) == asset)?;
+    match came.token {
+        TransferToken::Other { token, .. } => Some(token),
+        TransferToken::Right | TransferToken::LookAlike { .. } => None,
+    }
+}
+
+/// The field with the recipient's address.
+const ADDRESS: &str = "address";
+
+/// A refund to create.
+#[derive(ToSchema)]
+pub struct RefundRequest {
+    /// A decimal string. If absent, everything in the payment's own wallet is refunded (before the settlement the whole
+    /// amount, afterwards money that arrived later). If that wallet is empty, everything that can be refunded from the
+    /// account's vault.
+    #[schema(example = "10.00")]
+    pub amount: Option<String>,
+    /// The recipient's address. Optional only if the account's settings have `refund_to_sender` and one plain account
+    /// sent everything.
+    #[schema(example = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8")]
+    pub address: Option<String>,
+    /// For money that arrived on another chain than the payment's: that chain. base, polygon or arbitrum.
+    #[schema(example = "polygon")]
+    pub chain: Option<String>,
+    /// For money that arrived in another token than the payment's: its contract. If absent, the payment's own token on
+    /// `chain`.
+    pub token_address: Option<String>,
+}
+
+/// Refund a payment
+///
+/// Before the settlement, money is refunded from the payment's wallet, afterwards from the account's vault. The webhook
+/// `refund.sent` or `refund.failed` reports the outcome. A failed refund can be requested again. One refund takes from
+/// one of the two sources. If there is money in both, two refunds return all of it. For money in another token or on
+/// another chain, set `token_address` and `chain` as in its transfer. It is refunded from the same wallet on that
+/// chain.
+#[utoipa::path(
+    post, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "refundPayment",
+    request_body = RefundRequest,
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
+    responses(
+        (status = 202, description = "The refund; its amount is reserved.", body = RefundRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+        (status = 409, description = "`refund_too_large`, `nothing_to_refund`, `payment_pending`, `settlement_in_progress`, \
+            `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, `above_send_limit`, \
+            `above_daily_limit`, or `psp_paused`: the operator has paused the account.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
+    ),
+)]
+pub async fn request(
+    State(app): State<AppState>,
+    Path(payment_id): Path<String>,
+    request: Submission<Money>,
+) -> Result<Response, ApiError> {
+    let payment = own(&app, request.psp_id, &payment_id).await?;
+    let read = |fields: &Fields<'_>, unsuitable| Some(RefundFields::read(fields, unsuitable));
+    let asked = read_with_address(&app, &request, read).await?;
+    let refund_id = RefundId::generate();
+    let answer = move |_: &Shared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
+    asked.change(&app, &payment, refund_id)?.carry_out(&app, &request, answer).await
+}
+
+/// Reads the fields of the body with `read`. The address in it is checked before, so that every fault is reported at
+/// once.
+pub(super) async fn read_with_address<T>(
+    app: &Shared,
+    request: &Submission<Money>,
+    read: impl FnOnce(&Fields<'_>, Option<Unsuitable>) -> Option<T>,
+) -> Result<T, ApiError> {
+    let body = request.json()?;
+    let unsuitable = match body.get(ADDRESS).map(read::address) {
+        Some(Ok(address)) => app.system.unsuitable(address).await?,
+        _ => None,
+    };
+    let fields = Fields::of_body(&body)?;
+    let asked = read(&fields, unsuitable);
+    fields.finish(asked)
+}
+
+/// The fields of a refund request.
+pub(super) struct RefundFields {
+    amount: Option<Amount>,
+    to: Option<Address>,
+    chain: Option<Chain>,
+    token_address: Option<Address>,
+}
+
+impl RefundFields {
+    /// The names of the fields.
+    pub const FIELDS: [&str; 4] = ["amount", ADDRESS, "chain", "token_address"];
+
+    /// Reads the fields. `unsuitable` is the result of checking the address.
+    pub fn read(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Self {
+        let to = fields.optional(ADDRESS, read::address);
+        if let Some(unsuitable) = unsuitable {
+            fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
+        }
+        let chain = fields.optional("chain", |value| read::name(value, "base, polygon, arbitrum"));
+        let token_address = fields.optional("token_address", read::address);
+        Self { amount: fields.optional("amount", read::part), to, chain, token_address }
+    }
+
+    /// The decision to refund this amount of the payment's money.
+    pub fn change(self, app: &Shared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
+        let asset = self.asset(app, payment)?;
+        let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
+        let Self { amount, to, .. } = self;
+        let command = Command::RequestRefund { refund_id, amount, to, funds, asset, by: Requester::Psp };
+        let detail = json!({ "refund_id": refund_id });
+        Ok(Change { payment_id: payment.id(), command, action: "payment.refund_requested", detail })
+    }
+
+    /// The token and the chain, if they are not the payment's own.
+    fn asset(&self, app: &Shared, payment: &Payment) -> Result<Option<Asset>, ApiError> {
+        let terms = &payment.terms;
+        if self.chain.is_none() && self.token_address.is_none() {
+            return Ok(None);
+        }
+        let chain = self.chain.unwrap_or(terms.chain);
+        let spec = app
+            .system
+            .chains()
+            .spec(chain)
+            .ok_or_else(|| ApiError::field("chain", "chain_unavailable", "is not available at the moment"))?;
+        let address = self.token_address.or_else(|| spec.token_address(terms.token)).ok_or_else(|| {
+            ApiError::field("token_address", "required", "is required: this chain does not have the payment's token")
+        })?;
+        Ok(Some(Asset { chain, address }).filter(|asset| *asset != payment.asset()))
+    }
+}
+
+/// Refunds of one payment.
+#[derive(Serialize, ToSchema)]
+pub struct RefundList {
+    message: &'static str,
+    /// Number of refunds.
+    total: usize,
+    limit: u64,
+    offset: u64,
+    /// In the order in which they were accepted.
+    refunds: Vec<RefundRecord>,
+}
+
+/// List the refunds of a payment
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "listRefunds",
+    params(
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
+    ),
+    responses(
+        (status = 200, description = "The refunds, including failed ones.", body = RefundList),
+        (status = 404, description = "There is no payment with this id.", body = Problem),
+    ),
+)]
+pub async fn list(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(payment_id): Path<String>,
+    uri: Uri,
+) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let page = query.page();
+    query.finish()?;
+    let all = RefundRecord::all(&own(&app, caller.psp_id, &payment_id).await?);
+    let total = all.len();
+    let bound = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let refunds = all.into_iter().skip(bound(page.offset)).take(bound(page.limit)).collect();
+    Answer::ok(&RefundList { message: "Refunds", total, limit: page.limit, offset: page.offset, refunds })
+}
+
+/// Read a refund
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/refunds/{refund_id}", tag = "Payments", operation_id = "getRefund",
+    params(
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        ("refund_id" = String, Path, description = "The id from the refund request."),
+    ),
+    responses(
+        (status = 200, description = "The refund.", body = RefundRecord),
+        (status = 404, description = "`payment_not_found` or `refund_not_found`.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path((payment_id, refund_id)): Path<(String, String)>,
+) -> Result<Answer, ApiError> {
+    let payment = own(&app, caller.psp_id, &payment_id).await?;
+    let refund_id = refund_id.parse().map_err(|_| ApiError::NotFound("refund"))?;
+    Answer::ok(&RefundRecord::find(&payment, refund_id)?)
+}

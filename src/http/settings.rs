@@ -1,0 +1,212 @@
+//! The PSP's policies: those it decides, and those the operator has set for it. `GET` and `PATCH /api/v1/settings`.
+//!
+//! `payferry_domain` applies policies to payments, and `payferry_accounts::tenants` stores them.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_accounts::tenants::{self, PspRecord};
+use payferry_domain::Chain;
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Fields, Full, Problem, Read, Submission};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::EventFamilies;
+use payferry_operator::psps::policies::{self as fields, Tier, TiersRequest};
+use payferry_operator::psps::withdrawal::{self, WalletRecord};
+use payferry_operator::tenant_failure;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::state::{AppState, Shared};
+
+/// Settings of the PSP's payments, as decided by the PSP and the operator.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SettingsRecord {
+    /// Accepted underpayment, as an amount; never more than the due amount.
+    #[schema(example = "0.05")]
+    tolerance: String,
+    /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
+    tolerance_bps: u16,
+    /// Treatment of overpayments: `hold`, `accept` or `refund_excess`.
+    #[schema(value_type = String, example = "hold")]
+    overpayment: OverpaymentPolicy,
+    /// True if refunds without an address may go to the sender.
+    refund_to_sender: bool,
+    /// True if every payment must name its customer.
+    require_customer: bool,
+    /// Transfers below this are ignored.
+    #[schema(example = "0.001")]
+    dust_floor: String,
+    /// Which event names are sent: `both`, `payment` or `payin`. `payment.*` and `payin.*` are two names of the same
+    /// event.
+    #[schema(value_type = String, example = "both")]
+    event_families: EventFamilies,
+    /// Required finality on each running chain.
+    #[schema(value_type = Object)]
+    finality: BTreeMap<Chain, FinalityRecord>,
+    /// The treasury's share of each settlement, in basis points. Set by the operator.
+    fee_bps: u16,
+    /// Limits of outbound transfers. Set by the operator.
+    limits: LimitsRecord,
+    /// The account's current and pending withdrawal wallets. Set by the operator.
+    withdrawal_wallets: Vec<WalletRecord>,
+    /// ISO 8601.
+    #[schema(format = "date-time")]
+    updated_at: String,
+}
+
+/// Required finality on one chain.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FinalityRecord {
+    /// Bands of ascending amounts; the last has no upper bound.
+    tiers: Vec<Tier>,
+    /// True if these are the operator's bands, which apply until the account sets its own.
+    is_default: bool,
+    /// The minimum that the account's own bands must require.
+    least: Vec<Tier>,
+}
+
+/// Limits of outbound transfers: refunds, payouts, withdrawals, transfers.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LimitsRecord {
+    /// Maximum amount of a single outbound transfer.
+    #[schema(example = "1000000.00")]
+    send_max: String,
+    /// Maximum amount in a token on one UTC day, over all chains.
+    #[schema(example = "5000000.00")]
+    send_daily_max: String,
+}
+
+impl SettingsRecord {
+    /// The settings as they apply on this node.
+    async fn of(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
+        let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
+        let policies = &psp.policies;
+        let ceilings = policies.ceilings(app.system.psps().ceilings());
+        let finality = app.system.chains().running().map(|spec| {
+            let record = FinalityRecord {
+                tiers: fields::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
+                is_default: !policies.finality.contains_key(&spec.chain),
+                least: fields::shown(&spec.finality_least),
+            };
+            (spec.chain, record)
+        });
+        Ok(Self {
+            tolerance: policies.tolerance.absolute.to_string(),
+            tolerance_bps: policies.tolerance.bps,
+            overpayment: policies.overpayment,
+            refund_to_sender: policies.refund_to_sender,
+            require_customer: policies.require_customer,
+            dust_floor: policies.dust_floor.to_string(),
+            event_families: policies.event_families,
+            finality: finality.collect(),
+            fee_bps: policies.fee_bps.get(),
+            limits: LimitsRecord {
+                send_max: ceilings.send_max.to_string(),
+                send_daily_max: ceilings.send_daily_max.to_string(),
+            },
+            withdrawal_wallets: WalletRecord::of_all(&wallets),
+            updated_at: psp.updated_at.to_string(),
+        })
+    }
+}
+
+/// The account's settings.
+#[derive(Serialize, ToSchema)]
+pub struct SettingsAnswer {
+    message: &'static str,
+    settings: SettingsRecord,
+}
+
+/// Read the settings
+///
+/// The account's own policies, and the settings that the operator decided for the account.
+#[utoipa::path(
+    get, path = "/api/v1/settings", tag = "Settings", operation_id = "getSettings",
+    responses((status = 200, description = "The settings.", body = SettingsAnswer)),
+)]
+pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Answer, ApiError> {
+    let psp = tenants::find_psp(app.database(), caller.psp_id).await.map_err(tenant_failure)?;
+    Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::of(&app, &psp).await? })
+}
+
+/// Settings that only the operator can set.
+const READ_ONLY: [&str; 6] =
+    ["fee_bps", "limits", "send_max", "send_daily_max", "withdrawal_wallets", "withdrawal_wallet"];
+
+/// Settings to change; the others stay. No other field is accepted.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the body; `fields` reads it")]
+pub struct SettingsRequest {
+    /// Accepted underpayment, as an amount.
+    #[schema(example = "0.05")]
+    tolerance: Option<String>,
+    /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
+    #[schema(minimum = 0, maximum = 10_000)]
+    tolerance_bps: Option<u16>,
+    /// `hold`: the payment is mismatched and you decide. `accept`: everything is settled. `refund_excess`: the due
+    /// amount is settled and the excess is refunded to the sender, if `refund_to_sender` is on and one plain account
+    /// sent everything. `accept` and `refund_excess` notify `payment.mismatched`, then `payment.confirmed`.
+    #[schema(example = "accept")]
+    overpayment: Option<String>,
+    /// True if refunds without an address may go to the sender.
+    refund_to_sender: Option<bool>,
+    /// True if every payment must name its customer.
+    require_customer: Option<bool>,
+    /// Transfers below this are ignored; at most 1.
+    #[schema(example = "0.001")]
+    dust_floor: Option<String>,
+    /// `both`, `payment` or `payin`. An event that only one of the families has is always sent.
+    #[schema(example = "payment")]
+    event_families: Option<String>,
+    /// Required finality, by chain: one to three bands of ascending amounts, nowhere weaker than the chain's `least`;
+    /// or `"default"`, the operator's bands.
+    #[schema(value_type = Option<Object>, example = json!({"base": [{"below": "500", "wait": 10}, {"wait": "finalized"}]}))]
+    finality: Option<BTreeMap<String, TiersRequest>>,
+}
+
+/// Change the settings
+///
+/// They apply to payments created from then on (`event_families` to all), at once on this node and within a second on
+/// others. Each change is written to the audit log. Requires a key with full scope.
+#[utoipa::path(
+    patch, path = "/api/v1/settings", tag = "Settings", operation_id = "changeSettings", request_body = SettingsRequest,
+    responses(
+        (status = 200, description = "All settings after the change.", body = SettingsAnswer),
+        (status = 422, description = "A value is refused, or a setting is unknown or can only be set by the operator: \
+            all are named.",
+            body = Problem),
+    ),
+)]
+pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> Result<Response, ApiError> {
+    let change = request.read(|body| {
+        refuse_others(body);
+        Some(fields::policies(body, app.system.chains()))
+    })?;
+    let transaction = app.database().begin().await?;
+    let (by, now) = (Actor::ApiKey(request.key_id), app.clock().real_now());
+    let (psp, is_changed) =
+        tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await.map_err(tenant_failure)?;
+    let message = if is_changed { "Settings changed" } else { "Settings unchanged" };
+    let answer = Answer::ok(&SettingsAnswer { message, settings: SettingsRecord::of(&app, &psp).await? })?;
+    let answered = request.idempotency.commit(&app, transaction, answer).await?;
+    // Applies here at once. Other nodes see it when their cached record expires.
+    app.system.psps().forget(request.psp_id).await;
+    Ok(answered)
+}
+
+/// Refuses other fields: silently ignoring one would mislead the caller.
+fn refuse_others(body: &Fields<'_>) {
+    for name in body.names().filter(|name| !fields::POLICIES.contains(name)) {
+        let fault = if READ_ONLY.contains(&name) {
+            Fault::new("read_only", "is set by the operator")
+        } else {
+            Fault::new(
+                "unknown_field",
+                format!("is not a known setting; known settings are {}", fields::POLICIES.join(", ")),
+            )
+        };
+        body.fault(name, fault);
+    }
+}

@@ -1,0 +1,224 @@
+//! The URL that events go to: `PATCH /api/v1/set_webhook`, `GET /api/v1/webhook`, `POST /api/v1/webhook/rotate` and
+//! `POST /api/v1/webhook/test`.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_domain::Timestamp;
+use payferry_domain::payment::EventPattern;
+use payferry_entities::webhook_endpoints;
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, Read, Submission, Webhooks, read};
+use payferry_webhook::{TestError, UrlPolicy, endpoints, url_guard};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::patterns;
+use crate::http::state::AppState;
+
+/// Destination of events.
+#[derive(ToSchema)]
+pub struct SetWebhookRequest {
+    /// HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)
+    #[schema(format = "uri", max_length = 2_048, example = "https://psp.example/webhooks")]
+    pub webhook_url: String,
+    /// Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent.
+    #[schema(example = json!(["payment.*", "refund.sent"]))]
+    pub events: Option<Vec<String>>,
+}
+
+/// The current destination of events.
+#[derive(Serialize, ToSchema)]
+pub struct SetWebhookAnswer {
+    message: &'static str,
+    webhook_url: String,
+    events: Vec<String>,
+    /// The secret that signs deliveries; shown only when it is created, else null.
+    #[schema(example = "whsec_...")]
+    signing_secret: Option<String>,
+}
+
+/// Set where events go
+///
+/// The first request creates the signing secret and shows it.
+#[utoipa::path(
+    patch, path = "/api/v1/set_webhook", tag = "Webhooks", operation_id = "setWebhook", request_body = SetWebhookRequest,
+    responses(
+        (status = 200, description = "Set.", body = SetWebhookAnswer),
+        (status = 422, description = "The URL or a pattern is refused.", body = Problem),
+    ),
+)]
+pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+    let policy = app.system.webhooks().url_policy();
+    let (url, patterns) = request.read(|body| {
+        let url = body.required("webhook_url", |value| webhook_url(policy, value));
+        let patterns = body.optional("events", patterns);
+        Some((url?, patterns))
+    })?;
+    let transaction = app.database().begin().await?;
+    let (now, psp_id) = (app.clock().real_now(), request.psp_id);
+    let (endpoint, secret) = endpoints::set(&transaction, app.sealer(), psp_id, &url, patterns.as_deref(), now).await?;
+    let answer = SetWebhookAnswer {
+        message: "The webhook is set.",
+        events: patterns_shown(&endpoint)?,
+        webhook_url: endpoint.url,
+        signing_secret: secret.map(|secret| secret.reveal()),
+    };
+    let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
+    app.system.psps().forget(psp_id).await;
+    app.system.webhooks().refresh(psp_id);
+    Ok(answered)
+}
+
+fn webhook_url(policy: UrlPolicy, value: &Value) -> Result<String, Fault> {
+    let text = read::string(value)?;
+    let url = url_guard::check(policy, text).map_err(|error| Fault::new(error.code(), error.to_string()))?;
+    Ok(url.to_string())
+}
+
+/// Destination of events. Secrets are not shown again.
+#[derive(Serialize, ToSchema)]
+pub struct WebhookAnswer {
+    message: &'static str,
+    /// Null if none was ever set: events are queued until one is.
+    webhook_url: Option<String>,
+    events: Vec<String>,
+    /// Time until which deliveries are also signed with the secret before the last rotation.
+    #[schema(format = "date-time")]
+    previous_secret_expires_at: Option<String>,
+    #[schema(format = "date-time")]
+    created_at: Option<String>,
+    #[schema(format = "date-time")]
+    updated_at: Option<String>,
+}
+
+/// Read where events go
+#[utoipa::path(
+    get, path = "/api/v1/webhook", tag = "Webhooks", operation_id = "getWebhook",
+    responses((status = 200, description = "The configuration.", body = WebhookAnswer)),
+)]
+pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Answer, ApiError> {
+    let endpoint = endpoints::load(app.database().reader(), caller.psp_id).await?;
+    let now = app.clock().real_now::<Timestamp>().as_millis();
+    let text = |at: i64| Timestamp(at).to_string();
+    let answer = match endpoint {
+        None => WebhookAnswer {
+            message: "No webhook URL is set.",
+            webhook_url: None,
+            events: vec!["*".to_owned()],
+            previous_secret_expires_at: None,
+            created_at: None,
+            updated_at: None,
+        },
+        Some(endpoint) => WebhookAnswer {
+            message: "Webhook",
+            events: patterns_shown(&endpoint)?,
+            webhook_url: Some(endpoint.url),
+            previous_secret_expires_at: endpoint.previous_secret_expires_at.filter(|until| *until > now).map(text),
+            created_at: Some(text(endpoint.created_at)),
+            updated_at: Some(text(endpoint.updated_at)),
+        },
+    };
+    Answer::ok(&answer)
+}
+
+/// The new secret.
+#[derive(Serialize, ToSchema)]
+pub struct RotateAnswer {
+    message: &'static str,
+    webhook_url: String,
+    /// Shown only once.
+    #[schema(example = "whsec_...")]
+    signing_secret: String,
+    /// Time until which deliveries are also signed with the old secret.
+    #[schema(format = "date-time")]
+    previous_secret_expires_at: Option<String>,
+}
+
+/// Replace the signing secret
+///
+/// For 24 hours, deliveries are signed with both the old and the new secret.
+#[utoipa::path(
+    post, path = "/api/v1/webhook/rotate", tag = "Webhooks", operation_id = "rotateWebhookSecret",
+    responses(
+        (status = 200, description = "Replaced.", body = RotateAnswer),
+        (status = 409, description = "`webhook_not_set`.", body = Problem),
+    ),
+)]
+pub async fn rotate(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+    let transaction = app.database().begin().await?;
+    let rotated = endpoints::rotate(&transaction, app.sealer(), request.psp_id, app.clock().real_now()).await?;
+    let (endpoint, secret) = rotated.ok_or_else(not_set)?;
+    let answer = RotateAnswer {
+        message: "The signing secret is replaced.",
+        webhook_url: endpoint.url,
+        signing_secret: secret.reveal(),
+        previous_secret_expires_at: endpoint.previous_secret_expires_at.map(|at| Timestamp(at).to_string()),
+    };
+    let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
+    app.system.webhooks().refresh(request.psp_id);
+    Ok(answered)
+}
+
+/// Result of the test.
+#[derive(Serialize, ToSchema)]
+pub struct TestAnswer {
+    message: &'static str,
+    webhook_url: String,
+    /// The `webhook-id` of the request.
+    event_id: String,
+    /// True if the endpoint answered 2xx in time.
+    delivered: bool,
+    response_code: Option<u16>,
+    /// First 1 KiB of the answer.
+    response_body: Option<String>,
+    duration_ms: u64,
+    /// Error of the request, if it got no answer.
+    error: Option<String>,
+}
+
+/// Send a test event
+///
+/// Sends one signed `webhook.test` with `payment_id: "pay_test"` immediately, without retries, and returns the outcome.
+#[utoipa::path(
+    post, path = "/api/v1/webhook/test", tag = "Webhooks", operation_id = "testWebhook",
+    responses(
+        (status = 200, description = "It was sent, whatever the endpoint answered.", body = TestAnswer),
+        (status = 409, description = "`webhook_not_set`.", body = Problem),
+    ),
+)]
+pub async fn test(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+    let outcome = app.system.webhooks().test(request.psp_id).await.map_err(|error| match error {
+        TestError::NoEndpoint => not_set(),
+        TestError::Database(error) => error.into(),
+        TestError::Secret(error) => ApiError::internal(error),
+    })?;
+    let answer = TestAnswer {
+        message: if outcome.delivered {
+            "The endpoint acknowledged it."
+        } else {
+            "The endpoint did not acknowledge it."
+        },
+        webhook_url: outcome.url,
+        event_id: outcome.event_id.to_string(),
+        delivered: outcome.delivered,
+        response_code: outcome.response_code,
+        response_body: outcome.response_body,
+        duration_ms: outcome.duration_ms,
+        error: outcome.error,
+    };
+    let transaction = app.database().begin().await?;
+    request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await
+}
+
+/// The patterns of an endpoint; an empty list means all events.
+fn patterns_shown(endpoint: &webhook_endpoints::Model) -> Result<Vec<String>, ApiError> {
+    let patterns = endpoints::patterns(endpoint)?;
+    let all = || vec![EventPattern::All.to_string()];
+    Ok(if patterns.is_empty() { all() } else { patterns.iter().map(ToString::to_string).collect() })
+}
+
+/// The error if there is no URL whose secret to rotate or which to test.
+fn not_set() -> ApiError {
+    let detail = "No webhook URL is set; set one with PATCH /api/v1/set_webhook.".to_owned();
+    ApiError::Conflict("webhook_not_set", detail, Vec::new())
+}
