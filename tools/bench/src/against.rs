@@ -8,11 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_testkit::psp::PaymentTerms;
 use payferry_testkit::service::{SandboxOptions, Service};
 
 use super::Row;
-use super::drive::{closed_loop, number, open_loop};
+use super::drive::{closed_loop, number};
 use super::env::{Engine, Env};
 use super::initiate::CONNECTIONS;
 use super::lifecycle::Fixture;
@@ -63,13 +62,13 @@ enum Load {
     /// Initiations only.
     Initiate { service: Box<Service>, psp: BenchPsp, made: Vec<String>, failed: usize },
     /// Payments until they are complete.
-    Complete { fixture: Arc<Fixture>, paid: Vec<String> },
+    Complete(Arc<Fixture>),
 }
 
 impl Load {
     async fn start(options: SandboxOptions, row: Row) -> anyhow::Result<Self> {
         if row == Row::Complete {
-            return Ok(Self::Complete { fixture: Fixture::start(options).await?, paid: Vec::new() });
+            return Ok(Self::Complete(Fixture::start(options).await?));
         }
         let service = start(&options).await?;
         let psp = BenchPsp::of(&service, CONNECTIONS).await?;
@@ -79,7 +78,7 @@ impl Load {
     fn service(&self) -> &Service {
         match self {
             Self::Initiate { service, .. } => service,
-            Self::Complete { fixture, .. } => &fixture.service,
+            Self::Complete(fixture) => &fixture.service,
         }
     }
 
@@ -94,15 +93,9 @@ impl Load {
                 made.extend(outcome.made.iter().cloned());
                 (outcome.made.len(), outcome.took, outcome.failures())
             }
-            Self::Complete { fixture, paid } => {
-                let before = paid.len();
-                let outcome = open_loop(RATE, payments, |place| {
-                    let terms = PaymentTerms::nth(u32::try_from(before + place).unwrap_or(0));
-                    fixture.clone().pay(terms, before + place)
-                })
-                .await;
-                paid.extend(outcome.made.iter().cloned());
-                fixture.until_settled(paid.len()).await;
+            Self::Complete(fixture) => {
+                let outcome = fixture.pay_at(RATE, payments).await;
+                fixture.until_settled().await;
                 (outcome.made.len(), since.elapsed(), outcome.failures())
             }
         };
@@ -117,7 +110,7 @@ impl Load {
                 wrong.extend(service.defects().await?);
                 Ok(wrong)
             }
-            Self::Complete { fixture, paid } => fixture.audit(paid).await,
+            Self::Complete(fixture) => fixture.audit().await,
         }
     }
 }

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_testkit::psp::PaymentTerms;
-
-use super::drive::{count, number, open_loop};
+use super::drive::{count, number};
 use super::env::Env;
 use super::lifecycle::Fixture;
 use super::many_live::{CONNECTIONS, REST, REST_QUICK, fill, until_live};
@@ -33,7 +31,7 @@ struct Side {
     /// CPU time per second without load, in seconds.
     idle: f64,
     /// Payments that were initiated and paid so far.
-    paid: Vec<String>,
+    paid: usize,
     turns: Vec<Turn>,
 }
 
@@ -51,28 +49,22 @@ impl Side {
         let before = fixture.service.cpu_secs()?;
         tokio::time::sleep(rest).await;
         let idle = (fixture.service.cpu_secs()? - before) / rest.as_secs_f64();
-        Ok(Self { fixture, live, idle, paid: Vec::new(), turns: Vec::new() })
+        Ok(Self { fixture, live, idle, paid: 0, turns: Vec::new() })
     }
 
     /// Initiates and pays payments, and waits until they are settled, their webhooks arrived and their actors stopped.
     /// Returns what went wrong.
     async fn turn(&mut self, rate: f64, payments: usize, counts: bool) -> anyhow::Result<Vec<String>> {
         let (cpu, since) = (self.fixture.service.cpu_secs()?, Instant::now());
-        let before = self.paid.len();
-        let outcome = open_loop(rate, payments, |place| {
-            let terms = PaymentTerms::nth(u32::try_from(before + place).unwrap_or(0));
-            self.fixture.clone().pay(terms, before + place)
-        })
-        .await;
-        let failures = outcome.failures();
-        self.paid.extend(outcome.made);
-        self.fixture.until_settled(self.paid.len()).await;
+        let outcome = self.fixture.pay_at(rate, payments).await;
+        self.paid += outcome.made.len();
+        self.fixture.until_settled().await;
         if counts {
             let cpu_secs = self.fixture.service.cpu_secs()? - cpu;
             self.turns.push(Turn { cpu_secs, took: since.elapsed(), payments });
         }
         until_live(&self.fixture.service, self.live).await?;
-        Ok(failures)
+        Ok(outcome.failures())
     }
 }
 
@@ -102,7 +94,7 @@ pub(super) async fn measure(
         wrong.extend(side.of(&mut many, &mut few).turn(rate, payments, counts).await?);
     }
     for side in [&many, &few] {
-        wrong.extend(side.fixture.audit(&side.paid).await?);
+        wrong.extend(side.fixture.audit().await?);
     }
 
     // The idle CPU time of the service with few live payments is subtracted from both: with its own, growth would be
@@ -132,7 +124,7 @@ pub(super) async fn measure(
         ))
         .note(format!(
             "complete payments, {rate:.0} a second: initiated, paid, confirmed, settled, webhooks received; {} in all",
-            many.paid.len() + few.paid.len(),
+            many.paid + few.paid,
         ))
         .wrong(wrong))
 }

@@ -18,7 +18,6 @@ mod lifecycle;
 mod many_live;
 mod pages;
 mod psp;
-mod received;
 mod reconcile;
 mod rounds;
 mod rows;

@@ -14,10 +14,10 @@ use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
 use crate::arrivals::{Arrivals, Pacing, Rate};
-use crate::behaviour::Mix;
-use crate::findings::Finding;
 use crate::report::{Report, html, terminal::Terminal};
 use crate::run::{OwnService, Plan, Target, run as carry_out};
+use payferry_testkit::audit::behaviour::Mix;
+use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::service::{SandboxOptions, Service};
 

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arrivals::Rate;
-use super::findings::{Finding, FindingKind};
-use super::stages::StageFigures;
-use super::tally::{Counted, Second};
-use crate::audit::Holding;
+use payferry_testkit::audit::Holding;
+use payferry_testkit::audit::findings::{Finding, FindingKind};
+use payferry_testkit::audit::stages::StageFigures;
+use payferry_testkit::audit::tally::{Counted, Second};
 
 /// Options of the run.
 #[derive(Debug, Clone, Serialize)]

@@ -16,24 +16,22 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::arrivals::{Arrivals, InFlight, Pacing};
-use super::audit::{Audit, Baseline, Scope, audit, baseline};
-use super::behaviour::{EXPIRES_SOON_SECS, Mix};
 use super::blocks;
-use super::findings::{Finding, findings, known, unwanted};
 use super::report::{LoadRequest, Report};
-use super::settings::settings;
-use super::stages::Stage;
-use super::state::RunState;
-use super::tally::Second;
 use figures::{Achievement, Holding, achieved, machine, percent};
+use payferry_testkit::audit::Audit;
+use payferry_testkit::audit::behaviour::{EXPIRES_SOON_SECS, Mix};
+use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
+use payferry_testkit::audit::session::{Session, receive};
+use payferry_testkit::audit::settings::settings;
+use payferry_testkit::audit::stages::Stage;
+use payferry_testkit::audit::state::RunState;
+use payferry_testkit::audit::tally::Second;
 use payferry_testkit::client::Client;
 use payferry_testkit::metrics;
-use payferry_testkit::payers::Payers;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::psp::Psp;
-use payferry_testkit::receiver::Receiver;
 use payferry_testkit::rpc::Rpc;
-use payferry_testkit::sandbox::SandboxInfo;
 use payferry_testkit::usage::Usage;
 use payments::{HOLD_WORKERS, RunContext};
 use samples::Samples;
@@ -119,25 +117,14 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let run = format!("{:08x}", rand::random::<u32>());
     let (state, late) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
     let state = Arc::new(state);
-    let receiver = {
-        let state = Arc::clone(&state);
-        Receiver::of_payments(move |events| state.receive(events)).await?
-    };
-    let before = psp.endpoint().await?;
-    receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
+    let (_receiver, before) = receive(&psp, &state).await?;
     let ran = async {
         bar.say("make and fund payers");
-        let merchant = psp.merchant(&format!("load-{run}"), &run).await?;
-        let payers = Payers::set_up(psp.side(), &sandbox, &run).await?;
-        let baseline = baseline(&psp, &sandbox).await?;
-        let in_flight = InFlight::new(plan.in_flight_max);
-        let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
-        let context = RunContext { psp: psp.clone(), merchant, factory, state: Arc::clone(&state), payers, in_flight };
+        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state)).await?;
+        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.in_flight_max) });
         let samples = Arc::new(Samples::new(&psp, &state, plan.arrivals.rate));
-        let context = Arc::new(context);
-        let stage = Run { plan, target, stop, bar, name: &run, sandbox: &sandbox, baseline, context, samples };
-        let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&stage.context).pay_late(late)));
-        stage.play().await
+        let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).pay_late(late)));
+        Run { plan, target, stop, bar, context, samples }.play().await
     };
     let ran = ran.await;
     let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&psp, target, before).await };
@@ -168,9 +155,6 @@ struct Run<'a> {
     target: &'a Target,
     stop: &'a CancellationToken,
     bar: &'a Progress,
-    name: &'a str,
-    sandbox: &'a SandboxInfo,
-    baseline: Baseline,
     context: Arc<RunContext>,
     samples: Arc<Samples>,
 }
@@ -191,9 +175,9 @@ impl Run<'_> {
         self.end_samples().await;
         course.end().await;
         let judged = self.judge().await;
-        self.context.state.end();
-        let course = self.context.state.tally.course();
-        let payments = self.context.state.tally.counts.read().held;
+        self.context.session.state.end();
+        let course = self.context.session.state.tally.course();
+        let payments = self.context.session.state.tally.counts.read().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
         Ok(self.report(began_at, &course, Achievement { arrived, total, machine }, judged))
     }
@@ -210,7 +194,7 @@ impl Run<'_> {
         match compared {
             Ok((audit, findings)) => Outcome { audit: Some(audit), findings, interrupted: false },
             Err(why) => {
-                let inner = self.context.state.read();
+                let inner = self.context.session.state.read();
                 let known = known(&inner.records, unwanted(&inner, self.target.own.is_some()));
                 let interrupted = why.is_none();
                 let why = why.map(|why| Finding::of_none("all payments are read back and compared", why));
@@ -225,9 +209,10 @@ impl Run<'_> {
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
         let watch = |(chain, place): (&payferry_testkit::wire::Chain, &payferry_testkit::sandbox::ChainInfo)| {
-            let rpc = Rpc::of_sandbox(self.context.psp.side(), *chain);
-            let above = self.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
-            let (state, samples) = (Arc::clone(&self.context.state), Arc::clone(&self.samples));
+            let rpc = Rpc::of_sandbox(self.context.session.psp.side(), *chain);
+            let above =
+                self.context.session.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
+            let (state, samples) = (Arc::clone(&self.context.session.state), Arc::clone(&self.samples));
             let watching = blocks::watch(rpc, above, move |hash, at| {
                 if let Some(number) = state.mined(hash, at) {
                     samples.mined(number, at);
@@ -235,7 +220,7 @@ impl Run<'_> {
             });
             AbortOnDropHandle::new(tokio::spawn(watching))
         };
-        self.sandbox.chains.iter().map(watch).collect()
+        self.context.session.sandbox.chains.iter().map(watch).collect()
     }
 
     /// Makes the held payments.
@@ -272,9 +257,9 @@ impl Run<'_> {
         if self.plan.moves_clock && !self.stop.is_cancelled() {
             self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
-            match self.context.psp.advance_clock(secs).await {
+            match self.context.session.psp.advance_clock(secs).await {
                 Ok(offset_secs) => {
-                    self.context.state.clock_moved(offset_secs);
+                    self.context.session.state.clock_moved(offset_secs);
                     patience = self.plan.settle_timeout;
                 }
                 Err(error) => tracing::warn!(%error, "the sandbox's clock could not be moved"),
@@ -306,7 +291,7 @@ impl Run<'_> {
     /// Waits until the service has delivered all webhooks of this run, then compares everything.
     async fn compare(&self) -> anyhow::Result<(Audit, Vec<Finding>)> {
         self.bar.say("compare webhooks, payments and chains");
-        let RunContext { psp, state, merchant, .. } = &*self.context;
+        let Session { psp, state, .. } = &self.context.session;
         let since = Instant::now();
         while since.elapsed() < DRAIN_PATIENCE {
             if !drain::is_owed_any(psp, state).await? {
@@ -315,8 +300,7 @@ impl Run<'_> {
             tokio::time::sleep(POLL).await;
         }
         let is_alone = self.target.own.is_some();
-        let scope = Scope { merchant: *merchant, sandbox: self.sandbox, baseline: &self.baseline, is_alone };
-        let audit = audit(psp, scope, state).await?;
+        let audit = self.context.session.audit(is_alone).await?;
         let defects = self.defects().await;
         let mut findings = {
             let inner = state.read();
@@ -344,7 +328,7 @@ impl Run<'_> {
     /// Returns the service's delivery log of a payment as text.
     async fn delivery_log(&self, finding: &Finding) -> Option<String> {
         let id = finding.payment_id.as_deref()?.parse().ok()?;
-        let deliveries = self.context.psp.deliveries(id).await.ok()?;
+        let deliveries = self.context.session.psp.deliveries(id).await.ok()?;
         let line = |delivery: &serde_json::Value| {
             let text = |key: &str| delivery[key].as_str().unwrap_or("-").to_owned();
             format!("{} {} after {} attempts", text("event"), text("delivery_status"), delivery["attempt_count"])
@@ -359,7 +343,7 @@ impl Run<'_> {
         achievement: Achievement,
         judged: Outcome,
     ) -> Report {
-        let (plan, state) = (self.plan, &self.context.state);
+        let (plan, state) = (self.plan, &self.context.session.state);
         let counted = state.tally.counts.read();
         let not_made = counted.due.saturating_sub(counted.accepted);
         let to_hold = u64::from(plan.hold);
@@ -388,7 +372,7 @@ impl Run<'_> {
         };
         Report {
             version: env!("CARGO_PKG_VERSION"),
-            run: self.name.to_owned(),
+            run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
             asked,
             achieved: achieved(course, &achievement, self.context.in_flight.most()),

@@ -4,8 +4,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::plot::{Line, Plot, Scale, raw};
 use super::{Report, TIMED_OUT_NOTE};
-use crate::stages::StageFigures;
-use crate::tally::Second;
+use payferry_testkit::audit::stages::StageFigures;
+use payferry_testkit::audit::tally::Second;
 
 const STYLE: &str = include_str!("style.css");
 /// Shortest period for a rate: the last second of a run may be very short.

@@ -7,8 +7,8 @@ use payferry_testkit::wire::{Chain, Token};
 use super::html::page;
 use super::terminal::Terminal;
 use super::*;
-use crate::behaviour::Behaviour;
-use crate::stages::{Stage, Stages};
+use payferry_testkit::audit::behaviour::Behaviour;
+use payferry_testkit::audit::stages::{Stage, Stages};
 
 const PAYMENT: &str = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
 

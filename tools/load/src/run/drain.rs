@@ -1,6 +1,6 @@
 //! Check for webhooks that the service has not delivered yet, when no more are awaited.
 
-use crate::state::RunState;
+use payferry_testkit::audit::state::RunState;
 use payferry_testkit::psp::Psp;
 
 /// Returns true if a webhook of the run is not delivered. Older webhooks of others may come before it in the list.
@@ -29,7 +29,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::behaviour::{Behaviour, Intent};
+    use payferry_testkit::audit::behaviour::{Behaviour, Intent};
     use payferry_testkit::psp::{Initiated, PAGE};
     use payferry_testkit::stub::serve;
 

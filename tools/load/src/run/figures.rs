@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::report::{Achieved, Machine, WARM_UP_SECS};
-use crate::tally::{Counted, Second};
+use payferry_testkit::audit::tally::{Counted, Second};
 use payferry_testkit::usage::Usage;
 
 /// Durations of a run, and its use of the machine.

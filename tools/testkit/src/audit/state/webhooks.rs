@@ -1,14 +1,14 @@
 //! Webhooks: assigns each to its payment, compares it, and measures its latency.
 
-use payferry_testkit::wire::EventName;
+use crate::wire::EventName;
 use tokio::time::Instant;
 
 use super::{Inner, RunState};
-use crate::behaviour::Behaviour;
-use crate::record::{Novelty, Record};
-use crate::stages::Stage;
-use crate::tally::count;
-use payferry_testkit::receiver::{Arrived, Delivery, Event};
+use crate::audit::behaviour::Behaviour;
+use crate::audit::record::{Novelty, Record};
+use crate::audit::stages::Stage;
+use crate::audit::tally::count;
+use crate::receiver::{Arrived, Delivery, Event};
 
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
@@ -71,6 +71,9 @@ impl RunState {
         let happened = at.checked_sub(age).unwrap_or(*at);
         let moment = Moment { at: *at, happened, name, behaviour: record.intent.behaviour };
         let complete = !was_complete && record.is_complete();
+        if complete {
+            record.completed = Some(*at);
+        }
         self.happened(record, moment, complete, is_closed);
         let to_be_paid = record.intent.behaviour == Behaviour::Late && name == EventName::PaymentFailed;
         drop(inner);
@@ -95,6 +98,7 @@ impl RunState {
             EventName::PaymentConfirmed => {
                 count(&self.tally.counts.confirmed);
                 record.confirmed = Some(moment.happened);
+                record.confirmation_received = Some(moment.at);
                 record.mined
             }
             EventName::PaymentSettled => {

@@ -2,8 +2,8 @@
 //!
 //! Pure. Shares no code with the service.
 
-use payferry_testkit::wire::Amount;
-use payferry_testkit::wire::{EventName, FailureReason, Label, Status};
+use crate::wire::Amount;
+use crate::wire::{EventName, FailureReason, Label, Status};
 
 use super::behaviour::{Behaviour, Intent};
 

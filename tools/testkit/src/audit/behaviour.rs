@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_testkit::psp::{EXPIRES_SECS, PaymentTerms};
-use payferry_testkit::wire::{Amount, Chain, Token};
+use crate::psp::{EXPIRES_SECS, PaymentTerms};
+use crate::wire::{Amount, Chain, Token};
 use serde::Serialize;
 
 /// The whole, in percent.

@@ -2,16 +2,16 @@
 //!
 //! Pure.
 
+use crate::wire::{Amount, EventId, PaymentId, Timestamp};
+use crate::wire::{EventName, Status};
 use alloy::primitives::{Address, B256};
-use payferry_testkit::wire::{Amount, EventId, PaymentId, Timestamp};
-use payferry_testkit::wire::{EventName, Status};
 use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
 use super::clock::SLACK_MS;
 use super::expect;
 use super::stages::Stage;
-use payferry_testkit::receiver::Event;
+use crate::receiver::Event;
 
 /// Largest number of recorded faults of one payment.
 const FAULTS_MAX: usize = 8;
@@ -41,8 +41,12 @@ pub struct Record {
     pub mined: Option<Instant>,
     /// Time of the confirmation.
     pub confirmed: Option<Instant>,
+    /// Arrival of the first webhook of the confirmation.
+    pub confirmation_received: Option<Instant>,
     /// Time of the settlement.
     pub settled: Option<Instant>,
+    /// Arrival of the last expected webhook.
+    pub completed: Option<Instant>,
     /// Ids of the events that arrived, by position from 0.
     pub events: Vec<Option<EventId>>,
     /// Settlement that a webhook reported.
@@ -121,7 +125,9 @@ impl Record {
             unsent: None,
             mined: None,
             confirmed: None,
+            confirmation_received: None,
             settled: None,
+            completed: None,
             events: vec![None; expect::events(intent.behaviour).len()],
             reported: None,
             faults: Vec::new(),

@@ -2,14 +2,17 @@
 //!
 //! Pure: reads the state of the run and, if there was one, the audit.
 
-use payferry_testkit::wire::EventName;
+use crate::wire::EventName;
 use serde::Serialize;
 
-use super::audit::Audit;
+use super::Audit;
 use super::behaviour::Behaviour;
 use super::expect;
 use super::record::Record;
 use super::state::Inner;
+
+/// Largest number of findings in a summary.
+const SUMMARY_MAX: usize = 20;
 
 /// Kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -67,6 +70,16 @@ impl Finding {
             lacks_webhooks: false,
         }
     }
+}
+
+/// Describes the first findings, one line each.
+pub fn summary(findings: &[Finding]) -> Vec<String> {
+    let line = |Finding { payment_id, kind, expected, found, .. }: &Finding| {
+        format!("{} {}: {found}; expected {expected}", kind.as_str(), payment_id.as_deref().unwrap_or("-"))
+    };
+    let left = findings.len().saturating_sub(SUMMARY_MAX);
+    let more = (left > 0).then(|| format!("and {left} more"));
+    findings.iter().take(SUMMARY_MAX).map(line).chain(more).collect()
 }
 
 /// Returns all findings, the worst first. `unwanted` is the result of [`unwanted`].
@@ -169,16 +182,16 @@ fn expected(record: &Record) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use crate::wire::{EventId, PaymentId, Timestamp};
     use alloy::primitives::Address;
-    use payferry_testkit::wire::{EventId, PaymentId, Timestamp};
     use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::behaviour::Intent;
-    use crate::record::{InitiatedAt, InitiationFailure};
-    use crate::state::RunState;
-    use payferry_testkit::receiver::{Arrived, Delivery};
+    use crate::audit::behaviour::Intent;
+    use crate::audit::record::{InitiatedAt, InitiationFailure};
+    use crate::audit::state::RunState;
+    use crate::receiver::{Arrived, Delivery};
 
     fn record(behaviour: Behaviour) -> Record {
         let due_at = Timestamp::from_secs(1_000_000);

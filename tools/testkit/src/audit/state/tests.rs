@@ -1,13 +1,13 @@
 //! Tests of the figures of payments that do not complete, or of which not everything is known.
 
+use crate::wire::{Amount, EventId};
+use crate::wire::{EventName, Status};
 use alloy::primitives::Address;
-use payferry_testkit::wire::{Amount, EventId};
-use payferry_testkit::wire::{EventName, Status};
 
 use super::*;
-use crate::stages::StageFigures;
-use payferry_testkit::client::CallError;
-use payferry_testkit::receiver::{Arrived, Delivery, Event};
+use crate::audit::stages::StageFigures;
+use crate::client::CallError;
+use crate::receiver::{Arrived, Delivery, Event};
 
 const WAIT: Duration = Duration::from_millis(30);
 const HASH: B256 = B256::repeat_byte(7);

@@ -8,9 +8,9 @@ mod webhooks;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::wire::{PaymentId, Timestamp};
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
-use payferry_testkit::wire::{PaymentId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -19,8 +19,8 @@ use super::clock::ServiceClock;
 use super::record::{InitiatedAt, InitiationFailure, Record};
 use super::stages::{Stage, Stages};
 use super::tally::{Tally, count};
-use payferry_testkit::payers::{Sent, Unsent};
-use payferry_testkit::psp::{InitiateError, Initiated};
+use crate::payers::{Sent, Unsent};
+use crate::psp::{InitiateError, Initiated};
 
 /// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
 const MINED_EARLY_MAX: usize = 10_000;
@@ -79,6 +79,11 @@ impl RunState {
             expired,
         };
         (state, late)
+    }
+
+    /// Returns the name of the run.
+    pub fn run(&self) -> &str {
+        &self.run
     }
 
     /// Returns the reference of a payment, which identifies it before its id is known.
