@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use payferry_testkit::service::{SandboxOptions, Service};
 
@@ -14,11 +14,9 @@ use super::Row;
 use super::drive::{closed_loop, number};
 use super::env::{Engine, Env};
 use super::initiate::CONNECTIONS;
-use super::lifecycle::Fixture;
+use super::lifecycle::{Fixture, Turn};
 use super::psp::BenchPsp;
-use super::rounds::in_rounds;
-use super::service::start;
-use super::spread::Spread;
+use super::rounds::{Spread, in_rounds};
 use super::table::{Goal, Line};
 
 /// Rows that can be compared.
@@ -70,7 +68,7 @@ impl Load {
         if row == Row::Complete {
             return Ok(Self::Complete(Fixture::start(options).await?));
         }
-        let service = start(&options).await?;
+        let service = Service::live_sandbox(&options).await?;
         let psp = BenchPsp::of(&service, CONNECTIONS).await?;
         Ok(Self::Initiate { service: Box::new(service), psp, made: Vec::new(), failed: 0 })
     }
@@ -85,7 +83,7 @@ impl Load {
     /// Puts the load on the service for one turn. Returns payments per second, CPU time of a payment in microseconds,
     /// and failures.
     async fn turn(&mut self, time: Duration, payments: usize) -> anyhow::Result<(f64, f64, Vec<String>)> {
-        let (cpu, since) = (self.service().cpu_secs()?, Instant::now());
+        let cpu = self.service().cpu_secs()?;
         let (count, took, failures) = match self {
             Self::Initiate { psp, made, failed, .. } => {
                 let outcome = closed_loop(CONNECTIONS, time, || psp.clone().initiate()).await;
@@ -94,9 +92,8 @@ impl Load {
                 (outcome.made.len(), outcome.took, outcome.failures())
             }
             Self::Complete(fixture) => {
-                let outcome = fixture.pay_at(RATE, payments).await;
-                fixture.until_settled().await;
-                (outcome.made.len(), since.elapsed(), outcome.failures())
+                let Turn { made, took, failures, .. } = fixture.turn(RATE, payments).await?;
+                (made, took, failures)
             }
         };
         let cpu_us = (self.service().cpu_secs()? - cpu) * 1e6 / number(count.max(1));

@@ -2,15 +2,14 @@
 //! in alternating rounds.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::drive::{count, number};
 use super::env::Env;
-use super::lifecycle::Fixture;
+use super::lifecycle::{Fixture, Turn};
 use super::many_live::{CONNECTIONS, REST, REST_QUICK, fill, until_live};
 use super::psp::BenchPsp;
-use super::rounds::in_rounds;
-use super::spread::Spread;
+use super::rounds::{Spread, in_rounds};
 use super::table::{Goal, Line};
 
 /// Rounds; each is one measurement of both services.
@@ -35,14 +34,6 @@ struct Side {
     turns: Vec<Turn>,
 }
 
-/// Result of one turn.
-#[derive(Clone, Copy)]
-struct Turn {
-    cpu_secs: f64,
-    took: Duration,
-    payments: usize,
-}
-
 impl Side {
     async fn with(fixture: Arc<Fixture>, live: usize, rest: Duration) -> anyhow::Result<Self> {
         until_live(&fixture.service, live).await?;
@@ -55,22 +46,20 @@ impl Side {
     /// Initiates and pays payments, and waits until they are settled, their webhooks arrived and their actors stopped.
     /// Returns what went wrong.
     async fn turn(&mut self, rate: f64, payments: usize, counts: bool) -> anyhow::Result<Vec<String>> {
-        let (cpu, since) = (self.fixture.service.cpu_secs()?, Instant::now());
-        let outcome = self.fixture.pay_at(rate, payments).await;
-        self.paid += outcome.made.len();
-        self.fixture.until_settled().await;
+        let turn = self.fixture.turn(rate, payments).await?;
+        let failures = turn.failures.clone();
+        self.paid += turn.made;
         if counts {
-            let cpu_secs = self.fixture.service.cpu_secs()? - cpu;
-            self.turns.push(Turn { cpu_secs, took: since.elapsed(), payments });
+            self.turns.push(turn);
         }
         until_live(&self.fixture.service, self.live).await?;
-        Ok(outcome.failures())
+        Ok(failures)
     }
 }
 
 /// Returns the CPU time of each payment of a turn in microseconds, without the CPU time of an idle service.
 fn each_us(turn: &Turn, idle: f64) -> f64 {
-    (turn.cpu_secs - idle * turn.took.as_secs_f64()) * 1e6 / number(turn.payments.max(1))
+    (turn.cpu_secs - idle * turn.took.as_secs_f64()) * 1e6 / number(turn.made.max(1))
 }
 
 /// Measures beside the live payments of `many_at_once`, and beside those of a second service. `live` are their numbers,

@@ -27,7 +27,6 @@ use tokio::time::Instant;
 
 use super::drive::{Outcome, count, number, open_loop, percentile_us};
 use super::env::{BLOCK_TIME, Env};
-use super::service::start;
 use super::table::{Goal, Line};
 
 /// Complete payments per second: goal and load.
@@ -64,7 +63,7 @@ pub(super) struct Fixture {
 impl Fixture {
     /// Starts a sandbox, payers and a receiver.
     pub(super) async fn start(options: SandboxOptions) -> anyhow::Result<Arc<Self>> {
-        let service = start(&options).await?;
+        let service = Service::live_sandbox(&options).await?;
         let psp = Psp::new(&service.ready().api_url, &service.ready().api_key)?;
         let sandbox = psp.sandbox().await?;
         let (state, _late) = RunState::new("bench", sandbox.clock.offset_seconds, settings(&psp).await?.fee_bps);
@@ -91,8 +90,17 @@ impl Fixture {
         }
     }
 
+    /// Pays payments at this rate, and waits until they are settled and their webhooks arrived.
+    pub(super) async fn turn(self: &Arc<Self>, rate: f64, payments: usize) -> anyhow::Result<Turn> {
+        let (cpu_secs, since) = (self.service.cpu_secs()?, Instant::now());
+        let outcome = self.pay_at(rate, payments).await;
+        self.until_settled().await;
+        let (took, cpu_secs) = (since.elapsed(), self.service.cpu_secs()? - cpu_secs);
+        Ok(Turn { made: outcome.made.len(), took, cpu_secs, failures: outcome.failures() })
+    }
+
     /// Pays payments as [`open_loop`] sends requests, each with another amount, on all chains.
-    pub(super) async fn pay_at(self: &Arc<Self>, rate: f64, payments: usize) -> Outcome {
+    async fn pay_at(self: &Arc<Self>, rate: f64, payments: usize) -> Outcome {
         let before = self.session.state.read().records.len();
         open_loop(rate, payments, |place| {
             self.clone().pay(Intent::nth(u32::try_from(before + place).unwrap_or(0), Behaviour::Exact))
@@ -102,7 +110,7 @@ impl Fixture {
 
     /// Returns the number of payments that are settled and all of whose webhooks arrived.
     fn complete(&self) -> u64 {
-        self.session.state.tally.counts.read().complete
+        self.session.state.tally.counted().complete
     }
 
     /// Waits until all payments are settled and all of their webhooks arrived, or the patience is over.
@@ -122,6 +130,14 @@ impl Fixture {
         };
         Ok(summary(&found).into_iter().chain(self.service.defects().await?).collect())
     }
+}
+
+/// Result of payments that were paid until they were settled.
+pub(super) struct Turn {
+    pub(super) made: usize,
+    pub(super) took: Duration,
+    pub(super) cpu_secs: f64,
+    pub(super) failures: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -164,7 +180,7 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
     let begin = |place: u64| from + part * u32::try_from(place).unwrap_or(u32::MAX);
     let of_part = |place| number(complete_within([begin(place), begin(place) + part])) / part.as_secs_f64();
     let slowest = (0..parts.max(1)).map(of_part).fold(f64::INFINITY, f64::min);
-    let webhooks = fixture.session.state.tally.counts.read().webhooks;
+    let webhooks = fixture.session.state.tally.counted().webhooks;
     let line = Line::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
         .beside("initiated and paid per second in the same run: an upper limit", outcome.per_sec())
         .note(format!(

@@ -1,7 +1,6 @@
 //! One run, from the accounts of the payers to the last webhook.
 
 mod course;
-mod drain;
 mod endpoint;
 mod figures;
 mod payments;
@@ -15,12 +14,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::arrivals::{Arrivals, InFlight, Pacing};
+use super::arrivals::InFlight;
 use super::blocks;
 use super::report::{LoadRequest, Report};
 use figures::{Achievement, Holding, achieved, machine, percent};
 use payferry_testkit::audit::Audit;
-use payferry_testkit::audit::behaviour::{EXPIRES_SOON_SECS, Mix};
+use payferry_testkit::audit::behaviour::EXPIRES_SOON_SECS;
 use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
@@ -54,16 +53,8 @@ const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 9
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Schedule of the payments.
-    pub arrivals: Arrivals,
-    /// Behaviours of the payers.
-    pub mix: Mix,
-    /// Payments that are made before the load and stay live.
-    pub hold: u32,
-    /// Largest number of initiations in flight. An arrival beyond it is rejected.
-    pub in_flight_max: usize,
-    /// Longest wait for everything after the last arrival.
-    pub settle_timeout: Duration,
+    /// The load.
+    pub asked: LoadRequest,
     /// True if the sandbox's clock may be moved, so that the run does not wait for the last expiries.
     pub moves_clock: bool,
     /// Percentage of the payments that may fail to be made.
@@ -77,8 +68,6 @@ pub struct Target {
     pub url: String,
     /// The PSP's key.
     pub key: String,
-    /// Name in the report.
-    pub name: String,
     /// The process, if it was started for the run.
     pub own: Option<OwnService>,
     /// Cancelled when its process has ended.
@@ -103,7 +92,7 @@ impl Target {
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
 /// its own receiver and restores it at the end. The report says if that failed.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
-    let psp = Psp::with_connections(&target.url, &target.key, plan.in_flight_max.max(HOLD_WORKERS))?;
+    let psp = Psp::with_connections(&target.url, &target.key, plan.asked.in_flight_max.max(HOLD_WORKERS))?;
     let sandbox = psp.sandbox().await.with_context(|| target.url.clone())?;
     let settings = settings(&psp).await.with_context(|| target.url.clone())?;
     // Checked before the run changes anything.
@@ -121,8 +110,8 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let ran = async {
         bar.say("make and fund payers");
         let session = Session::start(psp.clone(), sandbox, Arc::clone(&state)).await?;
-        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.in_flight_max) });
-        let samples = Arc::new(Samples::new(&psp, &state, plan.arrivals.rate));
+        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.asked.in_flight_max) });
+        let samples = Arc::new(Samples::new(&psp, &state, plan.asked.rate));
         let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).pay_late(late)));
         Run { plan, target, stop, bar, context, samples }.play().await
     };
@@ -177,7 +166,7 @@ impl Run<'_> {
         let judged = self.judge().await;
         self.context.session.state.end();
         let course = self.context.session.state.tally.course();
-        let payments = self.context.session.state.tally.counts.read().held;
+        let payments = self.context.session.state.tally.counted().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
         Ok(self.report(began_at, &course, Achievement { arrived, total, machine }, judged))
     }
@@ -203,6 +192,10 @@ impl Run<'_> {
         }
     }
 
+    fn settle_timeout(&self) -> Duration {
+        Duration::from_secs(self.plan.asked.settle_timeout_secs)
+    }
+
     fn usage(&self) -> Option<Usage> {
         Usage::of(self.target.pid()?)
     }
@@ -225,23 +218,23 @@ impl Run<'_> {
 
     /// Makes the held payments.
     async fn hold(&self) {
-        if self.plan.hold > 0 {
-            self.bar.begin("make held payments", u64::from(self.plan.hold));
-            self.context.hold(self.plan.hold, self.stop, self.bar).await;
+        if self.plan.asked.hold > 0 {
+            self.bar.begin("make held payments", u64::from(self.plan.asked.hold));
+            self.context.hold(self.plan.asked.hold, self.stop, self.bar).await;
         }
     }
 
     /// Starts the payments that are due. Returns how long that took.
     async fn arrive(&self, first: Instant) -> Duration {
-        let pattern = self.plan.mix.pattern();
-        self.bar.begin("start payments", u64::from(self.plan.arrivals.count));
+        let pattern = self.plan.asked.mix.pattern();
+        self.bar.begin("start payments", u64::from(self.plan.asked.payments));
         let begin = |number: u32, intended: Instant| {
             let behaviour = pattern[number as usize % pattern.len()];
             self.context.begin(number, behaviour, intended);
         };
         let ended = &self.target.ended;
         tokio::select! {
-            _ = self.plan.arrivals.run(first, self.stop, begin) => {}
+            _ = self.plan.asked.schedule().run(first, self.stop, begin) => {}
             () = ended.cancelled() => {}
         }
         first.elapsed()
@@ -249,18 +242,18 @@ impl Run<'_> {
 
     /// Waits until every payment is complete: first those that are paid in time, then those that expire.
     async fn settle(&self) {
-        self.all_complete(false, self.plan.settle_timeout).await;
+        self.all_complete(false, self.settle_timeout()).await;
         let open = self.context.open(true);
         let Some(youngest) = open else { return };
         let left = Duration::from_secs(u64::from(EXPIRES_SOON_SECS)).saturating_sub(youngest.elapsed());
-        let mut patience = self.plan.settle_timeout + left;
+        let mut patience = self.settle_timeout() + left;
         if self.plan.moves_clock && !self.stop.is_cancelled() {
             self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
             match self.context.session.psp.advance_clock(secs).await {
                 Ok(offset_secs) => {
                     self.context.session.state.clock_moved(offset_secs);
-                    patience = self.plan.settle_timeout;
+                    patience = self.settle_timeout();
                 }
                 Err(error) => tracing::warn!(%error, "the sandbox's clock could not be moved"),
             }
@@ -294,7 +287,7 @@ impl Run<'_> {
         let Session { psp, state, .. } = &self.context.session;
         let since = Instant::now();
         while since.elapsed() < DRAIN_PATIENCE {
-            if !drain::is_owed_any(psp, state).await? {
+            if !endpoint::is_owed_any(psp, state).await? {
                 break;
             }
             tokio::time::sleep(POLL).await;
@@ -344,29 +337,14 @@ impl Run<'_> {
         judged: Outcome,
     ) -> Report {
         let (plan, state) = (self.plan, &self.context.session.state);
-        let counted = state.tally.counts.read();
+        let counted = state.tally.counted();
         let not_made = counted.due.saturating_sub(counted.accepted);
-        let to_hold = u64::from(plan.hold);
+        let to_hold = u64::from(plan.asked.hold);
         let not_held = to_hold.saturating_sub(counted.held);
         let audited = judged.audit.is_some();
         let audit = judged.audit.unwrap_or_default();
-        let (pacing, seed) = match plan.arrivals.pacing {
-            Pacing::Constant => ("constant", None),
-            Pacing::Poisson { seed } => ("poisson", Some(seed)),
-        };
-        let asked = LoadRequest {
-            rate: plan.arrivals.rate,
-            payments: plan.arrivals.count,
-            pacing,
-            seed,
-            mix: plan.mix.to_string(),
-            hold: plan.hold,
-            in_flight_max: plan.in_flight_max,
-            settle_timeout_secs: plan.settle_timeout.as_secs(),
-            target: self.target.name.clone(),
-        };
         let curve = |stage: Stage| {
-            let (total, _) = state.stages.latencies(stage);
+            let total = state.stages.latencies(stage);
             let points = CURVE.iter().map(|percent| (*percent, total.percentile_ms(*percent)));
             (total.count() > 0).then(|| (stage.as_str(), points.collect()))
         };
@@ -374,7 +352,7 @@ impl Run<'_> {
             version: env!("CARGO_PKG_VERSION"),
             run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-            asked,
+            asked: plan.asked.clone(),
             achieved: achieved(course, &achievement, self.context.in_flight.most()),
             counted,
             stages: state.stages.figures(),

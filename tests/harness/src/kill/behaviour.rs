@@ -5,6 +5,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
+use serde_json::Value;
+
+use super::creation::Creation;
 
 /// Expiry of payments that are never paid, in seconds: the interface's minimum.
 pub const EXPIRES_SOON_SECS: u64 = 60;
@@ -120,20 +123,6 @@ impl Behaviour {
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::SendsOn)
     }
-
-    /// Request path.
-    pub const fn path(self) -> &'static str {
-        if self.is_transfer() { "/transfers" } else { "/payments/initiate" }
-    }
-
-    /// Number of refunds that the PSP requests.
-    pub const fn refunds(self) -> usize {
-        match self {
-            Self::Returned | Self::OverReturned | Self::ShortReturned => 1,
-            Self::ReturnedInParts => 2,
-            _ => 0,
-        }
-    }
 }
 
 const fn ends(status: &'static str, announces: &'static [&'static str]) -> Ends {
@@ -184,6 +173,14 @@ impl Intent {
     pub fn funds(seed: u64, chain: Chain, token: Token, units: i64) -> Self {
         let key = format!("kill-{seed}-funds-{chain}-{token}");
         Self { key, behaviour: Behaviour::Exact, units, token, chain: chain.as_str(), waits_ms: [0, 0] }
+    }
+
+    /// The request that creates the payment, or the transfer to a customer.
+    pub fn creation(&self, request: Value) -> Creation {
+        let [path, below] =
+            if self.behaviour.is_transfer() { ["/transfers"; 2] } else { ["/payments/initiate", "/payments"] };
+        let (path, below) = (path.to_owned(), below.to_owned());
+        Creation { key: self.key.clone(), path, below, request, id_field: "payment_id", ..Creation::default() }
     }
 
     /// Amounts sent to the payment's wallet, in base units.

@@ -1,7 +1,7 @@
 //! Evidence at the end of a run, collected from outside: the PSP's view of all payments and outbound transfers, the
 //! event feed, the deliveries, the ledger, and the chains.
 
-mod chain;
+pub mod chain;
 mod rest;
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use payferry_domain::Chain;
 use reqwest::Method;
 use serde_json::Value;
 
-pub use chain::{ChainEvidence, Movement, RefusedLog, SentLog, SettledLog};
+use chain::ChainEvidence;
 pub use rest::rest;
 
 use super::load::{Stories, Story};
@@ -111,32 +111,13 @@ pub async fn gather(
 }
 
 async fn read_again(psp: &Psp, mut story: Story) -> Story {
-    let mut refunds = Vec::with_capacity(story.refunds.len());
-    for refund in story.refunds {
-        refunds.push(order_again(psp, refund).await);
+    for creation in story.refunds.iter_mut().map(|refund| &mut refund.creation).chain([&mut story.creation]) {
+        creation.read_again(psp).await;
     }
-    story.refunds = refunds;
-    let Some(id) = story.payment_id() else { return story };
-    let behaviour = story.intent.behaviour;
-    let below = if behaviour.is_transfer() { "/transfers" } else { "/payments" };
-    story.read = read(psp, &format!("{below}/{id}")).await;
-    story.replayed = replay(psp, behaviour.path(), &story.request, &story.intent.key).await;
     story
 }
 
 async fn order_again(psp: &Psp, mut order: Outgoing) -> Outgoing {
-    let Some(id) = order.id() else { return order };
-    order.read = read(psp, &format!("{}/{id}", order.path)).await;
-    order.replayed = replay(psp, &order.path, &order.request, &order.key).await;
+    order.creation.read_again(psp).await;
     order
-}
-
-async fn read(psp: &Psp, path: &str) -> Option<Value> {
-    let (status, read) = psp.call(Method::GET, path, Value::Null).await;
-    status.is_success().then_some(read)
-}
-
-async fn replay(psp: &Psp, path: &str, body: &Value, key: &str) -> Option<Value> {
-    let replayed = psp.try_call(Method::POST, path, body, Some(key)).await;
-    replayed.ok().filter(|(status, _)| status.is_success()).map(|(_, answer)| answer)
 }

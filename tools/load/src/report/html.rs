@@ -260,3 +260,14 @@ fn mebi(bytes: u64) -> f64 {
 fn float(count: u64) -> f64 {
     count as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_by_real_time() {
+        let lasted = |period_secs: f64| Second { period_secs, ..Second::default() };
+        assert_eq!([1.0, 4.0, 0.01].map(|secs| rate(&lasted(secs), 100)), [Some(100.0), Some(25.0), None]);
+    }
+}

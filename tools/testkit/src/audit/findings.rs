@@ -14,29 +14,17 @@ use super::state::Inner;
 /// Largest number of findings in a summary.
 const SUMMARY_MAX: usize = 20;
 
-/// Kind of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FindingKind {
-    /// The payment was acknowledged and does not exist.
-    Lost,
-    /// The payment is not as expected, or has an unexpected event.
-    Wrong,
-    /// The payment is as expected, and webhooks are missing.
-    Undelivered,
-    /// The load tester could not pay it, so there is no verdict.
-    Unpaid,
-}
-
-impl FindingKind {
-    /// Returns the name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Wrong => "wrong",
-            Self::Undelivered => "undelivered",
-            Self::Unpaid => "unpaid",
-        }
+crate::names! {
+    /// Kind of a finding, the worst first.
+    FindingKind, "a kind of finding" {
+        /// The payment was acknowledged and does not exist.
+        Lost = "lost",
+        /// The payment is not as expected, or has an unexpected event.
+        Wrong = "wrong",
+        /// The payment is as expected, and webhooks are missing.
+        Undelivered = "undelivered",
+        /// The load tester could not pay it, so there is no verdict.
+        Unpaid = "unpaid",
     }
 }
 
@@ -183,21 +171,17 @@ fn expected(record: &Record) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::wire::{EventId, PaymentId, Timestamp};
-    use alloy::primitives::Address;
     use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::audit::behaviour::Intent;
-    use crate::audit::record::{InitiatedAt, InitiationFailure};
+    use crate::audit::record::InitiationFailure;
     use crate::audit::state::RunState;
     use crate::receiver::{Arrived, Delivery};
 
+    /// Makes a payment all of whose webhooks arrived.
     fn record(behaviour: Behaviour) -> Record {
-        let due_at = Timestamp::from_secs(1_000_000);
-        let mut record = Record::new(Intent::nth(5, behaviour), Instant::now(), due_at, 100);
-        let at = Instant::now();
-        record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
+        let mut record = super::super::record::tests::record(behaviour);
         record.events.iter_mut().for_each(|events| *events = Some(EventId::generate()));
         record
     }
@@ -241,12 +225,12 @@ mod tests {
         let untold = &found[4];
         assert_eq!(
             untold.expected,
-            "settled, 5.005 of 5.005 received; webhooks: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
+            "settled, 5.00 of 5.00 received; webhooks: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
         );
         assert!(untold.found.ends_with("missing: payment.settled (event 3)"), "{}", untold.found);
         assert_eq!(
             found[0].expected,
-            "mismatched OVERPAID, 6.005 of 5.005 received; webhooks: payment.mismatched, payin.mismatched"
+            "mismatched OVERPAID, 6.00 of 5.00 received; webhooks: payment.mismatched, payin.mismatched"
         );
         // Without reading back, lost payments and missing webhooks are unknown.
         let known = known(&records, forged());

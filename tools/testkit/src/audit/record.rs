@@ -323,4 +323,4 @@ fn reported(event: &Event) -> Option<ReportedSettlement> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests;
+pub(super) mod tests;

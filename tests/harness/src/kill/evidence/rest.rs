@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::super::behaviour::{Behaviour, EXPIRES_SOON_SECS};
-use super::super::load::{Stories, Story};
+use super::super::load::Stories;
 use crate::deployment::Deployment;
 use crate::psp::Psp;
 
@@ -33,9 +33,9 @@ pub async fn rest(psp: &Psp, deployments: &[Deployment], stories: &Stories) {
 /// Paths of refunds and transfers to customers, which no total includes.
 fn open(stories: &Stories) -> Vec<String> {
     let refunds = stories.payments.iter().flat_map(|story| &story.refunds);
-    let refunds = refunds.filter_map(|refund| Some(format!("{}/{}", refund.path, refund.id()?)));
+    let refunds = refunds.filter_map(|refund| Some(format!("{}/{}", refund.creation.path, refund.creation.id()?)));
     let transfers = stories.payments.iter().filter(|story| story.intent.behaviour.is_transfer());
-    let transfers = transfers.filter_map(Story::payment_id).map(|id| format!("/transfers/{id}"));
+    let transfers = transfers.filter_map(|story| Some(format!("/transfers/{}", story.creation.id()?)));
     refunds.chain(transfers).collect()
 }
 
