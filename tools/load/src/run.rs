@@ -16,8 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::arrivals::InFlight;
 use super::blocks;
-use super::report::{LoadRequest, Report};
-use figures::{Achievement, Holding, achieved, machine, percent};
+use super::report::{Achieved, LoadRequest, Machine, Report};
+use figures::{Holding, achieved, machine, percent};
 use payferry_testkit::audit::Audit;
 use payferry_testkit::audit::behaviour::EXPIRES_SOON_SECS;
 use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
@@ -168,7 +168,8 @@ impl Run<'_> {
         let course = self.context.session.state.tally.course();
         let payments = self.context.session.state.tally.counted().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
-        Ok(self.report(began_at, &course, Achievement { arrived, total, machine }, judged))
+        let achieved = achieved(&course, [arrived, total], self.context.in_flight.most());
+        Ok(self.report(began_at, course, achieved, machine, judged))
     }
 
     /// Compares everything, unless the run is interrupted first or the service cannot be read. The report then has what
@@ -332,8 +333,9 @@ impl Run<'_> {
     fn report(
         &self,
         began_at: chrono::DateTime<chrono::Utc>,
-        course: &[Second],
-        achievement: Achievement,
+        course: Vec<Second>,
+        achieved: Achieved,
+        machine: Machine,
         judged: Outcome,
     ) -> Report {
         let (plan, state) = (self.plan, &self.context.session.state);
@@ -353,14 +355,14 @@ impl Run<'_> {
             run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
             asked: plan.asked.clone(),
-            achieved: achieved(course, &achievement, self.context.in_flight.most()),
+            achieved,
             counted,
             stages: state.stages.figures(),
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]
                 .into_iter()
                 .filter_map(curve)
                 .collect(),
-            machine: achievement.machine,
+            machine,
             errors: state.tally.errors(),
             holdings: audit.holdings,
             read_back: audit.shown.len(),
@@ -372,7 +374,7 @@ impl Run<'_> {
             not_made_percent_max: plan.not_made_percent_max,
             findings: judged.findings,
             service_log: Vec::new(),
-            course: course.to_vec(),
+            course,
         }
     }
 }

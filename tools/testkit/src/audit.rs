@@ -343,7 +343,7 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     let paid = intent.paid_amount().unwrap_or_default();
     let received = paid.to_string();
     same("status", &shown.status, ends.status.as_str());
-    let reason = ends.failure_reason.map_or("-", |reason| reason.as_str());
+    let reason = ends.failure_reason.unwrap_or("-");
     same("failure_reason", shown.failure_reason.as_deref().unwrap_or("-"), reason);
     same("labels", &shown.labels.join(" "), &labels.join(" "));
     same("amount_received", &shown.amount_received, &received);

@@ -261,12 +261,6 @@ names! {
         Failed = "failed",
     }
 
-    /// Reason of the status `failed`. Only the reason that the tools expect.
-    FailureReason, "an expected failure reason" {
-        /// The payment expired without a transfer.
-        Expired = "expired",
-    }
-
     /// Label of a payment. Only the labels that the tools expect.
     Label, "an expected label" {
         /// The received amount is too low.

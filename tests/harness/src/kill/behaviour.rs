@@ -68,54 +68,44 @@ const WEIGHTS: [(Behaviour, u32); 13] = [
 ];
 
 /// Expected result of a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ends {
     /// Final status.
     pub status: &'static str,
     /// Failure reason, if the payment fails.
     pub failure_reason: Option<&'static str>,
     /// Events that must be published exactly once.
-    pub announces: &'static [&'static str],
+    pub announces: Vec<&'static str>,
     /// Events that may be published, at most once.
     pub may_announce: &'static [&'static str],
 }
 
+const FAILED: &[&str] = &["payment.failed", "payin.failed"];
+const OVERPAID: &[&str] = &["payment.mismatched", "payin.mismatched"];
+const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
+const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
+
 impl Behaviour {
     /// Expected result of a payment with this behaviour.
-    pub const fn ends(self) -> Ends {
-        const FAILED: &[&str] = &["payment.failed", "payin.failed"];
-        const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
-        const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
-        const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
-        // Each of these starts with the events of a mismatch and ends with those of a settlement.
-        const OVER_SETTLED: &[&str] = &[
-            "payment.mismatched",
-            "payin.mismatched",
-            "payment.confirmed",
-            "payin.confirmed",
-            "payment.settled",
-            "payin.settled",
-        ];
-        const SHORT_SETTLED: &[&str] = &[
-            "payment.mismatched",
-            "payin.underpaid",
-            "payin.mismatched",
-            "payment.confirmed",
-            "payin.confirmed",
-            "payment.settled",
-            "payin.settled",
-        ];
+    pub fn ends(self) -> Ends {
+        let ends = |status, announces: &[&[&'static str]]| Ends {
+            status,
+            failure_reason: None,
+            announces: announces.concat(),
+            may_announce: &[],
+        };
+        let failed_for = |reason| Ends { failure_reason: Some(reason), ..ends("failed", &[FAILED]) };
         match self {
-            Self::Exact | Self::Returned | Self::ReturnedInParts => ends("settled", SETTLED),
-            Self::ShortThenRest | Self::TwoTransfers => Ends { may_announce: UNDERPAID, ..ends("settled", SETTLED) },
-            Self::Over => ends("mismatched", MISMATCHED),
-            Self::OverReturned => ends("settled", OVER_SETTLED),
-            Self::ShortAccepted => ends("settled", SHORT_SETTLED),
-            Self::ShortReturned => ends("mismatched", UNDERPAID),
-            Self::SendsOn => ends("settled", &["transfer.settled"]),
-            Self::Tainted => failed_for("kyt_blocked", FAILED),
-            Self::Cancels => failed_for("cancelled", FAILED),
-            Self::NeverPays => failed_for("expired", FAILED),
+            Self::Exact | Self::Returned | Self::ReturnedInParts => ends("settled", &[SETTLED]),
+            Self::ShortThenRest | Self::TwoTransfers => Ends { may_announce: UNDERPAID, ..ends("settled", &[SETTLED]) },
+            Self::Over => ends("mismatched", &[OVERPAID]),
+            Self::OverReturned => ends("settled", &[OVERPAID, SETTLED]),
+            Self::ShortAccepted => ends("settled", &[UNDERPAID, SETTLED]),
+            Self::ShortReturned => ends("mismatched", &[UNDERPAID]),
+            Self::SendsOn => ends("settled", &[&["transfer.settled"]]),
+            Self::Tainted => failed_for("kyt_blocked"),
+            Self::Cancels => failed_for("cancelled"),
+            Self::NeverPays => failed_for("expired"),
         }
     }
 
@@ -123,14 +113,6 @@ impl Behaviour {
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::SendsOn)
     }
-}
-
-const fn ends(status: &'static str, announces: &'static [&'static str]) -> Ends {
-    Ends { status, failure_reason: None, announces, may_announce: &[] }
-}
-
-const fn failed_for(reason: &'static str, announces: &'static [&'static str]) -> Ends {
-    Ends { failure_reason: Some(reason), ..ends("failed", announces) }
 }
 
 /// One planned payment, determined by the seed and its number.

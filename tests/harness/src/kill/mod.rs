@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use payferry_domain::Chain;
 use payferry_testkit::client::Client;
+use payferry_testkit::progress::Progress;
 use payferry_testkit::service::CALL_DEADLINE;
 
 use crate::deployment::{Accounts, Deployment};
@@ -70,7 +70,7 @@ pub struct Run {
     /// Seed of all random choices.
     pub seed: u64,
     /// Progress display.
-    pub progress: ProgressBar,
+    pub progress: Progress,
 }
 
 impl Run {
@@ -84,7 +84,7 @@ impl Run {
             block_time: Duration::from_millis(200),
             rate: 10.0,
             seed: rand::random::<u32>().into(),
-            progress: ProgressBar::hidden(),
+            progress: Progress::none(),
         }
     }
 

@@ -185,7 +185,9 @@ fn a_report_without_accepted_payments_is_drawn() {
 #[test]
 fn shows_the_seed_of_arrivals() {
     let seeded = Report { asked: LoadRequest { pacing: "poisson", seed: Some(7), ..report().asked }, ..report() };
-    assert_shown("seed", &seeded);
+    assert!(page(&seeded).contains("poisson (seed 7) arrivals"));
+    let text = Terminal(&seeded).to_string();
+    assert!(text.contains("(poisson (seed 7)), exact=100"), "{text}");
     assert_eq!(serde_json::to_value(&seeded).expect("JSON")["asked"]["seed"], 7);
 }
 
@@ -199,9 +201,13 @@ fn shows_timeouts_beside_their_stage() {
         }
         Report { stages: stages.figures(), ..report() }
     };
-    assert_shown("no_timeouts", &waited(0));
-    assert_shown("timeouts", &waited(3));
-    assert_eq!(serde_json::to_value(waited(3)).expect("JSON")["stages"][0]["in_vain"], 3);
+    let (well, ill) = (waited(0), waited(3));
+    insta::assert_snapshot!("timeouts_terminal", Terminal(&ill).to_string());
+    let page = page(&ill);
+    assert!(page.contains("4, 3 timed out") && page.contains(&format!("Timed out: {TIMED_OUT_NOTE}")), "{page}");
+    assert_eq!(serde_json::to_value(&ill).expect("JSON")["stages"][0]["in_vain"], 3);
+    let (page, text) = (self::page(&well), Terminal(&well).to_string());
+    assert!(!text.contains("timed out") && !page.to_lowercase().contains("timed out"), "{text} {page}");
 }
 
 #[test]

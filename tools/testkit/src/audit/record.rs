@@ -288,7 +288,11 @@ impl Record {
         let labels: Vec<&str> = expect::labels(intent.behaviour, place).iter().map(|label| label.as_str()).collect();
         same("labels", &event.labels.join(" "), &labels.join(" "));
         let failed = expect::events(intent.behaviour)[place].status == Status::Failed;
-        same("failure_reason", event.failure_reason.as_deref().unwrap_or("-"), if failed { "expired" } else { "-" });
+        same(
+            "failure_reason",
+            event.failure_reason.as_deref().unwrap_or("-"),
+            if failed { expect::EXPIRED_REASON } else { "-" },
+        );
         // The transaction of a settlement is the settler's. It is compared with the payment and the chain at the end.
         if event.status != Status::Settled.as_str() {
             let tx_hash = event.tx_hash.as_deref().unwrap_or("-");

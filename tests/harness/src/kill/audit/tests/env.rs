@@ -109,7 +109,7 @@ impl Play<'_> {
             "token_address": "0x1", "intermediary_wallet": wallet.to_string(), "magic_link": "http://x/pay/y",
         });
         let ends = behaviour.ends();
-        for name in ends.announces {
+        for name in &ends.announces {
             self.announce(name, &json!({"payment_id": id}));
         }
         let (early, late): (&[i64], &[i64]) = match behaviour {
