@@ -6,7 +6,7 @@ use payferry_actors::CommandError;
 use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};
-use payferry_harness::database::TableAway;
+use payferry_harness::database::Trouble;
 use payferry_runtime::observe::ActorKind;
 use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
 use sea_orm::sea_query::Expr;
@@ -55,7 +55,7 @@ async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
         }
     };
     until_ready(true).await;
-    let away = TableAway::take(env.test_database.url(), "payments").await;
+    let away = Trouble::table_away(env.test_database.url(), "payments").await;
     env.system.inject_crash(ActorKind::Shard);
     until_ready(false).await;
     // Some shards have failed more than once: earlier reads no longer count.
@@ -63,7 +63,7 @@ async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
         a_moment().await;
     }
     assert!(!env.system.is_ready());
-    away.bring_back().await;
+    away.end().await;
     until_ready(true).await;
     assert_eq!(env.system.observe().payments_live, 20);
 }

@@ -7,50 +7,15 @@
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use payferry_devchain::Mining;
+use payferry_devchain::{ChainConfig, Mining};
 use tempfile::TempDir;
 
 /// Path where `tests/tools` installs it, relative to the workspace root.
 const INSTALLED: &str = ".tools/anvil/anvil";
 
-/// Options of a node. The defaults equal the devchain's.
-#[derive(Clone, Copy, Debug)]
-pub struct AnvilOptions {
-    /// EIP-155 chain id.
-    pub chain_id: u64,
-    /// When blocks are mined; intervals below one second are supported.
-    pub mining: Mining,
-    /// Timestamp of block 0; `None`: the wall clock.
-    pub genesis_timestamp_secs: Option<u64>,
-    /// Hard fork; the same as the devchain's.
-    pub hardfork: &'static str,
-    /// Distance of `safe` behind `latest`, in blocks; `finalized` is twice as far behind.
-    pub safe_depth: u64,
-    /// Base fee of the first block, in wei. On an idle chain it falls without a lower bound, unlike the devchain's.
-    pub base_fee_initial_wei: u64,
-    /// Gas limit of a block.
-    pub block_gas_limit: u64,
-    /// Local port; 0 selects a free one.
-    pub port: u16,
-}
-
-impl Default for AnvilOptions {
-    fn default() -> Self {
-        let devchain = payferry_devchain::ChainConfig::default();
-        Self {
-            chain_id: devchain.chain_id,
-            mining: devchain.mining,
-            genesis_timestamp_secs: devchain.genesis_timestamp_secs,
-            hardfork: "prague",
-            safe_depth: devchain.safe_depth,
-            base_fee_initial_wei: devchain.base_fee_initial_wei,
-            block_gas_limit: devchain.block_gas_limit,
-            port: 0,
-        }
-    }
-}
+/// Hard fork; the same as the devchain's.
+const HARDFORK: &str = "prague";
 
 /// A running node, killed on drop.
 #[derive(Debug)]
@@ -62,15 +27,16 @@ pub struct Anvil {
 }
 
 impl Anvil {
-    /// Starts the node and waits until it listens. Panics with instructions when it is not installed.
-    pub fn start(options: AnvilOptions) -> Self {
+    /// Starts a node on a free port with the chain id, mining, start, `safe` depth, first base fee and gas limit of a
+    /// devchain, and waits until it listens. On an idle chain its base fee falls without a lower bound, unlike the
+    /// devchain's. Panics with instructions when it is not installed.
+    pub fn start(options: &ChainConfig) -> Self {
         let cache = tempfile::tempdir().unwrap();
         let mut command = Command::new(binary());
-        command.args(["--accounts", "0", "--hardfork", options.hardfork]);
+        command.args(["--accounts", "0", "--port", "0", "--hardfork", HARDFORK]);
         command.arg("--cache-path").arg(cache.path());
         for (name, value) in [
             ("--chain-id", options.chain_id),
-            ("--port", options.port.into()),
             ("--slots-in-an-epoch", options.safe_depth),
             ("--block-base-fee-per-gas", options.base_fee_initial_wei),
             ("--gas-limit", options.block_gas_limit),
@@ -102,11 +68,6 @@ impl Anvil {
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         std::thread::spawn(move || std::io::copy(&mut BufReader::new(errors), &mut std::io::sink()));
         Self { process, port, _cache: cache }
-    }
-
-    /// Starts a node that mines blocks at this interval.
-    pub fn by_interval(chain_id: u64, interval: Duration) -> Self {
-        Self::start(AnvilOptions { chain_id, mining: Mining::Interval(interval), ..AnvilOptions::default() })
     }
 
     /// JSON-RPC URL, for HTTP and WebSocket.

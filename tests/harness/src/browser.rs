@@ -150,13 +150,6 @@ impl Browser {
         self.cdp("Emulation.setEmulatedMedia", media).await;
     }
 
-    /// Enables or disables the network.
-    pub async fn set_online(&self, is_online: bool) {
-        let conditions = json!({"offline": !is_online, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
-        self.cdp("Network.enable", json!({})).await;
-        self.cdp("Network.emulateNetworkConditions", conditions).await;
-    }
-
     /// Runs a script in every page opened from now on, before the page's own scripts.
     pub async fn run_first(&self, script: &str) {
         self.cdp("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
 
-pub use trouble::{CommitsFail, Filled, Held, Lock, TableAway};
+pub use trouble::{Held, Lock, Trouble};
 
 /// Variable that selects the database for tests: `sqlite` (the default) or `postgres`.
 pub const DATABASE: &str = "PAYFERRY_TEST_DATABASE";

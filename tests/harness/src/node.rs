@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::anvil::{Anvil, AnvilOptions};
+use crate::anvil::Anvil;
 use crate::install_tls;
 
 pub use payferry_devchain::Dropped;
@@ -97,8 +97,8 @@ impl Node {
     /// Starts an anvil on a free local port. Each block is mined by a request, because anvil can only resume mining
     /// with intervals of whole seconds.
     pub async fn anvil(chain_id: u64, block_time: Duration) -> Self {
-        let options = AnvilOptions { chain_id, mining: Mining::OnDemand, ..AnvilOptions::default() };
-        let anvil = tokio::task::spawn_blocking(move || Anvil::start(options)).await.unwrap();
+        let options = ChainConfig { chain_id, mining: Mining::OnDemand, ..ChainConfig::default() };
+        let anvil = tokio::task::spawn_blocking(move || Anvil::start(&options)).await.unwrap();
         let (url, http, paused) = (anvil.url(), client(), Arc::new(Mutex::new(false)));
         let mining = tokio::spawn(mine_by_interval(url.clone(), http.clone(), block_time, Arc::clone(&paused)));
         let kind = Kind::Anvil { _anvil: anvil, paused, _mining: AbortOnDropHandle::new(mining) };

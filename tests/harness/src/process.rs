@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub use crate::settings::{ChainSettings, Folder, Settings, Tier};
+pub use crate::settings::Folder;
 
 /// Maximum duration of a graceful stop after SIGTERM, as documented.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);

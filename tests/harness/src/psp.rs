@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_domain::{Amount, Chain, Token};
+use payferry_domain::{Chain, Token};
 use payferry_testkit::client::{CallError, request};
 use payferry_testkit::psp::{PAGE, Psp as Client};
+use payferry_testkit::wire::Amount;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -216,5 +217,5 @@ pub fn units(decimal: &Value) -> i64 {
 
 /// Converts base units to a decimal amount.
 pub fn decimal(units: i64) -> String {
-    Amount::from_units(units).to_string()
+    Amount(units).to_string()
 }

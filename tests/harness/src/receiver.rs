@@ -163,22 +163,18 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use payferry_testkit::client::Client;
+    use payferry_testkit::signature::signed_request;
+
     use super::*;
 
     const SECRETS: [&str; 2] = ["whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWo=", "whsec_YWJjZGVmZ2hpajAxMjM0NTY3ODk="];
 
     /// Sends a body signed with `secret`. Returns the status.
     async fn send(receiver: &Receiver, secret: &str, id: &str, body: &str) -> u16 {
-        crate::install_tls();
-        let now = chrono::Utc::now().timestamp();
-        let signature = payferry_testkit::signature::sign(secret, id, now, body.as_bytes()).unwrap();
-        let request = reqwest::Client::new()
-            .post(receiver.url())
-            .header("webhook-id", id)
-            .header("webhook-timestamp", now.to_string())
-            .header("webhook-signature", signature)
-            .body(body.to_owned());
-        request.send().await.unwrap().status().as_u16()
+        let client = Client::new(receiver.url(), 1, Duration::from_secs(5)).unwrap();
+        let request = signed_request(secret, "/", id, chrono::Utc::now().timestamp(), body).unwrap();
+        client.call(request).await.unwrap().status.as_u16()
     }
 
     #[tokio::test]

@@ -3,143 +3,33 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use alloy::primitives::Address;
 use payferry_domain::{Chain, Token};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::deployment::{Accounts, Deployment};
 
-/// `payferry.toml`, as far as tests set it. Other keys keep their defaults or are set in `more`.
-#[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// Listeners and environment.
-    pub server: Server,
-    /// The database.
-    pub database: Database,
-    /// Paths of the secrets in the folder.
-    pub secrets: Secrets,
-    /// The operator's account.
-    pub signer: Signer,
-    /// The contracts, the same on every chain.
-    pub contracts: Contracts,
-    /// KYT configuration.
-    pub kyt: Kyt,
-    /// The enabled chains.
-    pub chains: BTreeMap<Chain, ChainSettings>,
-    /// Storage of documents.
-    pub documents: Documents,
-    /// Other sections.
-    #[serde(flatten)]
-    pub more: toml::Table,
-}
-
-/// `[server]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Server {
-    pub listen: String,
-    pub operator_listen: String,
-    pub environment: &'static str,
-}
-
-/// `[database]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Database {
-    pub url: String,
-}
-
-/// `[secrets]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Secrets {
-    pub master_key_file: PathBuf,
-    pub operator_token_file: PathBuf,
-}
-
-/// `[signer]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Signer {
-    pub private_key_file: PathBuf,
-}
-
-/// `[contracts]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Contracts {
-    pub address: Address,
-    pub treasury: Address,
-}
-
-/// `[kyt]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Kyt {
-    pub sanctions_file: PathBuf,
-}
-
-/// `[documents]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct Documents {
-    pub folder: PathBuf,
-}
-
-/// `[chains.<name>]`.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the keys of the configuration")]
-pub struct ChainSettings {
-    pub endpoints: Vec<String>,
-    pub chain_id: u64,
-    pub usdc: Address,
-    pub usdt: Address,
-    pub lookalikes: Vec<Address>,
-    pub start_block: u64,
-    pub finality: Vec<Tier>,
-    pub poll_interval_ms: u64,
-    /// Other keys.
-    #[serde(flatten)]
-    pub more: toml::Table,
-}
-
-/// One finality tier.
-#[derive(Clone, Debug, Serialize)]
-pub struct Tier {
-    /// Upper limit of the amounts; absent in the last tier.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub below: Option<String>,
-    /// Blocks, `safe` or `finalized`.
-    pub wait: toml::Value,
-}
-
-impl ChainSettings {
-    /// Test defaults: short polling interval, start at the first block, final after two blocks.
-    pub fn of(deployment: &Deployment) -> Self {
-        let more = toml::toml! {
-            l1_gas = "none"
-            priority_fee_min_gwei = "0"
-        };
-        Self {
-            endpoints: vec![deployment.node.url().to_owned()],
-            chain_id: deployment.node.chain_id(),
-            usdc: deployment.token(Token::Usdc),
-            usdt: deployment.token(Token::Usdt),
-            lookalikes: Vec::new(),
-            start_block: 0,
-            finality: vec![Tier { below: None, wait: toml::Value::Integer(2) }],
-            poll_interval_ms: 100,
-            more,
-        }
-    }
+/// Test defaults of a chain: short polling interval, start at the first block, final after two blocks.
+fn chain_settings(deployment: &Deployment) -> Value {
+    json!({
+        "endpoints": [deployment.node.url()],
+        "chain_id": deployment.node.chain_id(),
+        "usdc": deployment.token(Token::Usdc),
+        "usdt": deployment.token(Token::Usdt),
+        "lookalikes": [],
+        "start_block": 0,
+        "finality": [{"wait": 2}],
+        "poll_interval_ms": 100,
+        "l1_gas": "none",
+        "priority_fee_min_gwei": "0",
+    })
 }
 
 /// A folder with a configuration and its files.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Written to the file by [`Folder::write`].
-    pub settings: Settings,
+    /// `payferry.toml`, as far as tests set it. [`Folder::write`] writes it to the file.
+    pub settings: toml::Table,
     /// Bearer token of the operator listener.
     pub operator_token: String,
 }
@@ -160,20 +50,21 @@ impl Folder {
             std::fs::write(&file, text).unwrap();
             file
         };
-        let settings = Settings {
-            server: Server { listen, operator_listen, environment: "sandbox" },
-            database: Database { url: database_url.to_owned() },
-            secrets: Secrets {
-                master_key_file: file("master.key", &hex::encode(rand::random::<[u8; 32]>())),
-                operator_token_file: file("operator.token", &operator_token),
+        let chains: BTreeMap<Chain, Value> = deployments.iter().map(|one| (one.chain, chain_settings(one))).collect();
+        let settings = json!({
+            "server": {"listen": listen, "operator_listen": operator_listen, "environment": "sandbox"},
+            "database": {"url": database_url},
+            "secrets": {
+                "master_key_file": file("master.key", &hex::encode(rand::random::<[u8; 32]>())),
+                "operator_token_file": file("operator.token", &operator_token),
             },
-            signer: Signer { private_key_file: file("operator.key", &accounts.operator_key()) },
-            contracts: Contracts { address: deployments[0].contract, treasury: Accounts::treasury() },
-            kyt: Kyt { sanctions_file: file("sanctions.txt", &format!("{}\n", accounts.sanctioned.address())) },
-            chains: deployments.iter().map(|chain| (chain.chain, ChainSettings::of(chain))).collect(),
-            documents: Documents { folder: path.join("documents") },
-            more: toml::Table::new(),
-        };
+            "signer": {"private_key_file": file("operator.key", &accounts.operator_key())},
+            "contracts": {"address": deployments[0].contract, "treasury": Accounts::treasury()},
+            "kyt": {"sanctions_file": file("sanctions.txt", &format!("{}\n", accounts.sanctioned.address()))},
+            "chains": chains,
+            "documents": {"folder": path.join("documents")},
+        });
+        let settings = toml::Table::try_from(settings).unwrap();
         let folder = Self { path: path.to_owned(), settings, operator_token };
         folder.write();
         folder
@@ -209,7 +100,7 @@ mod tests {
         let deployment = Deployment::new(Chain::Base, node, &accounts).await;
         let temp = tempfile::tempdir().unwrap();
         let mut folder = Folder::new(temp.path(), "payferry.db", &[deployment], &accounts, [1, 2]);
-        folder.settings.more.insert("webhooks".into(), toml::toml!(timeout_ms = 1000).into());
+        folder.settings.insert("webhooks".into(), toml::toml!(timeout_ms = 1000).into());
         folder.write();
         let written: toml::Table = std::fs::read_to_string(folder.config()).unwrap().parse().unwrap();
         assert_eq!(written["server"]["listen"].as_str(), Some("127.0.0.1:1"));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use payferry_harness::database::TableAway;
+use payferry_harness::database::Trouble;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ async fn service_is_not_ready_while_it_loads_its_payments() {
     first.kill();
 
     // The payments are unreadable until the test restores the table; everything else works.
-    let away = TableAway::take(&home.database_url(), "payments").await;
+    let away = Trouble::table_away(&home.database_url(), "payments").await;
     let again = Running::start(&home);
     let rest_is_well = |readiness: &Value| readiness["database"]["ok"] == true && readiness["chains"]["ok"] == true;
     let (status, readiness) = until_readiness(&again, rest_is_well).await;
@@ -55,7 +55,7 @@ async fn service_is_not_ready_while_it_loads_its_payments() {
     let (_, tree) = asked(&again, "/ops/actors").await;
     assert_eq!((&tree["ready"], &tree["payments_live"]), (&json!(false), &json!(0)));
 
-    away.bring_back().await;
+    away.end().await;
     until_readiness(&again, |readiness| readiness["ready"] == true).await;
     // Not before the last payment has its actor.
     let (_, tree) = asked(&again, "/ops/actors").await;

@@ -1,7 +1,7 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
 use payferry_domain::PaymentId;
-use payferry_harness::database::TableAway;
+use payferry_harness::database::Trouble;
 use payferry_harness::receiver::Receiver;
 use payferry_runtime::observe::ActorKind;
 use serde_json::{Value, json};
@@ -196,11 +196,11 @@ async fn release_requires_an_audit_entry() {
         service.panic(id).await;
     }
     let release = format!("/ops/actors/{id}/release");
-    let away = TableAway::take(service.app.database.url(), "audit_log").await;
+    let away = Trouble::table_away(service.app.database.url(), "audit_log").await;
     assert!(service.post(&release, &Value::Null).await.status.is_server_error());
     assert!(service.post(&format!("/ops/view/payments/{id}/release"), &Value::Null).await.status.is_server_error());
     assert_eq!(service.get(&format!("/ops/actors/{id}")).await.json["actor"]["state"], "quarantined");
-    away.bring_back().await;
+    away.end().await;
     assert_eq!(service.post(&release, &Value::Null).await.status, 200);
     service.stop().await;
 }

@@ -24,7 +24,7 @@ use payferry_harness::node::{Node, SPACING_SECS};
 use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::Binary;
 use payferry_harness::psp::Psp;
-use payferry_harness::settings::{Folder, Settings};
+use payferry_harness::settings::Folder;
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use tempfile::TempDir;
 
@@ -80,7 +80,7 @@ pub struct Serve<K> {
 
 impl<K: Kind> Serve<K> {
     /// Starts with a change of the usual configuration.
-    pub async fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
+    pub async fn start_with(change: impl FnOnce(&mut toml::Table)) -> Self {
         let accounts = Arc::new(Accounts::known(PAYERS));
         let database = TestDatabase::create().await;
         let folder = tempfile::tempdir().unwrap();

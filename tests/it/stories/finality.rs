@@ -1,8 +1,7 @@
 //! Finality depends on the amount and on the node's answers.
 
 use payferry_domain::{Chain, Token};
-use payferry_harness::settings::Tier;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::stage::{Kind, Serve, Stage, Transfer, on_every_node, story_on, until_block};
 
@@ -13,14 +12,12 @@ on_every_node!(by_amount);
 
 /// A small amount waits for two blocks, a larger one for `safe`, the largest for `finalized`.
 async fn by_amount<K: Kind>() {
-    let tier = |below: Option<&str>, wait: Value| Tier {
-        below: below.map(str::to_owned),
-        wait: serde_json::from_value(wait).unwrap(),
+    let tiers = toml::toml! {
+        finality = [{ below = "1000", wait = 2 }, { below = "50000", wait = "safe" }, { wait = "finalized" }]
     };
-    let tiers = [tier(Some("1000"), json!(2)), tier(Some("50000"), json!("safe")), tier(None, json!("finalized"))];
     let stage = Serve::<K>::start_with(|settings| {
-        for chain in settings.chains.values_mut() {
-            chain.finality = tiers.to_vec();
+        for (_, chain) in settings["chains"].as_table_mut().unwrap() {
+            chain["finality"] = tiers["finality"].clone();
         }
     });
     let (stage, psp, _) = story_on(stage.await).await;

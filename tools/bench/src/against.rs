@@ -6,20 +6,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use payferry_testkit::psp::PaymentTerms;
 use payferry_testkit::service::{SandboxOptions, Service};
 
 use super::Row;
-use super::drive::{closed_loop, number, open_loop};
+use super::drive::{closed_loop, number};
 use super::env::{Engine, Env};
 use super::initiate::CONNECTIONS;
-use super::lifecycle::Fixture;
+use super::lifecycle::{Fixture, Turn};
 use super::psp::BenchPsp;
-use super::rounds::in_rounds;
-use super::service::start;
-use super::spread::Spread;
+use super::rounds::{Spread, in_rounds};
 use super::table::{Goal, Line};
 
 /// Rows that can be compared.
@@ -63,15 +60,15 @@ enum Load {
     /// Initiations only.
     Initiate { service: Box<Service>, psp: BenchPsp, made: Vec<String>, failed: usize },
     /// Payments until they are complete.
-    Complete { fixture: Arc<Fixture>, paid: Vec<String> },
+    Complete(Arc<Fixture>),
 }
 
 impl Load {
     async fn start(options: SandboxOptions, row: Row) -> anyhow::Result<Self> {
         if row == Row::Complete {
-            return Ok(Self::Complete { fixture: Fixture::start(options).await?, paid: Vec::new() });
+            return Ok(Self::Complete(Fixture::start(options).await?));
         }
-        let service = start(&options).await?;
+        let service = Service::live_sandbox(&options).await?;
         let psp = BenchPsp::of(&service, CONNECTIONS).await?;
         Ok(Self::Initiate { service: Box::new(service), psp, made: Vec::new(), failed: 0 })
     }
@@ -79,14 +76,14 @@ impl Load {
     fn service(&self) -> &Service {
         match self {
             Self::Initiate { service, .. } => service,
-            Self::Complete { fixture, .. } => &fixture.service,
+            Self::Complete(fixture) => &fixture.service,
         }
     }
 
     /// Puts the load on the service for one turn. Returns payments per second, CPU time of a payment in microseconds,
     /// and failures.
     async fn turn(&mut self, time: Duration, payments: usize) -> anyhow::Result<(f64, f64, Vec<String>)> {
-        let (cpu, since) = (self.service().cpu_secs()?, Instant::now());
+        let cpu = self.service().cpu_secs()?;
         let (count, took, failures) = match self {
             Self::Initiate { psp, made, failed, .. } => {
                 let outcome = closed_loop(CONNECTIONS, time, || psp.clone().initiate()).await;
@@ -94,16 +91,9 @@ impl Load {
                 made.extend(outcome.made.iter().cloned());
                 (outcome.made.len(), outcome.took, outcome.failures())
             }
-            Self::Complete { fixture, paid } => {
-                let before = paid.len();
-                let outcome = open_loop(RATE, payments, |place| {
-                    let terms = PaymentTerms::nth(u32::try_from(before + place).unwrap_or(0));
-                    fixture.clone().pay(terms, before + place)
-                })
-                .await;
-                paid.extend(outcome.made.iter().cloned());
-                fixture.until_settled(paid.len()).await;
-                (outcome.made.len(), since.elapsed(), outcome.failures())
+            Self::Complete(fixture) => {
+                let Turn { made, took, failures, .. } = fixture.turn(RATE, payments).await?;
+                (made, took, failures)
             }
         };
         let cpu_us = (self.service().cpu_secs()? - cpu) * 1e6 / number(count.max(1));
@@ -117,7 +107,7 @@ impl Load {
                 wrong.extend(service.defects().await?);
                 Ok(wrong)
             }
-            Self::Complete { fixture, paid } => fixture.audit(paid).await,
+            Self::Complete(fixture) => fixture.audit().await,
         }
     }
 }

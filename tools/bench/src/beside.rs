@@ -2,17 +2,14 @@
 //! in alternating rounds.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use payferry_testkit::psp::PaymentTerms;
-
-use super::drive::{count, number, open_loop};
+use super::drive::{count, number};
 use super::env::Env;
-use super::lifecycle::Fixture;
+use super::lifecycle::{Fixture, Turn};
 use super::many_live::{CONNECTIONS, REST, REST_QUICK, fill, until_live};
 use super::psp::BenchPsp;
-use super::rounds::in_rounds;
-use super::spread::Spread;
+use super::rounds::{Spread, in_rounds};
 use super::table::{Goal, Line};
 
 /// Rounds; each is one measurement of both services.
@@ -33,16 +30,8 @@ struct Side {
     /// CPU time per second without load, in seconds.
     idle: f64,
     /// Payments that were initiated and paid so far.
-    paid: Vec<String>,
+    paid: usize,
     turns: Vec<Turn>,
-}
-
-/// Result of one turn.
-#[derive(Clone, Copy)]
-struct Turn {
-    cpu_secs: f64,
-    took: Duration,
-    payments: usize,
 }
 
 impl Side {
@@ -51,25 +40,17 @@ impl Side {
         let before = fixture.service.cpu_secs()?;
         tokio::time::sleep(rest).await;
         let idle = (fixture.service.cpu_secs()? - before) / rest.as_secs_f64();
-        Ok(Self { fixture, live, idle, paid: Vec::new(), turns: Vec::new() })
+        Ok(Self { fixture, live, idle, paid: 0, turns: Vec::new() })
     }
 
     /// Initiates and pays payments, and waits until they are settled, their webhooks arrived and their actors stopped.
     /// Returns what went wrong.
     async fn turn(&mut self, rate: f64, payments: usize, counts: bool) -> anyhow::Result<Vec<String>> {
-        let (cpu, since) = (self.fixture.service.cpu_secs()?, Instant::now());
-        let before = self.paid.len();
-        let outcome = open_loop(rate, payments, |place| {
-            let terms = PaymentTerms::nth(u32::try_from(before + place).unwrap_or(0));
-            self.fixture.clone().pay(terms, before + place)
-        })
-        .await;
-        let failures = outcome.failures();
-        self.paid.extend(outcome.made);
-        self.fixture.until_settled(self.paid.len()).await;
+        let turn = self.fixture.turn(rate, payments).await?;
+        let failures = turn.failures.clone();
+        self.paid += turn.made;
         if counts {
-            let cpu_secs = self.fixture.service.cpu_secs()? - cpu;
-            self.turns.push(Turn { cpu_secs, took: since.elapsed(), payments });
+            self.turns.push(turn);
         }
         until_live(&self.fixture.service, self.live).await?;
         Ok(failures)
@@ -78,7 +59,7 @@ impl Side {
 
 /// Returns the CPU time of each payment of a turn in microseconds, without the CPU time of an idle service.
 fn each_us(turn: &Turn, idle: f64) -> f64 {
-    (turn.cpu_secs - idle * turn.took.as_secs_f64()) * 1e6 / number(turn.payments.max(1))
+    (turn.cpu_secs - idle * turn.took.as_secs_f64()) * 1e6 / number(turn.made.max(1))
 }
 
 /// Measures beside the live payments of `many_at_once`, and beside those of a second service. `live` are their numbers,
@@ -102,7 +83,7 @@ pub(super) async fn measure(
         wrong.extend(side.of(&mut many, &mut few).turn(rate, payments, counts).await?);
     }
     for side in [&many, &few] {
-        wrong.extend(side.fixture.audit(&side.paid).await?);
+        wrong.extend(side.fixture.audit().await?);
     }
 
     // The idle CPU time of the service with few live payments is subtracted from both: with its own, growth would be
@@ -132,7 +113,7 @@ pub(super) async fn measure(
         ))
         .note(format!(
             "complete payments, {rate:.0} a second: initiated, paid, confirmed, settled, webhooks received; {} in all",
-            many.paid.len() + few.paid.len(),
+            many.paid + few.paid,
         ))
         .wrong(wrong))
 }

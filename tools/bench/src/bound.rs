@@ -4,6 +4,8 @@
 //! They have the transport, the database settings and the guarantee of the service (a response means that the rows are
 //! on disk). They have no keys, checks, actors, addresses, events or encryption, and one index.
 
+use std::process::Command;
+
 use anyhow::Context;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -11,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use payferry_entities::Database;
+use payferry_testkit::service::{Service, program};
 use payferry_testkit::wire::{CustomerId, PaymentId};
 use sea_orm::{ConnectionTrait, DbBackend, Statement, Value as Bound};
 use serde::Deserialize;
@@ -18,6 +21,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
+/// Environment variable with the database URL of the bound.
+pub const BOUND_DATABASE_URL: &str = "PAYFERRY_BENCH_BOUND_DATABASE_URL";
 /// Largest number of payments or customers in one commit.
 const GROUP_MAX: usize = 256;
 /// Length of the write queue.
@@ -56,6 +61,18 @@ struct Entry {
     keys: [String; 2],
     body: String,
     written: oneshot::Sender<()>,
+}
+
+/// Starts the bound in a child process.
+pub(super) async fn start_bound(database_url: &str) -> anyhow::Result<Service> {
+    Service::start(bound_command(database_url)?, "bound").await
+}
+
+fn bound_command(database_url: &str) -> anyhow::Result<Command> {
+    let mut command = program(None, true)?;
+    // Not as an argument, which every user of the machine can read: it may contain a password.
+    command.args(["bench", "--bound-server"]).env(BOUND_DATABASE_URL, database_url);
+    Ok(command)
 }
 
 /// Serves until the process ends. Prints a line of JSON when it is ready.
@@ -140,4 +157,22 @@ fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> 
     };
     let rows: Vec<String> = (1..=values.len()).step_by(width).map(row).collect();
     Statement::from_sql_and_values(backend, format!("INSERT INTO {table} VALUES {}", rows.join(", ")), values)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn the_password_of_a_database_is_in_no_argument() {
+        let url = "postgres://bench:secret@127.0.0.1:5432/bound";
+        let command = bound_command(url).unwrap();
+        let args: Vec<_> = command.get_args().collect();
+        assert_eq!(args, ["bench", "--bound-server"]);
+        let named = command.get_envs().find(|(name, _)| *name == OsStr::new(BOUND_DATABASE_URL));
+        assert_eq!(named.and_then(|(_, value)| value), Some(OsStr::new(url)));
+    }
 }

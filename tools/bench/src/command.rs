@@ -8,8 +8,8 @@ use anyhow::Context;
 use futures::future::LocalBoxFuture;
 use url::Url;
 
-use super::service::BOUND_DATABASE_URL;
-use super::{Line, Options, PROFILE, Row, against, bound, clean_up, render};
+use super::bound::{self, BOUND_DATABASE_URL};
+use super::{Line, Options, PROFILE, Row, against, clean_up, render};
 
 /// Duration of a measurement with `--quick`.
 const QUICK: Duration = Duration::from_secs(1);

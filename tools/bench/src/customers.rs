@@ -10,9 +10,9 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::bound::start_bound;
 use super::drive::{Outcome, closed_loop};
 use super::env::Env;
-use super::service::{start, start_bound};
 use super::table::{Goal, Line};
 use payferry_testkit::client::Client;
 use payferry_testkit::service::{CALL_DEADLINE, Service};
@@ -55,7 +55,7 @@ pub(super) async fn create(env: &Env, time: Duration) -> anyhow::Result<Vec<Line
     let (_, bare) = create_with(&client, time).await;
     drop(bound);
 
-    let service = start(&env.options("customers-create")?).await?;
+    let service = Service::live_sandbox(&env.options("customers-create")?).await?;
     let client = Arc::new(service.client(CONNECTIONS)?);
     let (warm, outcome) = create_with(&client, time).await;
     let acknowledged = warm.made.len() + outcome.made.len();
@@ -97,7 +97,7 @@ async fn create_with(client: &Arc<Client>, time: Duration) -> (Outcome, Outcome)
 
 /// Measures searches that find one of many customers, and first pages.
 pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
-    let service = start(&env.options("customers-list")?).await?;
+    let service = Service::live_sandbox(&env.options("customers-list")?).await?;
     let client = Arc::new(service.client(CONNECTIONS)?);
     let listed = if quick { LISTED_QUICK } else { LISTED };
     for first in (0..listed).step_by(BATCH) {

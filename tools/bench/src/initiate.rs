@@ -6,12 +6,12 @@ use anyhow::{Context, ensure};
 use payferry_testkit::service::Service;
 use payferry_testkit::usage::Usage;
 
+use super::bound::start_bound;
 use super::drive::{Outcome, closed_loop, count, number, open_loop};
 use super::env::{Durability, Engine, Env, WAL_MIB};
 use super::host::Host;
 use super::psp::BenchPsp;
 use super::rounds::in_rounds;
-use super::service::{start, start_bound};
 use super::table::{Goal, Line};
 
 /// Connections of the load, as in the measurements behind the goals.
@@ -224,7 +224,7 @@ async fn bound(env: &Env, engine: &Engine) -> anyhow::Result<Side> {
 async fn served(env: &Env, engine: &Engine) -> anyhow::Result<(Side, String)> {
     let mut options = env.options("initiate")?;
     options.database_url = engine.database(SERVED).await?;
-    let service = start(&options).await?;
+    let service = Service::live_sandbox(&options).await?;
     let psps = [BenchPsp::of(&service, CONNECTIONS).await?, BenchPsp::of(&service, CONNECTIONS_STEADY).await?];
     let url = match &options.database_url {
         Some(url) => url.clone(),

@@ -16,14 +16,9 @@ mod host;
 mod initiate;
 mod lifecycle;
 mod many_live;
-mod pages;
 mod psp;
-mod received;
 mod reconcile;
 mod rounds;
-mod rows;
-mod service;
-mod spread;
 mod table;
 mod webhooks;
 

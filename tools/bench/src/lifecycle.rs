@@ -11,20 +11,22 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use axum::http::HeaderValue;
 use parking_lot::Mutex;
-use payferry_testkit::payers::Payers;
-use payferry_testkit::psp::{PaymentTerms, Psp};
+use payferry_testkit::audit::behaviour::{Behaviour, Intent};
+use payferry_testkit::audit::findings::{findings, summary, unwanted};
+use payferry_testkit::audit::record::Record;
+use payferry_testkit::audit::session::{Session, receive};
+use payferry_testkit::audit::settings::settings;
+use payferry_testkit::audit::state::RunState;
+use payferry_testkit::psp::Psp;
 use payferry_testkit::receiver::Receiver;
 use payferry_testkit::service::{SandboxOptions, Service};
-use payferry_testkit::wire::{Chain, MerchantId};
+use payferry_testkit::wire::{Chain, PaymentId};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::drive::{count, number, open_loop, percentile_us};
+use super::drive::{Outcome, count, number, open_loop, percentile_us};
 use super::env::{BLOCK_TIME, Env};
-use super::psp::counted;
-use super::received::{Received, is_split};
-use super::service::start;
 use super::table::{Goal, Line};
 
 /// Complete payments per second: goal and load.
@@ -49,102 +51,100 @@ const RATE_QUICK: f64 = 20.0;
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(20);
 
-/// A service with payers and a webhook receiver.
+/// A service with a run of payments: payers, a webhook receiver and the state of each payment.
 pub(super) struct Fixture {
     pub(super) service: Service,
     /// Options of the service.
     pub(super) options: SandboxOptions,
-    pub(super) psp: Psp,
-    merchant: MerchantId,
-    pub(super) payers: Payers,
-    received: Arc<Mutex<Received>>,
+    pub(super) session: Session,
     _receiver: Receiver,
 }
 
 impl Fixture {
     /// Starts a sandbox, payers and a receiver.
     pub(super) async fn start(options: SandboxOptions) -> anyhow::Result<Arc<Self>> {
-        let service = start(&options).await?;
+        let service = Service::live_sandbox(&options).await?;
         let psp = Psp::new(&service.ready().api_url, &service.ready().api_key)?;
         let sandbox = psp.sandbox().await?;
-        let merchant = psp.merchant("load-bench", "bench").await?;
-        let received = Arc::new(Mutex::new(Received::default()));
-        let receiving = received.clone();
-        let receiver = Receiver::of_payments(move |delivery| receiving.lock().receive(delivery)).await?;
-        let before = psp.endpoint().await?;
-        receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
-        let payers = Payers::set_up(psp.side(), &sandbox, "bench").await?;
-        Ok(Arc::new(Self { service, options, psp, merchant, payers, received, _receiver: receiver }))
+        let (state, _late) = RunState::new("bench", sandbox.clock.offset_seconds, settings(&psp).await?.fee_bps);
+        let state = Arc::new(state);
+        let (receiver, _) = receive(&psp, &state).await?;
+        let session = Session::start(psp, sandbox, state).await?;
+        Ok(Arc::new(Self { service, options, session, _receiver: receiver }))
     }
 
     /// Initiates a payment and pays it. Returns its id, or the kind of error.
-    pub(super) async fn pay(self: Arc<Self>, terms: PaymentTerms, reference: usize) -> Result<String, String> {
-        let initiated = self.psp.initiate(self.merchant, &format!("order-{reference}"), &terms).await;
-        let initiated = initiated.map_err(|error| error.kind())?;
-        let paid = self.payers.pay(terms.chain, terms.token, initiated.intermediary_wallet, terms.amount).await;
-        paid.map_err(|error| error.to_string())?;
-        Ok(initiated.payment_id.to_string())
+    pub(super) async fn pay(self: Arc<Self>, intent: Intent) -> Result<String, String> {
+        let Session { state, .. } = &self.session;
+        let number = state.due(intent, Instant::now());
+        let made = self.session.initiate(number, &intent).await;
+        if let Some(made) = &made {
+            self.session.pay(number, &intent, made.intermediary_wallet).await;
+        }
+        let mut inner = state.read();
+        let record = inner.record(number).ok_or("the payment has no record")?;
+        match (made, &record.unsent, &record.not_made) {
+            (Some(made), None, _) => Ok(made.payment_id.to_string()),
+            (_, Some(unsent), _) => Err(unsent.clone()),
+            (None, None, why) => Err(why.as_ref().map(|why| why.kind.clone()).unwrap_or_default()),
+        }
     }
 
-    /// Waits until `wanted` payments are settled and all of their webhooks arrived, or the patience is over.
-    pub(super) async fn until_settled(&self, wanted: usize) {
+    /// Pays payments at this rate, and waits until they are settled and their webhooks arrived.
+    pub(super) async fn turn(self: &Arc<Self>, rate: f64, payments: usize) -> anyhow::Result<Turn> {
+        let (cpu_secs, since) = (self.service.cpu_secs()?, Instant::now());
+        let outcome = self.pay_at(rate, payments).await;
+        self.until_settled().await;
+        let (took, cpu_secs) = (since.elapsed(), self.service.cpu_secs()? - cpu_secs);
+        Ok(Turn { made: outcome.made.len(), took, cpu_secs, failures: outcome.failures() })
+    }
+
+    /// Pays payments as [`open_loop`] sends requests, each with another amount, on all chains.
+    async fn pay_at(self: &Arc<Self>, rate: f64, payments: usize) -> Outcome {
+        let before = self.session.state.read().records.len();
+        open_loop(rate, payments, |place| {
+            self.clone().pay(Intent::nth(u32::try_from(before + place).unwrap_or(0), Behaviour::Exact))
+        })
+        .await
+    }
+
+    /// Returns the number of payments that are settled and all of whose webhooks arrived.
+    fn complete(&self) -> u64 {
+        self.session.state.tally.counted().complete
+    }
+
+    /// Waits until all payments are settled and all of their webhooks arrived, or the patience is over.
+    pub(super) async fn until_settled(&self) {
         let since = Instant::now();
-        while self.received.lock().complete() < wanted && since.elapsed() < PATIENCE {
+        while self.session.state.open() > 0 && since.elapsed() < PATIENCE {
             tokio::time::sleep(POLL).await;
         }
     }
 
-    async fn each_payment(&self, each: impl FnMut(PaymentView)) -> anyhow::Result<()> {
-        self.psp.payments(&format!("merchant_id={}", self.merchant), each).await
+    /// Returns what is wrong: with a payment, with the chains, with the ledger or with the service.
+    pub(super) async fn audit(&self) -> anyhow::Result<Vec<String>> {
+        let audit = self.session.audit(true).await?;
+        let found = {
+            let inner = self.session.state.read();
+            findings(&inner.records, &audit, unwanted(&inner, true))
+        };
+        Ok(summary(&found).into_iter().chain(self.service.defects().await?).collect())
     }
+}
 
-    /// Returns what is wrong if these payments were paid and no others exist.
-    pub(super) async fn audit(&self, paid: &[String]) -> anyhow::Result<Vec<String>> {
-        let (mut settled, mut uneven, mut listed) = (HashSet::new(), 0, 0);
-        self.each_payment(|payment| {
-            listed += 1;
-            if payment.status == "settled" {
-                uneven += usize::from(!payment.is_split());
-                settled.insert(payment.payment_id);
-            }
-        })
-        .await?;
-        let defects = self.service.defects().await?;
-        let wrong = counted([
-            (paid.iter().filter(|id| !settled.contains(*id)).count(), "paid payments are not settled"),
-            (uneven, "payments were not settled for the amount due"),
-            (settled.len().saturating_sub(paid.len()), "payments are settled that were not paid"),
-            (usize::abs_diff(listed, paid.len()), "payments are too many, or too few"),
-        ]);
-        Ok(wrong.into_iter().chain(self.received.lock().wrong(paid)).chain(defects).collect())
-    }
+/// Result of payments that were paid until they were settled.
+pub(super) struct Turn {
+    pub(super) made: usize,
+    pub(super) took: Duration,
+    pub(super) cpu_secs: f64,
+    pub(super) failures: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct PaymentView {
-    payment_id: String,
-    status: String,
-    amount: String,
-    amount_received: String,
-    settlement: Option<SettlementView>,
-    #[serde(default)]
+    payment_id: PaymentId,
     required_confirmations: Option<u64>,
-    #[serde(default)]
     transfers: Vec<TransferView>,
-}
-
-#[derive(Deserialize)]
-struct SettlementView {
-    psp_amount: String,
-    treasury_fee: String,
-}
-
-impl PaymentView {
-    /// Returns true if the amount due was received and settled.
-    fn is_split(&self) -> bool {
-        let Some(SettlementView { psp_amount, treasury_fee }) = &self.settlement else { return false };
-        is_split(&self.amount, &self.amount_received, psp_amount.parse().ok(), treasury_fee.parse().ok())
-    }
 }
 
 #[derive(Deserialize)]
@@ -159,26 +159,28 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
         if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
     let requests = count(rate, ramp + time);
     let (cpu, since) = (fixture.service.cpu_secs()?, Instant::now());
-    let terms = |number: usize| PaymentTerms::nth(u32::try_from(number).unwrap_or(0));
-    let outcome = open_loop(rate, requests, |number| fixture.clone().pay(terms(number), number)).await;
+    let outcome = fixture.pay_at(rate, requests).await;
     let asking = since.elapsed();
-    fixture.until_settled(outcome.made.len()).await;
+    fixture.until_settled().await;
     let all = since.elapsed();
     let cpu_us = (fixture.service.cpu_secs()? - cpu) * 1e6 / number(outcome.made.len().max(1));
-    let wrong = fixture.audit(&outcome.made).await?;
+    let wrong = fixture.audit().await?;
 
-    let received = fixture.received.lock();
+    let completed: Vec<Instant> =
+        fixture.session.state.read().records.iter().filter_map(|record| record.completed).collect();
+    let complete_within =
+        |[from, to]: [Duration; 2]| completed.iter().filter(|at| (since + from..since + to).contains(*at)).count();
     // Counts payments that completed while new ones arrived. A quick run is too short for that: everything counts.
     let [from, to] = if quick { [Duration::ZERO, all] } else { [ramp, ramp + time] };
     let counted = to.saturating_sub(from);
-    let within = received.complete_within(since, [from, to]);
+    let within = complete_within([from, to]);
     // A mean could hide that nothing was settled for some seconds, and then everything.
     let parts = if quick { 1 } else { counted.as_secs() / SUSTAINED.as_secs() };
     let part = counted / u32::try_from(parts.max(1)).unwrap_or(1);
     let begin = |place: u64| from + part * u32::try_from(place).unwrap_or(u32::MAX);
-    let of_part =
-        |place| number(received.complete_within(since, [begin(place), begin(place) + part])) / part.as_secs_f64();
+    let of_part = |place| number(complete_within([begin(place), begin(place) + part])) / part.as_secs_f64();
     let slowest = (0..parts.max(1)).map(of_part).fold(f64::INFINITY, f64::min);
+    let webhooks = fixture.session.state.tally.counted().webhooks;
     let line = Line::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
         .beside("initiated and paid per second in the same run: an upper limit", outcome.per_sec())
         .note(format!(
@@ -194,7 +196,7 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
             outcome.made.len(),
             all.saturating_sub(asking).as_secs_f64(),
         ))
-        .note(format!("CPU {cpu_us:.0} µs a payment, including the chains; {} webhooks", received.webhooks))
+        .note(format!("CPU {cpu_us:.0} µs a payment, including the chains; {webhooks} webhooks"))
         .wrong(outcome.failures())
         .wrong(wrong);
     Ok(vec![line])
@@ -204,7 +206,7 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
 pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let fixture = Fixture::start(env.options("finality")?).await?;
     let (rate, time) = if quick { (RATE_QUICK, time) } else { (FINALITY_RATE, FINALITY_TIME.max(time)) };
-    let client = fixture.psp.side().clone();
+    let client = fixture.session.psp.side().clone();
     let post = async |path: &str, body: serde_json::Value| {
         let answer = client.post(&format!("/sandbox/chains/{FINALITY_CHAIN}/{path}"), body.to_string()).await?;
         ensure!(answer.status.is_success(), "{path} answered {}", answer.status);
@@ -215,8 +217,8 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
     post("mining", json!({"paused": true})).await?;
     let blocks: Mutex<HashMap<u64, Instant>> = Mutex::default();
     let requests = count(rate, time);
-    let terms = PaymentTerms { chain: FINALITY_CHAIN, ..PaymentTerms::nth(0) };
-    let asking = open_loop(rate, requests, |number| fixture.clone().pay(terms, number));
+    let intent = Intent { chain: FINALITY_CHAIN, ..Intent::nth(0, Behaviour::Exact) };
+    let asking = open_loop(rate, requests, |_| fixture.clone().pay(intent));
     let mining = async {
         let mut ticks = tokio::time::interval(BLOCK_TIME);
         loop {
@@ -226,14 +228,14 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
             let asked = Instant::now();
             let (number, made_in) = post("mine", json!({"blocks": 1})).await?;
             blocks.lock().insert(number, asked + made_in.context("the response has no Server-Timing")?);
-            if fixture.received.lock().complete() >= requests {
+            if fixture.complete() >= requests as u64 {
                 return anyhow::Ok(());
             }
         }
     };
     let asked = async {
         let asked = asking.await;
-        fixture.until_settled(asked.made.len()).await;
+        fixture.until_settled().await;
         asked
     };
     tokio::pin!(asked, mining);
@@ -244,10 +246,10 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
             asked.await
         }
     };
-    let mut wrong = fixture.audit(&asked.made).await?;
+    let mut wrong = fixture.audit().await?;
 
     let blocks = std::mem::take(&mut *blocks.lock());
-    let (mut final_at, mut chain_waits): (HashMap<String, Instant>, Vec<u64>) = Default::default();
+    let (mut final_at, mut chain_waits): (HashMap<PaymentId, Instant>, Vec<u64>) = Default::default();
     let each = |payment: PaymentView| {
         let Some((block, depth)) =
             payment.transfers.first().map(|transfer| transfer.block_number).zip(payment.required_confirmations)
@@ -260,12 +262,15 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
             final_at.insert(payment.payment_id, *at);
         }
     };
-    fixture.each_payment(each).await?;
-    let received = fixture.received.lock();
+    let Session { psp, merchant, state, .. } = &fixture.session;
+    psp.payments(&format!("merchant_id={merchant}"), each).await?;
     // Every payment counts: one whose wait is unknown could be the longest.
-    let wait = |id: &String| Some(received.confirmed_at(id)?.saturating_duration_since(*final_at.get(id)?).as_micros());
-    let waits = asked.made.iter().filter_map(wait).map(|micros| u64::try_from(micros).unwrap_or(u64::MAX));
-    let mut waits: Vec<u64> = waits.collect();
+    let wait = |record: &Record| {
+        let final_at = final_at.get(&record.id()?)?;
+        Some(record.confirmation_received?.saturating_duration_since(*final_at).as_micros())
+    };
+    let mut waits: Vec<u64> =
+        state.read().records.iter().filter_map(wait).map(|micros| u64::try_from(micros).unwrap_or(u64::MAX)).collect();
     waits.sort_unstable();
     chain_waits.sort_unstable();
     ensure!(!waits.is_empty(), "the final block of no payment is known");

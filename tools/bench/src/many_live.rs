@@ -1,21 +1,25 @@
 //! Rows that need 100,000 live payments: their memory, the operator's pages, their cost for others, and how fast they
 //! are live again after a kill.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use axum::http::StatusCode;
+use futures::future::try_join_all;
+use payferry_entities::Database;
+use payferry_testkit::client::Client;
 use payferry_testkit::service::Service;
+use sea_orm::{ConnectionTrait, Statement};
 use serde::Deserialize;
 
-use super::drive::{number, repeat};
+use super::drive::{number, percentile_us, repeat};
 use super::env::Env;
 use super::lifecycle::Fixture;
 use super::psp::BenchPsp;
-use super::rows::read_live;
-use super::service::start;
 use super::table::{Goal, Line};
-use super::{Row, beside, pages};
+use super::{Row, beside};
 
 /// Rows that share the live payments.
 pub(super) const ROWS: [Row; 4] = [Row::Memory, Row::Pages, Row::Cpu, Row::Rehydration];
@@ -37,6 +41,29 @@ const POLL: Duration = Duration::from_millis(50);
 
 const MEMORY_GOAL_KB: f64 = 12.0;
 const REHYDRATION_GOAL: f64 = 30_000.0;
+
+/// Rows of a page, as a shard reads them at its start.
+const ROWS_A_PAGE: usize = 1_000;
+/// Parts of the 256 logical shards. They are read concurrently, as far as there are connections.
+const PARTS: i64 = 8;
+const SHARDS_OF_PART: i64 = 256 / PARTS;
+const LIVE: &str = "SELECT id, version, state FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 \
+    ORDER BY id LIMIT $4";
+
+/// The pages, and a text that each must contain.
+const PAGES: [(&str, &str); 5] = [
+    ("/ops", "<main"),
+    ("/ops/view/shards/0", "/ops/view/payments/pay_"),
+    ("/ops/view/stuck", "<main"),
+    ("/ops/view/customers", "<main"),
+    ("/metrics", "payferry_"),
+];
+/// A route of the same listener that responds at once.
+const BARE: (&str, &str) = ("/healthz", "ok");
+/// Sequential reads of each page. The first one counts, too.
+const READS: usize = 20;
+/// Goal of the slowest read.
+const PAGES_GOAL_MS: f64 = 50.0;
 
 /// The operator's view of the supervision tree.
 #[derive(Debug, Deserialize)]
@@ -64,7 +91,7 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
         lines.push(line.wrong(std::mem::take(&mut wrong)));
     }
     if wanted.contains(&Row::Pages) {
-        lines.push(pages::measure(&fixture.service, many).await?.wrong(std::mem::take(&mut wrong)));
+        lines.push(pages(&fixture.service, many).await?.wrong(std::mem::take(&mut wrong)));
     }
     if let Some(line) = lines.last_mut() {
         // After the pages, because this reads one of them.
@@ -79,7 +106,7 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
         wrong.extend(service.defects().await?);
         service.kill();
         let since = Instant::now();
-        let service = start(&options).await?;
+        let service = Service::live_sandbox(&options).await?;
         let process = since.elapsed();
         wrong.extend(wrong_live(&service, many).await?);
         wrong.extend(BenchPsp::of(&service, CONNECTIONS).await?.audit_live(&made).await?);
@@ -149,4 +176,104 @@ async fn wrong_live(service: &Service, wanted: usize) -> anyhow::Result<Vec<Stri
     let tree: TreeView = serde_json::from_slice(&response.body).context("GET /ops/actors cannot be read")?;
     let live = tree.payments_live;
     Ok(if live == wanted { Vec::new() } else { vec![format!("{live} payments are live, {wanted} expected")] })
+}
+
+/// Durations of the reads of one page, and its length.
+struct Reads {
+    sorted_us: Vec<u64>,
+    bytes: usize,
+}
+
+impl Reads {
+    async fn of(operator: &Client, (path, holds): (&str, &str)) -> anyhow::Result<Self> {
+        let (mut sorted_us, mut bytes) = (Vec::with_capacity(READS), 0);
+        for _ in 0..READS {
+            let since = Instant::now();
+            let answer = operator.get(path).await?;
+            sorted_us.push(u64::try_from(since.elapsed().as_micros())?);
+            ensure!(answer.status == StatusCode::OK, "{path} answered {}", answer.status);
+            ensure!(String::from_utf8_lossy(&answer.body).contains(holds), "{path} does not contain {holds}");
+            bytes = answer.body.len();
+        }
+        sorted_us.sort_unstable();
+        Ok(Self { sorted_us, bytes })
+    }
+
+    fn slowest_ms(&self) -> f64 {
+        percentile_us(&self.sorted_us, 1.0) / 1_000.0
+    }
+
+    fn middle_ms(&self) -> f64 {
+        percentile_us(&self.sorted_us, 0.5) / 1_000.0
+    }
+}
+
+/// Measures the slowest of the operator's pages beside `live` payments.
+async fn pages(service: &Service, live: usize) -> anyhow::Result<Line> {
+    let operator = service.operator()?;
+    let bare = Reads::of(&operator, BARE).await?;
+    let (mut slowest, mut notes) = (0.0_f64, Vec::new());
+    for page in PAGES {
+        let reads = Reads::of(&operator, page).await?;
+        slowest = slowest.max(reads.slowest_ms());
+        notes.push(format!(
+            "{}: {} bytes, {:.1} ms, the slowest of {READS} {:.1} ms",
+            page.0,
+            reads.bytes,
+            reads.middle_ms(),
+            reads.slowest_ms(),
+        ));
+    }
+    let line = Line::new(
+        format!("the operator's slowest page beside {live} live"),
+        slowest,
+        "ms",
+        Goal::AtMost(PAGES_GOAL_MS),
+    )
+    .beside("the slowest of as many reads of /healthz on the same listener", bare.slowest_ms());
+    Ok(notes.into_iter().fold(line, Line::note))
+}
+
+/// Result of a read.
+#[derive(Debug, Default)]
+struct LiveRows {
+    count: usize,
+    /// Size of the stored states.
+    state_bytes: usize,
+    took: Duration,
+}
+
+/// Bare read: the same database and the same pages as the service reads, without actors. Reads all rows of live payments in a SQLite file, whether a service runs on it or not.
+async fn read_live(file: &Path) -> anyhow::Result<LiveRows> {
+    let database = Database::open(&format!("sqlite://{}?mode=rw", file.display())).await?;
+    let since = Instant::now();
+    let parts = try_join_all((0..PARTS).map(|part| read_part(&database, part))).await?;
+    let took = since.elapsed();
+    database.close().await?;
+    let (count, state_bytes) = parts.into_iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    Ok(LiveRows { count, state_bytes, took })
+}
+
+async fn read_part(database: &Database, part: i64) -> anyhow::Result<(usize, usize)> {
+    let (mut count, mut bytes, mut after) = (0, 0, String::new());
+    loop {
+        let first = part * SHARDS_OF_PART;
+        let values = [
+            after.clone().into(),
+            first.into(),
+            (first + SHARDS_OF_PART - 1).into(),
+            i64::try_from(ROWS_A_PAGE)?.into(),
+        ];
+        let page = Statement::from_sql_and_values(database.backend(), LIVE, values);
+        let rows = database.reader().query_all_raw(page).await?;
+        for row in &rows {
+            let _version: i64 = row.try_get_by_index(1)?;
+            bytes += row.try_get_by_index::<String>(2)?.len();
+        }
+        count += rows.len();
+        match rows.last() {
+            Some(last) => after = last.try_get_by_index(0)?,
+            None => return Ok((count, bytes)),
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use payferry_entities::Database;
-use payferry_testkit::psp::PaymentTerms;
+use payferry_testkit::audit::behaviour::{Behaviour, Intent};
 use payferry_testkit::service::program;
 use payferry_testkit::wire::{Amount, Chain, Token};
 use sea_orm::{ConnectionTrait, Statement};
@@ -59,10 +59,10 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     let mut options = env.options("reconcile")?;
     options.block_time = Some(BLOCK_TIME);
     let fixture = Fixture::start(options).await?;
-    let terms = PaymentTerms { chain: CHAIN, token: Token::Usdc, ..PaymentTerms::nth(0) };
-    let id = fixture.clone().pay(terms, 0).await.map_err(|error| anyhow!("the payment was not paid: {error}"))?;
-    fixture.until_settled(1).await;
-    let wrong = fixture.audit(std::slice::from_ref(&id)).await?;
+    let intent = Intent { chain: CHAIN, token: Token::Usdc, ..Intent::nth(0, Behaviour::Exact) };
+    let id = fixture.clone().pay(intent).await.map_err(|error| anyhow!("the payment was not paid: {error}"))?;
+    fixture.until_settled().await;
+    let wrong = fixture.audit().await?;
     ensure!(wrong.is_empty(), "{}", wrong.join(", "));
     let file = Env::database_file(&fixture.options)?;
     let database = Database::open(&format!("sqlite://{}?mode=rw", file.display())).await?;
@@ -70,8 +70,8 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     database.close().await?;
 
     // Vault and ledger differ until the transfer is mined.
-    let vault = fixture.psp.sandbox().await?.chains.get(&CHAIN).context("the sandbox has no such chain")?.psp_vault;
-    fixture.payers.pay(CHAIN, Token::Usdc, vault, Amount(share * (payments - 1))).await?;
+    let vault = fixture.session.sandbox.chains.get(&CHAIN).context("the sandbox has no such chain")?.psp_vault;
+    fixture.session.payers.pay(CHAIN, Token::Usdc, vault, Amount(share * (payments - 1))).await?;
     tokio::time::sleep(BLOCK_TIME * 5).await;
     let mut command = program(None, true)?;
     command.args(["reconcile", "--json", "--pause-secs", "1", "--data-dir"]);

@@ -4,20 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
-use axum::http::Method;
+use anyhow::ensure;
 use parking_lot::Mutex;
-use payferry_testkit::client::{Client, request};
+use payferry_testkit::client::Client;
 use payferry_testkit::receiver::{Delivery, Receiver};
-use payferry_testkit::service::CALL_DEADLINE;
-use payferry_testkit::signature;
+use payferry_testkit::service::{CALL_DEADLINE, Service};
+use payferry_testkit::signature::signed_request;
 use tokio::time::Instant;
 use url::Url;
 
 use super::drive::{number, repeat};
 use super::env::Env;
 use super::psp::{BenchPsp, FeedEvent, counted};
-use super::service::start;
 use super::table::{Goal, Line};
 
 const GOAL: f64 = 3_000.0;
@@ -69,7 +67,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     // It refuses every webhook until it knows the secret.
     let receiver = Receiver::of_payments(move |delivery| receiving.lock().receive(delivery)).await?;
     let options = env.options("webhooks")?;
-    let service = start(&options).await?;
+    let service = Service::live_sandbox(&options).await?;
     let psp = BenchPsp::of(&service, CONNECTIONS).await?;
     let secret = psp.set_webhook(receiver.url()).await?;
     let since = Instant::now();
@@ -82,7 +80,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     service.kill();
     tokio::time::sleep(RETRY_DELAY_MAX).await;
     receiver.verify_with(&secret);
-    let service = start(&options).await?;
+    let service = Service::live_sandbox(&options).await?;
     let cpu = service.cpu_secs()?;
     let since = Instant::now();
     while received.lock().events.len() < events.len() && since.elapsed() < PATIENCE {
@@ -132,22 +130,10 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
 async fn post_bare(receiver: &Receiver, secret: &str, events: &[FeedEvent]) -> anyhow::Result<u64> {
     let url = Url::parse(receiver.url())?;
     let client = Client::new(receiver.url(), CONNECTIONS_BOUND, CALL_DEADLINE)?;
-    let mut signed = Vec::with_capacity(events.len());
-    for FeedEvent { event_id, body } in events {
-        let at = chrono::Utc::now().timestamp();
-        let mut post = request(Method::POST, url.path(), body.clone().into());
-        for (name, value) in [
-            (signature::HEADER_ID, event_id.clone()),
-            (signature::HEADER_TIMESTAMP, at.to_string()),
-            (
-                signature::HEADER_SIGNATURE,
-                signature::sign(secret, event_id, at, body.as_bytes()).map_err(|e| anyhow!(e))?,
-            ),
-        ] {
-            post.headers_mut().insert(name, value.parse()?);
-        }
-        signed.push(post);
-    }
+    let sign = |FeedEvent { event_id, body }: &FeedEvent| {
+        signed_request(secret, url.path(), event_id, chrono::Utc::now().timestamp(), body)
+    };
+    let signed = events.iter().map(sign).collect::<anyhow::Result<Vec<_>>>()?;
     let signed = Mutex::new(signed);
     let post = || async {
         let next = signed.lock().pop().ok_or_else(|| "nothing left to post".to_owned())?;

@@ -6,11 +6,12 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -52,18 +53,6 @@ impl FromStr for Rate {
     }
 }
 
-/// Distribution of the arrivals of one rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pacing {
-    /// Equal gaps.
-    Constant,
-    /// Independent arrivals, as of many payers: exponential gaps, determined by the seed.
-    Poisson {
-        /// The same seed gives the same gaps.
-        seed: u32,
-    },
-}
-
 /// Schedule of arrivals.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrivals {
@@ -71,18 +60,16 @@ pub struct Arrivals {
     pub rate: Rate,
     /// Number of arrivals.
     pub count: u32,
-    /// Distribution.
-    pub pacing: Pacing,
+    /// Seed of independent arrivals, as of many payers: exponential gaps, the same for the same seed. Equal gaps if
+    /// absent.
+    pub seed: Option<u32>,
 }
 
 impl Arrivals {
     /// Returns the scheduled starts, as offsets from the first.
     pub fn schedule(self) -> impl Iterator<Item = Duration> {
         let gap_secs = 1.0 / self.rate.get();
-        let mut random = match self.pacing {
-            Pacing::Constant => None,
-            Pacing::Poisson { seed } => Some(StdRng::seed_from_u64(seed.into())),
-        };
+        let mut random = self.seed.map(|seed| StdRng::seed_from_u64(seed.into()));
         let mut at_secs = 0.0;
         (0..self.count).map(move |number| match &mut random {
             // Multiplied, not summed, so that no rounding error grows over a long run.
@@ -123,65 +110,35 @@ impl Arrivals {
 /// Number of late arrivals that start before other tasks run.
 const YIELD_EVERY: u32 = 64;
 
-/// Bound on concurrent initiations. An arrival beyond it is rejected and counted, never delayed.
-#[derive(Debug, Clone)]
+/// Bound on concurrent initiations. An arrival beyond it is rejected, never delayed.
+#[derive(Debug)]
 pub struct InFlight {
-    inner: Arc<Places>,
-}
-
-#[derive(Debug)]
-struct Places {
     max: usize,
-    now: AtomicUsize,
+    permits: Arc<Semaphore>,
     most: AtomicUsize,
-    turned_away: AtomicU64,
-}
-
-/// Permit for one initiation, returned on drop.
-#[derive(Debug)]
-pub struct InFlightPermit {
-    inner: Arc<Places>,
 }
 
 impl InFlight {
     /// Allows at most `max` at once.
     pub fn new(max: usize) -> Self {
-        let (now, most, turned_away) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
-        Self { inner: Arc::new(Places { max, now, most, turned_away }) }
+        Self { max, permits: Arc::new(Semaphore::new(max)), most: AtomicUsize::new(0) }
     }
 
-    /// Takes a permit, unless all are in use.
-    pub fn enter(&self) -> Option<InFlightPermit> {
-        let inner = &self.inner;
-        let before = inner.now.fetch_add(1, Ordering::Relaxed);
-        if before >= inner.max {
-            inner.now.fetch_sub(1, Ordering::Relaxed);
-            inner.turned_away.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        inner.most.fetch_max(before + 1, Ordering::Relaxed);
-        Some(InFlightPermit { inner: Arc::clone(inner) })
+    /// Takes a permit for one initiation, unless all are in use. Dropping it returns it.
+    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        self.most.fetch_max(self.now(), Ordering::Relaxed);
+        Some(permit)
     }
 
     /// Returns the number in flight.
     pub fn now(&self) -> usize {
-        self.inner.now.load(Ordering::Relaxed)
+        self.max - self.permits.available_permits()
     }
 
     /// Returns the largest number in flight so far.
     pub fn most(&self) -> usize {
-        self.inner.most.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of rejected arrivals.
-    pub fn turned_away(&self) -> u64 {
-        self.inner.turned_away.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for InFlightPermit {
-    fn drop(&mut self) {
-        self.inner.now.fetch_sub(1, Ordering::Relaxed);
+        self.most.load(Ordering::Relaxed)
     }
 }
 
@@ -190,8 +147,8 @@ impl Drop for InFlightPermit {
 mod tests {
     use super::*;
 
-    fn arrivals(rate: f64, count: u32, pacing: Pacing) -> Arrivals {
-        Arrivals { rate: Rate::per_second(rate).unwrap(), count, pacing }
+    fn arrivals(rate: f64, count: u32, seed: Option<u32>) -> Arrivals {
+        Arrivals { rate: Rate::per_second(rate).unwrap(), count, seed }
     }
 
     #[test]
@@ -207,14 +164,13 @@ mod tests {
 
     #[test]
     fn constant_arrivals_have_equal_gaps() {
-        let offsets: Vec<_> = arrivals(400.0, 5, Pacing::Constant).schedule().collect();
+        let offsets: Vec<_> = arrivals(400.0, 5, None).schedule().collect();
         assert_eq!(offsets, [0, 2_500, 5_000, 7_500, 10_000].map(Duration::from_micros));
     }
 
     #[test]
     fn poisson_arrivals_have_the_rate_and_exponential_gaps() {
-        let offsets: Vec<f64> =
-            arrivals(100.0, 20_000, Pacing::Poisson { seed: 7 }).schedule().map(|at| at.as_secs_f64()).collect();
+        let offsets: Vec<f64> = arrivals(100.0, 20_000, Some(7)).schedule().map(|at| at.as_secs_f64()).collect();
         let gaps: Vec<f64> = offsets.windows(2).map(|two| two[1] - two[0]).collect();
         let count = f64::from(u32::try_from(gaps.len()).unwrap());
         let mean = gaps.iter().sum::<f64>() / count;
@@ -222,8 +178,7 @@ mod tests {
         assert!((mean * 100.0 - 1.0).abs() < 0.05, "{mean}");
         // The standard deviation of exponential gaps is their mean.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{}", variance.sqrt() / mean);
-        let again: Vec<f64> =
-            arrivals(100.0, 20_000, Pacing::Poisson { seed: 7 }).schedule().map(|at| at.as_secs_f64()).collect();
+        let again: Vec<f64> = arrivals(100.0, 20_000, Some(7)).schedule().map(|at| at.as_secs_f64()).collect();
         assert_eq!(offsets, again);
     }
 
@@ -233,7 +188,7 @@ mod tests {
         let first = Instant::now() - Duration::from_millis(50);
         let mut begun = Vec::new();
         let stop = CancellationToken::new();
-        let count = arrivals(100.0, 10, Pacing::Constant)
+        let count = arrivals(100.0, 10, None)
             .run(first, &stop, |number, intended| begun.push((number, intended - first, intended <= Instant::now())))
             .await;
         assert_eq!((count, begun.len()), (10, 10));
@@ -247,7 +202,7 @@ mod tests {
     async fn arrivals_stop_on_request() {
         let stop = CancellationToken::new();
         let halt = stop.clone();
-        let count = arrivals(1_000.0, 100, Pacing::Constant)
+        let count = arrivals(1_000.0, 100, None)
             .run(Instant::now(), &stop, |number, _| {
                 if number == 4 {
                     halt.cancel();
@@ -264,7 +219,7 @@ mod tests {
         assert!(in_flight.enter().is_none());
         drop(one);
         let three = in_flight.enter().unwrap();
-        assert_eq!((in_flight.now(), in_flight.most(), in_flight.turned_away()), (2, 2, 1));
+        assert_eq!((in_flight.now(), in_flight.most()), (2, 2));
         drop((two, three));
         assert_eq!(in_flight.now(), 0);
     }

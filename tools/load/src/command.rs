@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
-use crate::arrivals::{Arrivals, Pacing, Rate};
-use crate::behaviour::Mix;
-use crate::findings::Finding;
-use crate::report::{Report, html, terminal::Terminal};
+use crate::arrivals::Rate;
+use crate::report::{LoadRequest, Report, html, terminal::Terminal};
 use crate::run::{OwnService, Plan, Target, run as carry_out};
+use payferry_testkit::audit::behaviour::Mix;
+use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::service::{SandboxOptions, Service};
 
@@ -136,27 +136,30 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
         // Checked now, and not after minutes of load.
         probe(file).with_context(|| format!("the report {} cannot be written", file.display()))?;
     }
-    let pacing =
-        if args.poisson { Pacing::Poisson { seed: args.seed.unwrap_or_else(rand::random) } } else { Pacing::Constant };
     let asked_in_flight_max = usize::try_from(args.in_flight_max)?;
     let (files, _) = rlimit::Resource::NOFILE.get()?;
     let in_flight_max = asked_in_flight_max.min(carried_max(files));
-    let plan = Plan {
-        arrivals: Arrivals { rate: args.rate, count: args.payments, pacing },
+    let asked = LoadRequest {
+        rate: args.rate,
+        payments: args.payments,
+        pacing: if args.poisson { "poisson" } else { "constant" },
+        seed: args.poisson.then(|| args.seed.unwrap_or_else(rand::random)),
         mix: args.mix,
         hold: args.hold,
         in_flight_max,
-        settle_timeout: Duration::from_secs(args.settle_timeout),
-        moves_clock: args.url.is_none() || args.advance_clock,
-        not_made_percent_max: args.not_made_max,
+        settle_timeout_secs: args.settle_timeout,
+        target: String::new(),
     };
+    let moves_clock = args.url.is_none() || args.advance_clock;
+    let mut plan = Plan { asked, moves_clock, not_made_percent_max: args.not_made_max };
     let bar = Progress::new();
     let report = match (&args.url, &args.key) {
         (Some(url), Some(key)) => {
             let target = foreign(url, key, args.allow_remote)?;
+            plan.asked.target.clone_from(&target.url);
             carry_out(&plan, &target, stop, &bar).await
         }
-        _ => with_own_sandbox(&plan, &args, config_file, stop, &bar).await,
+        _ => with_own_sandbox(plan, &args, config_file, stop, &bar).await,
     };
     bar.done();
     let mut report = report?;
@@ -199,12 +202,12 @@ fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Result<Target> {
         bail!("--url: {url} is not on this machine; add --allow-remote if it is yours");
     }
     let (url, key) = (url.as_str().trim_end_matches('/').to_owned(), key.to_owned());
-    Ok(Target { name: url.clone(), url, key, own: None, ended: CancellationToken::new() })
+    Ok(Target { url, key, own: None, ended: CancellationToken::new() })
 }
 
 /// Starts a sandbox, puts the load on it and always stops it.
 async fn with_own_sandbox(
-    plan: &Plan,
+    mut plan: Plan,
     args: &Args,
     config_file: Option<PathBuf>,
     stop: &CancellationToken,
@@ -219,12 +222,12 @@ async fn with_own_sandbox(
     };
     let sandbox = Service::sandbox(&options).await?;
     let ready = sandbox.ready();
-    let kind = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
+    plan.asked.target =
+        if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" }.to_owned();
     let ended = CancellationToken::new();
     let target = Target {
         url: ready.api_url.clone(),
         key: ready.api_key.clone(),
-        name: kind.to_owned(),
         own: Some(OwnService { pid: sandbox.pid(), operator_url: ready.operator_url.clone() }),
         ended: ended.clone(),
     };
@@ -236,7 +239,7 @@ async fn with_own_sandbox(
         }
         ended.cancel();
     }));
-    let report = carry_out(plan, &target, stop, bar).await;
+    let report = carry_out(&plan, &target, stop, bar).await;
     drop(watching);
     let sandbox = sandbox.lock().take();
     let Some(sandbox) = sandbox else { return report };

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::arrivals::Rate;
-use super::findings::{Finding, FindingKind};
-use super::stages::StageFigures;
-use super::tally::{Counted, Second};
-use crate::audit::Holding;
+use super::arrivals::{Arrivals, Rate};
+use payferry_testkit::audit::Holding;
+use payferry_testkit::audit::behaviour::Mix;
+use payferry_testkit::audit::findings::{Finding, FindingKind};
+use payferry_testkit::audit::stages::StageFigures;
+use payferry_testkit::audit::tally::{Counted, Second};
 
 /// Options of the run.
 #[derive(Debug, Clone, Serialize)]
@@ -27,7 +28,7 @@ pub struct LoadRequest {
     /// Seed of `poisson`; null for `constant`.
     pub seed: Option<u32>,
     /// Behaviours of the payers, in percent.
-    pub mix: String,
+    pub mix: Mix,
     /// Payments that were made before the load and stayed live.
     pub hold: u32,
     /// Largest allowed number of initiations in flight.
@@ -135,6 +136,11 @@ pub struct Report {
 }
 
 impl LoadRequest {
+    /// Returns the schedule of the payments.
+    pub const fn schedule(&self) -> Arrivals {
+        Arrivals { rate: self.rate, count: self.payments, seed: self.seed }
+    }
+
     /// Describes the arrivals.
     pub fn arrivals(&self) -> String {
         self.seed.map_or_else(|| self.pacing.to_owned(), |seed| format!("{} (seed {seed})", self.pacing))
@@ -178,12 +184,11 @@ impl Report {
 
     /// Returns the faults, counted by kind.
     fn wrong(&self) -> Vec<String> {
-        let mut wrong: Vec<String> =
-            [FindingKind::Lost, FindingKind::Wrong, FindingKind::Undelivered, FindingKind::Unpaid]
-                .into_iter()
-                .filter(|kind| self.count(*kind) > 0)
-                .map(|kind| format!("{} {}", self.count(kind), kind.as_str()))
-                .collect();
+        let mut wrong: Vec<String> = FindingKind::ALL
+            .into_iter()
+            .filter(|kind| self.count(*kind) > 0)
+            .map(|kind| format!("{} {}", self.count(kind), kind.as_str()))
+            .collect();
         let Counted { due, accepted, held, .. } = self.counted;
         for (missing, percent, what) in [
             (due.saturating_sub(accepted), self.not_made_percent, "not made"),

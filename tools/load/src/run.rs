@@ -1,7 +1,6 @@
 //! One run, from the accounts of the payers to the last webhook.
 
 mod course;
-mod drain;
 mod endpoint;
 mod figures;
 mod payments;
@@ -15,25 +14,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::arrivals::{Arrivals, InFlight, Pacing};
-use super::audit::{Audit, Baseline, Scope, audit, baseline};
-use super::behaviour::{EXPIRES_SOON_SECS, Mix};
+use super::arrivals::InFlight;
 use super::blocks;
-use super::findings::{Finding, findings, known, unwanted};
-use super::report::{LoadRequest, Report};
-use super::settings::settings;
-use super::stages::Stage;
-use super::state::RunState;
-use super::tally::Second;
-use figures::{Achievement, Holding, achieved, machine, percent};
+use super::report::{Achieved, LoadRequest, Machine, Report};
+use figures::{Holding, achieved, machine, percent};
+use payferry_testkit::audit::Audit;
+use payferry_testkit::audit::behaviour::EXPIRES_SOON_SECS;
+use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
+use payferry_testkit::audit::session::{Session, receive};
+use payferry_testkit::audit::settings::settings;
+use payferry_testkit::audit::stages::Stage;
+use payferry_testkit::audit::state::RunState;
+use payferry_testkit::audit::tally::Second;
 use payferry_testkit::client::Client;
 use payferry_testkit::metrics;
-use payferry_testkit::payers::Payers;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::psp::Psp;
-use payferry_testkit::receiver::Receiver;
 use payferry_testkit::rpc::Rpc;
-use payferry_testkit::sandbox::SandboxInfo;
 use payferry_testkit::usage::Usage;
 use payments::{HOLD_WORKERS, RunContext};
 use samples::Samples;
@@ -56,16 +53,8 @@ const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 9
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Schedule of the payments.
-    pub arrivals: Arrivals,
-    /// Behaviours of the payers.
-    pub mix: Mix,
-    /// Payments that are made before the load and stay live.
-    pub hold: u32,
-    /// Largest number of initiations in flight. An arrival beyond it is rejected.
-    pub in_flight_max: usize,
-    /// Longest wait for everything after the last arrival.
-    pub settle_timeout: Duration,
+    /// The load.
+    pub asked: LoadRequest,
     /// True if the sandbox's clock may be moved, so that the run does not wait for the last expiries.
     pub moves_clock: bool,
     /// Percentage of the payments that may fail to be made.
@@ -79,8 +68,6 @@ pub struct Target {
     pub url: String,
     /// The PSP's key.
     pub key: String,
-    /// Name in the report.
-    pub name: String,
     /// The process, if it was started for the run.
     pub own: Option<OwnService>,
     /// Cancelled when its process has ended.
@@ -105,7 +92,7 @@ impl Target {
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
 /// its own receiver and restores it at the end. The report says if that failed.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
-    let psp = Psp::with_connections(&target.url, &target.key, plan.in_flight_max.max(HOLD_WORKERS))?;
+    let psp = Psp::with_connections(&target.url, &target.key, plan.asked.in_flight_max.max(HOLD_WORKERS))?;
     let sandbox = psp.sandbox().await.with_context(|| target.url.clone())?;
     let settings = settings(&psp).await.with_context(|| target.url.clone())?;
     // Checked before the run changes anything.
@@ -119,25 +106,14 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let run = format!("{:08x}", rand::random::<u32>());
     let (state, late) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
     let state = Arc::new(state);
-    let receiver = {
-        let state = Arc::clone(&state);
-        Receiver::of_payments(move |events| state.receive(events)).await?
-    };
-    let before = psp.endpoint().await?;
-    receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
+    let (_receiver, before) = receive(&psp, &state).await?;
     let ran = async {
         bar.say("make and fund payers");
-        let merchant = psp.merchant(&format!("load-{run}"), &run).await?;
-        let payers = Payers::set_up(psp.side(), &sandbox, &run).await?;
-        let baseline = baseline(&psp, &sandbox).await?;
-        let in_flight = InFlight::new(plan.in_flight_max);
-        let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
-        let context = RunContext { psp: psp.clone(), merchant, factory, state: Arc::clone(&state), payers, in_flight };
-        let samples = Arc::new(Samples::new(&psp, &state, plan.arrivals.rate));
-        let context = Arc::new(context);
-        let stage = Run { plan, target, stop, bar, name: &run, sandbox: &sandbox, baseline, context, samples };
-        let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&stage.context).pay_late(late)));
-        stage.play().await
+        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state)).await?;
+        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.asked.in_flight_max) });
+        let samples = Arc::new(Samples::new(&psp, &state, plan.asked.rate));
+        let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).pay_late(late)));
+        Run { plan, target, stop, bar, context, samples }.play().await
     };
     let ran = ran.await;
     let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&psp, target, before).await };
@@ -168,9 +144,6 @@ struct Run<'a> {
     target: &'a Target,
     stop: &'a CancellationToken,
     bar: &'a Progress,
-    name: &'a str,
-    sandbox: &'a SandboxInfo,
-    baseline: Baseline,
     context: Arc<RunContext>,
     samples: Arc<Samples>,
 }
@@ -191,11 +164,12 @@ impl Run<'_> {
         self.end_samples().await;
         course.end().await;
         let judged = self.judge().await;
-        self.context.state.end();
-        let course = self.context.state.tally.course();
-        let payments = self.context.state.tally.counts.read().held;
+        self.context.session.state.end();
+        let course = self.context.session.state.tally.course();
+        let payments = self.context.session.state.tally.counted().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
-        Ok(self.report(began_at, &course, Achievement { arrived, total, machine }, judged))
+        let achieved = achieved(&course, [arrived, total], self.context.in_flight.most());
+        Ok(self.report(began_at, course, achieved, machine, judged))
     }
 
     /// Compares everything, unless the run is interrupted first or the service cannot be read. The report then has what
@@ -210,7 +184,7 @@ impl Run<'_> {
         match compared {
             Ok((audit, findings)) => Outcome { audit: Some(audit), findings, interrupted: false },
             Err(why) => {
-                let inner = self.context.state.read();
+                let inner = self.context.session.state.read();
                 let known = known(&inner.records, unwanted(&inner, self.target.own.is_some()));
                 let interrupted = why.is_none();
                 let why = why.map(|why| Finding::of_none("all payments are read back and compared", why));
@@ -219,15 +193,20 @@ impl Run<'_> {
         }
     }
 
+    fn settle_timeout(&self) -> Duration {
+        Duration::from_secs(self.plan.asked.settle_timeout_secs)
+    }
+
     fn usage(&self) -> Option<Usage> {
         Usage::of(self.target.pid()?)
     }
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
         let watch = |(chain, place): (&payferry_testkit::wire::Chain, &payferry_testkit::sandbox::ChainInfo)| {
-            let rpc = Rpc::of_sandbox(self.context.psp.side(), *chain);
-            let above = self.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
-            let (state, samples) = (Arc::clone(&self.context.state), Arc::clone(&self.samples));
+            let rpc = Rpc::of_sandbox(self.context.session.psp.side(), *chain);
+            let above =
+                self.context.session.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
+            let (state, samples) = (Arc::clone(&self.context.session.state), Arc::clone(&self.samples));
             let watching = blocks::watch(rpc, above, move |hash, at| {
                 if let Some(number) = state.mined(hash, at) {
                     samples.mined(number, at);
@@ -235,28 +214,28 @@ impl Run<'_> {
             });
             AbortOnDropHandle::new(tokio::spawn(watching))
         };
-        self.sandbox.chains.iter().map(watch).collect()
+        self.context.session.sandbox.chains.iter().map(watch).collect()
     }
 
     /// Makes the held payments.
     async fn hold(&self) {
-        if self.plan.hold > 0 {
-            self.bar.begin("make held payments", u64::from(self.plan.hold));
-            self.context.hold(self.plan.hold, self.stop, self.bar).await;
+        if self.plan.asked.hold > 0 {
+            self.bar.begin("make held payments", u64::from(self.plan.asked.hold));
+            self.context.hold(self.plan.asked.hold, self.stop, self.bar).await;
         }
     }
 
     /// Starts the payments that are due. Returns how long that took.
     async fn arrive(&self, first: Instant) -> Duration {
-        let pattern = self.plan.mix.pattern();
-        self.bar.begin("start payments", u64::from(self.plan.arrivals.count));
+        let pattern = self.plan.asked.mix.pattern();
+        self.bar.begin("start payments", u64::from(self.plan.asked.payments));
         let begin = |number: u32, intended: Instant| {
             let behaviour = pattern[number as usize % pattern.len()];
             self.context.begin(number, behaviour, intended);
         };
         let ended = &self.target.ended;
         tokio::select! {
-            _ = self.plan.arrivals.run(first, self.stop, begin) => {}
+            _ = self.plan.asked.schedule().run(first, self.stop, begin) => {}
             () = ended.cancelled() => {}
         }
         first.elapsed()
@@ -264,18 +243,18 @@ impl Run<'_> {
 
     /// Waits until every payment is complete: first those that are paid in time, then those that expire.
     async fn settle(&self) {
-        self.all_complete(false, self.plan.settle_timeout).await;
+        self.all_complete(false, self.settle_timeout()).await;
         let open = self.context.open(true);
         let Some(youngest) = open else { return };
         let left = Duration::from_secs(u64::from(EXPIRES_SOON_SECS)).saturating_sub(youngest.elapsed());
-        let mut patience = self.plan.settle_timeout + left;
+        let mut patience = self.settle_timeout() + left;
         if self.plan.moves_clock && !self.stop.is_cancelled() {
             self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
-            match self.context.psp.advance_clock(secs).await {
+            match self.context.session.psp.advance_clock(secs).await {
                 Ok(offset_secs) => {
-                    self.context.state.clock_moved(offset_secs);
-                    patience = self.plan.settle_timeout;
+                    self.context.session.state.clock_moved(offset_secs);
+                    patience = self.settle_timeout();
                 }
                 Err(error) => tracing::warn!(%error, "the sandbox's clock could not be moved"),
             }
@@ -306,17 +285,16 @@ impl Run<'_> {
     /// Waits until the service has delivered all webhooks of this run, then compares everything.
     async fn compare(&self) -> anyhow::Result<(Audit, Vec<Finding>)> {
         self.bar.say("compare webhooks, payments and chains");
-        let RunContext { psp, state, merchant, .. } = &*self.context;
+        let Session { psp, state, .. } = &self.context.session;
         let since = Instant::now();
         while since.elapsed() < DRAIN_PATIENCE {
-            if !drain::is_owed_any(psp, state).await? {
+            if !endpoint::is_owed_any(psp, state).await? {
                 break;
             }
             tokio::time::sleep(POLL).await;
         }
         let is_alone = self.target.own.is_some();
-        let scope = Scope { merchant: *merchant, sandbox: self.sandbox, baseline: &self.baseline, is_alone };
-        let audit = audit(psp, scope, state).await?;
+        let audit = self.context.session.audit(is_alone).await?;
         let defects = self.defects().await;
         let mut findings = {
             let inner = state.read();
@@ -344,7 +322,7 @@ impl Run<'_> {
     /// Returns the service's delivery log of a payment as text.
     async fn delivery_log(&self, finding: &Finding) -> Option<String> {
         let id = finding.payment_id.as_deref()?.parse().ok()?;
-        let deliveries = self.context.psp.deliveries(id).await.ok()?;
+        let deliveries = self.context.session.psp.deliveries(id).await.ok()?;
         let line = |delivery: &serde_json::Value| {
             let text = |key: &str| delivery[key].as_str().unwrap_or("-").to_owned();
             format!("{} {} after {} attempts", text("event"), text("delivery_status"), delivery["attempt_count"])
@@ -355,50 +333,36 @@ impl Run<'_> {
     fn report(
         &self,
         began_at: chrono::DateTime<chrono::Utc>,
-        course: &[Second],
-        achievement: Achievement,
+        course: Vec<Second>,
+        achieved: Achieved,
+        machine: Machine,
         judged: Outcome,
     ) -> Report {
-        let (plan, state) = (self.plan, &self.context.state);
-        let counted = state.tally.counts.read();
+        let (plan, state) = (self.plan, &self.context.session.state);
+        let counted = state.tally.counted();
         let not_made = counted.due.saturating_sub(counted.accepted);
-        let to_hold = u64::from(plan.hold);
+        let to_hold = u64::from(plan.asked.hold);
         let not_held = to_hold.saturating_sub(counted.held);
         let audited = judged.audit.is_some();
         let audit = judged.audit.unwrap_or_default();
-        let (pacing, seed) = match plan.arrivals.pacing {
-            Pacing::Constant => ("constant", None),
-            Pacing::Poisson { seed } => ("poisson", Some(seed)),
-        };
-        let asked = LoadRequest {
-            rate: plan.arrivals.rate,
-            payments: plan.arrivals.count,
-            pacing,
-            seed,
-            mix: plan.mix.to_string(),
-            hold: plan.hold,
-            in_flight_max: plan.in_flight_max,
-            settle_timeout_secs: plan.settle_timeout.as_secs(),
-            target: self.target.name.clone(),
-        };
         let curve = |stage: Stage| {
-            let (total, _) = state.stages.latencies(stage);
+            let total = state.stages.latencies(stage);
             let points = CURVE.iter().map(|percent| (*percent, total.percentile_ms(*percent)));
             (total.count() > 0).then(|| (stage.as_str(), points.collect()))
         };
         Report {
             version: env!("CARGO_PKG_VERSION"),
-            run: self.name.to_owned(),
+            run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-            asked,
-            achieved: achieved(course, &achievement, self.context.in_flight.most()),
+            asked: plan.asked.clone(),
+            achieved,
             counted,
             stages: state.stages.figures(),
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]
                 .into_iter()
                 .filter_map(curve)
                 .collect(),
-            machine: achievement.machine,
+            machine,
             errors: state.tally.errors(),
             holdings: audit.holdings,
             read_back: audit.shown.len(),
@@ -410,7 +374,7 @@ impl Run<'_> {
             not_made_percent_max: plan.not_made_percent_max,
             findings: judged.findings,
             service_log: Vec::new(),
-            course: course.to_vec(),
+            course,
         }
     }
 }

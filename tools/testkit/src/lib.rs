@@ -4,6 +4,7 @@
 //! process of a service. It knows the service by its wire only and shares no code with it, except contracts and
 //! devchain.
 
+pub mod audit;
 pub mod client;
 pub mod ledger;
 pub mod metrics;

@@ -89,27 +89,21 @@ pub struct Initiated {
     pub intermediary_wallet: Address,
 }
 
-/// Reason why an initiation returned no payment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why an initiation returned no payment. Its text is the kind of error, for counts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InitiateError {
     /// The service refused it, with this status and problem code.
+    #[error("initiate: {0} {1}")]
     Refused(u16, String),
     /// There was no response.
+    #[error("initiate: {0}")]
     Unanswered(CallError),
     /// The response has status 201 and a body that cannot be parsed.
+    #[error("initiate: unreadable answer")]
     Unreadable,
 }
 
 impl InitiateError {
-    /// Returns the kind of error, for counts.
-    pub fn kind(&self) -> String {
-        match self {
-            Self::Refused(status, code) => format!("initiate: {status} {code}"),
-            Self::Unanswered(error) => format!("initiate: {error}"),
-            Self::Unreadable => "initiate: unreadable answer".to_owned(),
-        }
-    }
-
     /// Returns true if the service may have made the payment.
     pub const fn may_be_made(&self) -> bool {
         match self {
@@ -265,6 +259,22 @@ impl Psp {
         (begun, initiated)
     }
 
+    /// Reads all pages of a list. `read` takes the items of a page and returns the query parameters of the next one.
+    async fn pages<P: DeserializeOwned>(
+        &self,
+        path: &str,
+        mut read: impl FnMut(P) -> Option<String>,
+    ) -> anyhow::Result<()> {
+        let mut after = String::new();
+        for _ in 0..PAGES_MAX {
+            match read(self.get(&format!("{path}{after}")).await?) {
+                Some(next) => after = next,
+                None => return Ok(()),
+            }
+        }
+        bail!("the list {path} does not end")
+    }
+
     /// Reads all payments that match `filter` (query parameters such as `merchant_id=…`), newest first, page by page.
     pub async fn payments<T: DeserializeOwned>(&self, filter: &str, mut each: impl FnMut(T)) -> anyhow::Result<()> {
         #[derive(Deserialize)]
@@ -272,16 +282,11 @@ impl Psp {
             payments: Vec<T>,
             next_after: Option<String>,
         }
-        let mut after = String::new();
-        for _ in 0..PAGES_MAX {
-            let page: Page<T> = self.get(&format!("/payments?{filter}&limit={PAGE}{after}")).await?;
+        self.pages(&format!("/payments?{filter}&limit={PAGE}"), |page: Page<T>| {
             page.payments.into_iter().for_each(&mut each);
-            match page.next_after {
-                Some(next) => after = format!("&after={next}"),
-                None => return Ok(()),
-            }
-        }
-        bail!("the list of payments does not end")
+            page.next_after.map(|next| format!("&after={next}"))
+        })
+        .await
     }
 
     /// Reads all events of the feed, oldest first. Each is the body of its webhook, byte for byte.
@@ -292,23 +297,24 @@ impl Psp {
             next_after: Option<String>,
             has_more: bool,
         }
-        let (mut all, mut after) = (Vec::new(), String::new());
-        for _ in 0..PAGES_MAX {
-            let page: Page = self.get(&format!("/api/v1/events?limit={PAGE}{after}")).await?;
+        let mut all = Vec::new();
+        let read = |page: Page| {
             all.extend(page.events);
-            match page.next_after.filter(|_| page.has_more) {
-                Some(last) => after = format!("&after={last}"),
-                None => return Ok(all),
-            }
-        }
-        bail!("the feed of events does not end")
+            page.next_after.filter(|_| page.has_more).map(|last| format!("&after={last}"))
+        };
+        self.pages(&format!("/api/v1/events?limit={PAGE}"), read).await?;
+        Ok(all)
+    }
+
+    /// Reads the items of one page of a list.
+    async fn items<T: DeserializeOwned>(&self, path: &str, name: &str) -> anyhow::Result<Vec<T>> {
+        let mut page: Value = self.get(path).await?;
+        serde_json::from_value(page[name].take()).with_context(|| format!("GET {path} has no valid `{name}`"))
     }
 
     /// Returns the service's delivery log of a payment.
     pub async fn deliveries(&self, id: PaymentId) -> anyhow::Result<Vec<Value>> {
-        let mut log: Value = self.get(&format!("/payments/{id}/webhooks")).await?;
-        let deliveries = log["deliveries"].take();
-        serde_json::from_value(deliveries).context("the delivery log has no `deliveries`")
+        self.items(&format!("/payments/{id}/webhooks"), "deliveries").await
     }
 
     /// Returns true if the service shows a transfer of the payment. Uses the connections for sampled payments.
@@ -324,29 +330,19 @@ impl Psp {
     /// Returns a page of the deliveries that are queued, wait for a retry or are exhausted, oldest first, from `offset`
     /// on: the ids of their payments (or of other subjects). Empty after the last page.
     pub async fn undelivered(&self, offset: usize) -> anyhow::Result<Vec<String>> {
-        let list: Value = self.get(&format!("/api/v1/webhook/undelivered?limit={PAGE}&offset={offset}")).await?;
-        let deliveries = list["deliveries"].as_array().context("the list has no `deliveries`")?;
+        let path = format!("/api/v1/webhook/undelivered?limit={PAGE}&offset={offset}");
+        let deliveries: Vec<Value> = self.items(&path, "deliveries").await?;
         Ok(deliveries.iter().map(|one| one["payment_id"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
     /// Returns up to `limit` postings of the PSP's ledger after `position`, oldest first.
     pub async fn entries(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Entry>> {
-        #[derive(Deserialize)]
-        struct Page {
-            entries: Vec<Entry>,
-        }
-        let page: Page = self.get(&format!("/ledger/entries?after={after}&limit={limit}")).await?;
-        Ok(page.entries)
+        self.items(&format!("/ledger/entries?after={after}&limit={limit}"), "entries").await
     }
 
     /// Returns the PSP's balances of each token on each chain.
     pub async fn balances(&self) -> anyhow::Result<Vec<Balance>> {
-        #[derive(Deserialize)]
-        struct List {
-            balances: Vec<Balance>,
-        }
-        let list: List = self.get("/balances").await?;
-        Ok(list.balances)
+        self.items("/balances", "balances").await
     }
 
     /// Moves the sandbox's clock forward. Returns its offset from real time, in seconds.
@@ -362,16 +358,14 @@ impl Psp {
             webhooks: Vec<Value>,
             next: u64,
         }
-        let (mut all, mut after) = (Vec::new(), 0);
-        for _ in 0..PAGES_MAX {
-            let page: Page = self.get(&format!("/sandbox/inbox/{name}?limit=1000&after={after}")).await?;
-            if page.webhooks.is_empty() {
-                return Ok(all);
-            }
+        let mut all = Vec::new();
+        let read = |page: Page| {
+            let next = (!page.webhooks.is_empty()).then(|| format!("&after={}", page.next));
             all.extend(page.webhooks);
-            after = page.next;
-        }
-        bail!("the inbox {name} does not end")
+            next
+        };
+        self.pages(&format!("/sandbox/inbox/{name}?limit=1000"), read).await?;
+        Ok(all)
     }
 }
 

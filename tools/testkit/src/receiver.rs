@@ -44,7 +44,6 @@ pub struct Event {
     #[serde(default)]
     pub status: String,
     /// The PSP's reference.
-    #[serde(default)]
     pub reference: Option<String>,
     /// Amount due.
     #[serde(default)]
@@ -59,16 +58,12 @@ pub struct Event {
     #[serde(default)]
     pub chain: String,
     /// Transaction of the event.
-    #[serde(default)]
     pub tx_hash: Option<String>,
     /// The PSP's share.
-    #[serde(default)]
     pub psp_amount: Option<String>,
     /// The treasury's share.
-    #[serde(default)]
     pub treasury_fee: Option<String>,
     /// Reason of the status `failed`.
-    #[serde(default)]
     pub failure_reason: Option<String>,
     /// Labels.
     #[serde(default)]
@@ -202,23 +197,18 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
 mod tests {
     use std::time::Duration;
 
-    use axum::http::Method;
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::client::{Client, request};
+    use crate::client::Client;
 
     const BODY: &str = r#"{"event":"payment.settled","payment_id":"pay_1","event_id":"evt_1","sequence":3,
         "timestamp":"2026-01-01T00:00:00.000Z","status":"settled","labels":["MULTIPLE"],"metadata":{"a":1}}"#;
 
     async fn send(receiver: &Receiver, secret: &str, body: &str, age_secs: i64) -> u16 {
         let client = Client::new(receiver.url(), 1, Duration::from_secs(5)).unwrap();
-        let mut request = request(Method::POST, PATH, body.to_owned().into());
         let at = chrono::Utc::now().timestamp() - age_secs;
-        let mut set = |name: &'static str, value: String| request.headers_mut().insert(name, value.parse().unwrap());
-        set(signature::HEADER_ID, "evt_1".to_owned());
-        set(signature::HEADER_TIMESTAMP, at.to_string());
-        set(signature::HEADER_SIGNATURE, signature::sign(secret, "evt_1", at, body.as_bytes()).unwrap());
+        let request = signature::signed_request(secret, PATH, "evt_1", at, body).unwrap();
         client.call(request).await.unwrap().status.as_u16()
     }
 

@@ -3,7 +3,7 @@
 //! Its CPU time and memory are its own. It ends with this process, however this process ends: its standard input closes
 //! then.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use tokio::sync::oneshot;
 use crate::client::Client;
 use crate::metrics;
 use crate::usage::Usage;
-use crate::wire::Chain;
 
 /// Longest time until a process prints its ready line.
 const START_PATIENCE: Duration = Duration::from_mins(1);
@@ -35,7 +34,7 @@ const LOG_LINES_MAX: usize = 20;
 pub const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
 /// The line of JSON that a service prints when it is ready. Values that another subcommand does not print are empty.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub struct Ready {
     /// URL for PSPs and payers.
     pub api_url: String,
@@ -48,9 +47,6 @@ pub struct Ready {
     /// The PSP's key, with full scope.
     #[serde(default)]
     pub api_key: String,
-    /// JSON-RPC URL of each chain.
-    #[serde(default)]
-    pub rpc: BTreeMap<Chain, String>,
 }
 
 /// Options of a sandbox in a child process.
@@ -113,6 +109,13 @@ impl Service {
         Ok(service)
     }
 
+    /// Starts a sandbox. Returns when all of its payments are live.
+    pub async fn live_sandbox(options: &SandboxOptions) -> anyhow::Result<Self> {
+        let service = Self::sandbox(options).await?;
+        service.until_live().await?;
+        Ok(service)
+    }
+
     /// Starts a command that prints a line of JSON when it is ready. `name` appears in errors.
     pub async fn start(mut command: Command, name: &str) -> anyhow::Result<Self> {
         // A process group of its own: ctrl-c is for this process, which reads the service once more before it ends.
@@ -136,14 +139,7 @@ impl Service {
             });
         }
         // From here on, dropping the future kills the process.
-        let empty = Ready {
-            api_url: String::new(),
-            operator_url: String::new(),
-            operator_token: String::new(),
-            api_key: String::new(),
-            rpc: BTreeMap::new(),
-        };
-        let mut service = Self { child, is_ephemeral: false, stdin, ready: empty, log };
+        let mut service = Self { child, is_ephemeral: false, stdin, ready: Ready::default(), log };
         let line = tokio::time::timeout(START_PATIENCE, ready).await;
         match line.ok().and_then(Result::ok).and_then(|line| serde_json::from_str(&line).ok()) {
             Some(ready) => service.ready = ready,

@@ -1,11 +1,15 @@
 //! Signatures of webhooks by the Standard Webhooks specification (version 1): base64 of HMAC-SHA256 over
 //! `{id}.{timestamp}.{body}`. Shares no code with the sender.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method, Request};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::Full;
+use hyper::body::Bytes;
 use sha2::Sha256;
+
+use crate::client::request;
 
 /// Header with the id of the event.
 pub const HEADER_ID: &str = "webhook-id";
@@ -31,6 +35,22 @@ fn mac_of(secret: &str, id: &str, timestamp: &str, body: &[u8]) -> Result<Hmac<S
 pub fn sign(secret: &str, id: &str, timestamp_secs: i64, body: &[u8]) -> Result<String, &'static str> {
     let mac = mac_of(secret, id, &timestamp_secs.to_string(), body)?;
     Ok(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
+}
+
+/// Makes a request that delivers `body` as the webhook `id`, signed at this time.
+pub fn signed_request(
+    secret: &str,
+    path: &str,
+    id: &str,
+    timestamp_secs: i64,
+    body: &str,
+) -> anyhow::Result<Request<Full<Bytes>>> {
+    let signature = sign(secret, id, timestamp_secs, body.as_bytes()).map_err(anyhow::Error::msg)?;
+    let mut request = request(Method::POST, path, body.to_owned().into());
+    request.headers_mut().insert(HEADER_ID, id.parse()?);
+    request.headers_mut().insert(HEADER_TIMESTAMP, timestamp_secs.into());
+    request.headers_mut().insert(HEADER_SIGNATURE, signature.parse()?);
+    Ok(request)
 }
 
 /// Verifies that one of the signatures is by one of `secrets` and that the timestamp is close to `now_secs`.

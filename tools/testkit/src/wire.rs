@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use ulid::Ulid;
 
 /// Base units of one token: every token has 6 decimals.
@@ -21,7 +21,8 @@ pub struct NotOnTheWire {
 }
 
 impl NotOnTheWire {
-    fn new(text: &str, expected: &'static str) -> Self {
+    /// Makes the error for a text.
+    pub fn new(text: &str, expected: &'static str) -> Self {
         Self { text: text.to_owned(), expected }
     }
 }
@@ -187,39 +188,41 @@ ids! {
     EventId = "evt_";
 }
 
+/// Declares enums whose values have names: on the wire, in reports and on the command line.
+#[macro_export]
 macro_rules! names {
     ($(
         $(#[$doc:meta])*
         $name:ident, $expected:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }
     )*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize)]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
         }
 
         impl $name {
-            /// Every value, in the order of the interface.
+            /// Every value, in order.
             pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
 
-            /// Returns the name on the wire.
+            /// Returns the name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(self.as_str())
             }
         }
 
-        impl FromStr for $name {
-            type Err = NotOnTheWire;
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::wire::NotOnTheWire;
 
-            fn from_str(text: &str) -> Result<Self, NotOnTheWire> {
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let found = Self::ALL.into_iter().find(|one| one.as_str() == text);
-                found.ok_or_else(|| NotOnTheWire::new(text, $expected))
+                found.ok_or_else(|| $crate::wire::NotOnTheWire::new(text, $expected))
             }
         }
     )*};
@@ -256,12 +259,6 @@ names! {
         Mismatched = "mismatched",
         /// Failed, for example expired.
         Failed = "failed",
-    }
-
-    /// Reason of the status `failed`. Only the reason that the tools expect.
-    FailureReason, "an expected failure reason" {
-        /// The payment expired without a transfer.
-        Expired = "expired",
     }
 
     /// Label of a payment. Only the labels that the tools expect.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alloy::primitives::{Address, B256, Bytes, U256};
 use parking_lot::Mutex;
 use payferry_devchain::{ChainConfig, Devchain, Mining};
-use payferry_harness::anvil::{Anvil, AnvilOptions};
+use payferry_harness::anvil::Anvil;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -121,14 +121,14 @@ impl Pair {
     pub async fn with(mining: Mining) -> Self {
         // The HTTP clients have no TLS provider; an error means that one is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let process = Anvil::start(AnvilOptions {
+        let process = Anvil::start(&ChainConfig {
             chain_id: CHAIN_ID,
             mining,
             genesis_timestamp_secs: Some(GENESIS_SECS),
             safe_depth: SAFE_DEPTH,
             base_fee_initial_wei: BASE_FEE_INITIAL_WEI,
             block_gas_limit: BLOCK_GAS_LIMIT,
-            ..AnvilOptions::default()
+            ..ChainConfig::default()
         });
         let chain = Devchain::open(ChainConfig {
             chain_id: CHAIN_ID,

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::{Chains, Run};
 use payferry_harness::process::Binary;
+use payferry_testkit::progress::Progress;
 
 /// Kill `payferry serve` repeatedly under load, then check that nothing was lost, counted twice or left unfinished.
 #[derive(Debug, Parser)]
@@ -61,16 +60,14 @@ async fn main() -> ExitCode {
         "postgres" => own(TestDatabase::postgres().await),
         url => (None, url.to_owned()),
     };
-    let progress = ProgressBar::new(u64::try_from(args.kills).unwrap_or(u64::MAX));
-    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} kills, {eta} left");
-    progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    progress.enable_steady_tick(Duration::from_secs(1));
+    let progress = Progress::new();
+    progress.begin("kills", u64::try_from(args.kills).unwrap_or(u64::MAX));
 
     let mut run = Run::new(Binary::at(args.binary), args.kills, &url);
     (run.chains, run.rate, run.progress) = (args.chains, args.rate, progress.clone());
     run.seed = args.seed.unwrap_or(run.seed);
     let report = run.report().await;
-    progress.finish_and_clear();
+    progress.done();
     drop(database);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());

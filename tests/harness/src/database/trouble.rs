@@ -30,73 +30,41 @@ impl Held {
     }
 }
 
-/// A table that is renamed away while the database keeps running, until it is restored.
+/// A disturbance that lasts until it is ended: a table that is renamed away, failing commits, a full disk.
 #[derive(Debug)]
-pub struct TableAway {
+pub struct Trouble {
     connection: DatabaseConnection,
-    table: &'static str,
-}
-
-impl TableAway {
-    /// Renames the table in the database at this URL.
-    pub async fn take(url: &str, table: &'static str) -> Self {
-        let connection = super::connect(url).await.unwrap();
-        connection.execute_unprepared(&format!("ALTER TABLE {table} RENAME TO {table}_away")).await.unwrap();
-        Self { connection, table }
-    }
-
-    /// Restores the table.
-    pub async fn bring_back(self) {
-        let Self { connection, table } = self;
-        connection.execute_unprepared(&format!("ALTER TABLE {table}_away RENAME TO {table}")).await.unwrap();
-    }
-}
-
-/// Makes every commit that changes a row of a table fail after its statements succeeded. The error leaves it open to
-/// the client if the commit took effect. (It did not.) Active until it is ended.
-#[derive(Debug)]
-pub struct CommitsFail {
-    connection: DatabaseConnection,
+    /// Statements that end it.
     ends: Vec<String>,
+    /// File that fills the disk.
+    filler: Option<PathBuf>,
 }
 
-impl CommitsFail {
-    /// Ends the failures.
+impl Trouble {
+    /// Renames a table in the database at this URL while the database keeps running. The end restores it.
+    pub async fn table_away(url: &str, table: &str) -> Self {
+        let connection = super::connect(url).await.unwrap();
+        let begins = [format!("ALTER TABLE {table} RENAME TO {table}_away")];
+        Self::begin(connection, &begins, vec![format!("ALTER TABLE {table}_away RENAME TO {table}")]).await
+    }
+
+    async fn begin(connection: DatabaseConnection, begins: &[String], ends: Vec<String>) -> Self {
+        execute_each(&connection, begins).await;
+        Self { connection, ends, filler: None }
+    }
+
+    /// Ends it.
     pub async fn end(self) {
         execute_each(&self.connection, &self.ends).await;
+        if let Some(filler) = self.filler {
+            std::fs::remove_file(filler).unwrap();
+        }
     }
 }
 
 async fn execute_each(connection: &DatabaseConnection, statements: &[String]) {
     for statement in statements {
         connection.execute_unprepared(statement).await.unwrap();
-    }
-}
-
-/// A full disk; dropping or emptying this frees the space.
-#[derive(Debug)]
-pub struct Filled {
-    connection: DatabaseConnection,
-    filler: Filler,
-}
-
-#[derive(Debug)]
-enum Filler {
-    File(PathBuf),
-    Table,
-    /// Without a small disk, a trigger reports the server's error for a full disk.
-    Trigger,
-}
-
-impl Filled {
-    /// Frees the space.
-    pub async fn empty(self) {
-        let statement = match self.filler {
-            Filler::File(path) => return std::fs::remove_file(path).unwrap(),
-            Filler::Table => "DROP TABLE filler",
-            Filler::Trigger => "DROP TRIGGER filler ON payments",
-        };
-        self.connection.execute_unprepared(statement).await.unwrap();
     }
 }
 
@@ -126,8 +94,9 @@ impl TestDatabase {
         }
     }
 
-    /// Makes commits that change this table fail: each inserts a row that violates a deferred foreign key.
-    pub async fn fail_commits(&self, table: &'static str) -> CommitsFail {
+    /// Makes every commit that changes a row of this table fail after its statements succeeded: each inserts a row that
+    /// violates a deferred foreign key. The error leaves it open to the client if the commit took effect. (It did not.)
+    pub async fn fail_commits(&self, table: &'static str) -> Trouble {
         let connection = self.connect().await;
         let owe = "INSERT INTO troubles VALUES ('nobody')";
         let holder = "holder TEXT REFERENCES trouble_holders (id) DEFERRABLE INITIALLY DEFERRED";
@@ -153,14 +122,14 @@ impl TestDatabase {
         }
         ends.push("DROP TABLE troubles".to_owned());
         ends.push("DROP TABLE trouble_holders".to_owned());
-        execute_each(&connection, &begins).await;
-        CommitsFail { connection, ends }
+        Trouble::begin(connection, &begins, ends).await
     }
 
-    /// Fills the disk below SQLite's folder, or the tablespace `small`.
-    pub async fn fill(&self) -> Filled {
+    /// Fills the disk below SQLite's folder, or the tablespace `small`. Without a small disk, a trigger reports the
+    /// server's error for a full disk.
+    pub async fn fill(&self) -> Trouble {
         let connection = self.connect().await;
-        let filler = match &self.place {
+        let (ends, filler) = match &self.place {
             Storage::Folder(_) | Storage::Foreign(_) => {
                 // Otherwise writes would still fit into the existing WAL file.
                 connection.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
@@ -168,7 +137,7 @@ impl TestDatabase {
                 let mut file = std::fs::File::create(&path).unwrap();
                 let full = (0..).find_map(|_| file.write_all(&[0; 1_024]).err()).unwrap();
                 assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
-                Filler::File(path)
+                (None, Some(path))
             }
             Storage::Server { is_small: true, .. } => {
                 let table = "CREATE TABLE filler (text TEXT) WITH (autovacuum_enabled = false);
@@ -177,7 +146,7 @@ impl TestDatabase {
                 let rows = "INSERT INTO filler SELECT repeat('x', 6000) FROM generate_series(1, 100000)";
                 let full = connection.execute_unprepared(rows).await.unwrap_err().to_string();
                 assert!(full.contains("No space left on device"), "{full}");
-                Filler::Table
+                (Some("DROP TABLE filler"), None)
             }
             Storage::Server { is_small: false, .. } => {
                 let trigger = "CREATE OR REPLACE FUNCTION filler() RETURNS trigger LANGUAGE plpgsql AS
@@ -185,10 +154,10 @@ impl TestDatabase {
                                CREATE TRIGGER filler BEFORE INSERT OR UPDATE ON payments
                                  FOR EACH ROW EXECUTE FUNCTION filler()";
                 connection.execute_unprepared(trigger).await.unwrap();
-                Filler::Trigger
+                (Some("DROP TRIGGER filler ON payments"), None)
             }
         };
-        Filled { connection, filler }
+        Trouble { connection, ends: ends.into_iter().map(str::to_owned).collect(), filler }
     }
 
     /// Creates a database on the server, in the small tablespace if there is one. `tests/with-postgres` creates that

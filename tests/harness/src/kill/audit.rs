@@ -10,10 +10,9 @@ mod money_out;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
-
 use serde_json::Value;
 
+use super::creation::made_once;
 use super::evidence::Evidence;
 use super::load::Story;
 use super::report::{Finding, Findings};
@@ -34,8 +33,9 @@ pub fn audit(evidence: &Evidence) -> Findings {
     for out in evidence.outgoing() {
         money_out::acknowledged(out, &mut findings);
     }
-    made_once(evidence, &mut findings);
-    money_out::made_once(evidence, &mut findings);
+    let payments = evidence.stories.iter().map(|story| &story.creation);
+    made_once(payments, evidence.listed.iter().map(String::as_str), &mut findings);
+    made_once(evidence.outgoing().map(|out| &out.creation), money_out::listed(evidence), &mut findings);
     money::transfers(evidence, &mut findings);
     money::settlements(evidence, &mut findings);
     money::holdings(evidence, &mut findings);
@@ -54,38 +54,22 @@ pub fn audit(evidence: &Evidence) -> Findings {
     findings
 }
 
+fn text<'a>(record: &'a Value, key: &str) -> &'a str {
+    record[key].as_str().unwrap_or_default()
+}
+
 /// Checks that an acknowledged payment exists unchanged, and that a repeated request gets the same answer.
 fn acknowledged(story: &Story, findings: &mut Findings) {
-    let mut wrong = |what: String| findings.push(Finding::of(story.name(), what));
-    if let Some(trouble) = &story.trouble {
-        wrong(trouble.clone());
-    }
-    let Some(made) = &story.made else {
-        if story.trouble.is_none() {
-            wrong("was never answered".to_owned());
-        }
-        return;
-    };
-    let Some(read) = &story.read else {
-        return wrong("was acknowledged and is lost".to_owned());
-    };
-    let same = |key: &str| made[key] == read[key];
-    if !same("payment_id") || read["reference"] != story.intent.key.as_str() {
-        wrong(format!("reads as {} of {}", read["payment_id"], read["reference"]));
-    }
-    for key in KEPT.into_iter().filter(|key| !same(key)) {
-        wrong(format!("was acknowledged with {key} {} and reads {}", made[key], read[key]));
-    }
-    match &story.replayed {
-        Some(replayed) if replayed == made => {}
-        Some(replayed) => wrong(format!("the same request was answered {made} and then {replayed}")),
-        None => wrong("the same request is now refused".to_owned()),
+    let Some((made, read)) = story.creation.acknowledged(&KEPT, findings) else { return };
+    if made["payment_id"] != read["payment_id"] || read["reference"] != story.intent.key.as_str() {
+        let what = format!("reads as {} of {}", read["payment_id"], read["reference"]);
+        findings.push(Finding::of(story.creation.name(), what));
     }
 }
 
 /// Checks that the payment ended as its behaviour requires.
 fn ended(story: &Story, findings: &mut Findings) {
-    let Some(read) = &story.read else { return };
+    let Some(read) = &story.creation.read else { return };
     let ends = story.intent.behaviour.ends();
     let reason = read["failure_reason"].as_str();
     if read["status"] != ends.status || reason != ends.failure_reason {
@@ -99,34 +83,12 @@ fn ended(story: &Story, findings: &mut Findings) {
             read["labels"],
             read["amount_received"],
         );
-        findings.push(Finding::of(story.name(), what));
+        findings.push(Finding::of(story.creation.name(), what));
     }
     // REORGED is permitted: chains reorg blocks that are not final yet.
     let wrong_labels = ["SETTLEMENT_FAILED", "EXCESS", "LATE", "WRONG_TOKEN", "WRONG_CHAIN", "IN_REVIEW"];
     let labels = read["labels"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for label in labels.filter(|label| wrong_labels.contains(label)) {
-        findings.push(Finding::of(story.name(), format!("is labelled {label}")));
-    }
-}
-
-/// Checks that every request created one payment, that no two requests share one, and that every payment has a request.
-fn made_once(evidence: &Evidence, findings: &mut Findings) {
-    let mut by_id: HashMap<&str, u32> = HashMap::new();
-    for id in evidence.stories.iter().filter_map(Story::payment_id) {
-        *by_id.entry(id).or_default() += 1;
-    }
-    for (id, _) in by_id.iter().filter(|(_, count)| **count > 1) {
-        findings.push(Finding::of(*id, "answers several requests"));
-    }
-    let mut listed = HashSet::new();
-    for id in &evidence.listed {
-        if !listed.insert(id.as_str()) {
-            findings.push(Finding::of(id, "is listed twice"));
-        } else if !by_id.contains_key(id.as_str()) {
-            findings.push(Finding::of(id, "exists although no request was answered with it"));
-        }
-    }
-    for id in by_id.keys().filter(|id| !listed.contains(**id)) {
-        findings.push(Finding::of(*id, "was acknowledged and is not listed"));
+        findings.push(Finding::of(story.creation.name(), format!("is labelled {label}")));
     }
 }

@@ -5,6 +5,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
+use serde_json::Value;
+
+use super::creation::Creation;
 
 /// Expiry of payments that are never paid, in seconds: the interface's minimum.
 pub const EXPIRES_SOON_SECS: u64 = 60;
@@ -65,54 +68,44 @@ const WEIGHTS: [(Behaviour, u32); 13] = [
 ];
 
 /// Expected result of a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ends {
     /// Final status.
     pub status: &'static str,
     /// Failure reason, if the payment fails.
     pub failure_reason: Option<&'static str>,
     /// Events that must be published exactly once.
-    pub announces: &'static [&'static str],
+    pub announces: Vec<&'static str>,
     /// Events that may be published, at most once.
     pub may_announce: &'static [&'static str],
 }
 
+const FAILED: &[&str] = &["payment.failed", "payin.failed"];
+const OVERPAID: &[&str] = &["payment.mismatched", "payin.mismatched"];
+const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
+const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
+
 impl Behaviour {
     /// Expected result of a payment with this behaviour.
-    pub const fn ends(self) -> Ends {
-        const FAILED: &[&str] = &["payment.failed", "payin.failed"];
-        const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
-        const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
-        const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
-        // Each of these starts with the events of a mismatch and ends with those of a settlement.
-        const OVER_SETTLED: &[&str] = &[
-            "payment.mismatched",
-            "payin.mismatched",
-            "payment.confirmed",
-            "payin.confirmed",
-            "payment.settled",
-            "payin.settled",
-        ];
-        const SHORT_SETTLED: &[&str] = &[
-            "payment.mismatched",
-            "payin.underpaid",
-            "payin.mismatched",
-            "payment.confirmed",
-            "payin.confirmed",
-            "payment.settled",
-            "payin.settled",
-        ];
+    pub fn ends(self) -> Ends {
+        let ends = |status, announces: &[&[&'static str]]| Ends {
+            status,
+            failure_reason: None,
+            announces: announces.concat(),
+            may_announce: &[],
+        };
+        let failed_for = |reason| Ends { failure_reason: Some(reason), ..ends("failed", &[FAILED]) };
         match self {
-            Self::Exact | Self::Returned | Self::ReturnedInParts => ends("settled", SETTLED),
-            Self::ShortThenRest | Self::TwoTransfers => Ends { may_announce: UNDERPAID, ..ends("settled", SETTLED) },
-            Self::Over => ends("mismatched", MISMATCHED),
-            Self::OverReturned => ends("settled", OVER_SETTLED),
-            Self::ShortAccepted => ends("settled", SHORT_SETTLED),
-            Self::ShortReturned => ends("mismatched", UNDERPAID),
-            Self::SendsOn => ends("settled", &["transfer.settled"]),
-            Self::Tainted => failed_for("kyt_blocked", FAILED),
-            Self::Cancels => failed_for("cancelled", FAILED),
-            Self::NeverPays => failed_for("expired", FAILED),
+            Self::Exact | Self::Returned | Self::ReturnedInParts => ends("settled", &[SETTLED]),
+            Self::ShortThenRest | Self::TwoTransfers => Ends { may_announce: UNDERPAID, ..ends("settled", &[SETTLED]) },
+            Self::Over => ends("mismatched", &[OVERPAID]),
+            Self::OverReturned => ends("settled", &[OVERPAID, SETTLED]),
+            Self::ShortAccepted => ends("settled", &[UNDERPAID, SETTLED]),
+            Self::ShortReturned => ends("mismatched", &[UNDERPAID]),
+            Self::SendsOn => ends("settled", &[&["transfer.settled"]]),
+            Self::Tainted => failed_for("kyt_blocked"),
+            Self::Cancels => failed_for("cancelled"),
+            Self::NeverPays => failed_for("expired"),
         }
     }
 
@@ -120,28 +113,6 @@ impl Behaviour {
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::SendsOn)
     }
-
-    /// Request path.
-    pub const fn path(self) -> &'static str {
-        if self.is_transfer() { "/transfers" } else { "/payments/initiate" }
-    }
-
-    /// Number of refunds that the PSP requests.
-    pub const fn refunds(self) -> usize {
-        match self {
-            Self::Returned | Self::OverReturned | Self::ShortReturned => 1,
-            Self::ReturnedInParts => 2,
-            _ => 0,
-        }
-    }
-}
-
-const fn ends(status: &'static str, announces: &'static [&'static str]) -> Ends {
-    Ends { status, failure_reason: None, announces, may_announce: &[] }
-}
-
-const fn failed_for(reason: &'static str, announces: &'static [&'static str]) -> Ends {
-    Ends { failure_reason: Some(reason), ..ends("failed", announces) }
 }
 
 /// One planned payment, determined by the seed and its number.
@@ -184,6 +155,14 @@ impl Intent {
     pub fn funds(seed: u64, chain: Chain, token: Token, units: i64) -> Self {
         let key = format!("kill-{seed}-funds-{chain}-{token}");
         Self { key, behaviour: Behaviour::Exact, units, token, chain: chain.as_str(), waits_ms: [0, 0] }
+    }
+
+    /// The request that creates the payment, or the transfer to a customer.
+    pub fn creation(&self, request: Value) -> Creation {
+        let [path, below] =
+            if self.behaviour.is_transfer() { ["/transfers"; 2] } else { ["/payments/initiate", "/payments"] };
+        let (path, below) = (path.to_owned(), below.to_owned());
+        Creation { key: self.key.clone(), path, below, request, id_field: "payment_id", ..Creation::default() }
     }
 
     /// Amounts sent to the payment's wallet, in base units.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
+use payferry_testkit::progress::Progress;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
@@ -110,7 +110,7 @@ pub struct Killer<'a> {
     /// The chains, which continue while the service is down.
     pub deployments: &'a [Deployment],
     /// Progress display.
-    pub progress: &'a ProgressBar,
+    pub progress: &'a Progress,
 }
 
 impl Killer<'_> {
@@ -165,7 +165,7 @@ impl Killer<'_> {
 
     fn died(&self, death: KillKind, done: &mut KillLog) {
         done.count(death);
-        self.progress.inc(1);
+        self.progress.step();
     }
 
     /// Keeps the service down while transfers are sent and blocks are mined. A reorg may move transactions to other

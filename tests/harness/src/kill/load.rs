@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::behaviour::{Behaviour, EXCESS, EXPIRES_SOON_SECS, Intent};
+use super::creation::Creation;
 use super::outgoing::Outgoing;
 use super::payees::Payees;
 use crate::payers::{Payer, Payers};
@@ -33,10 +34,6 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Sent {
     /// The chain.
     pub chain: Chain,
-    /// The token.
-    pub token: Token,
-    /// The receiving wallet.
-    pub to: Address,
     /// The transaction.
     pub tx_hash: B256,
     /// Amount in base units.
@@ -48,40 +45,17 @@ pub struct Sent {
 pub struct Story {
     /// The planned payment.
     pub intent: Intent,
-    /// The request.
-    pub request: Value,
-    /// The first answer; once it exists, the payment must not be lost.
-    pub made: Option<Value>,
-    /// A refusal that must not happen.
-    pub trouble: Option<String>,
+    /// The request and its result.
+    pub creation: Creation,
     /// Transfers sent to the payment.
     pub sent: Vec<Sent>,
     /// The customer's registered wallet that must receive a transfer; `None` for a payment.
     pub to: Option<Address>,
     /// Refunds requested by the PSP.
     pub refunds: Vec<Outgoing>,
-    /// The payment as read at the end.
-    pub read: Option<Value>,
-    /// The answer to the repeated request at the end.
-    pub replayed: Option<Value>,
 }
 
 impl Story {
-    fn of(intent: Intent, request: Value) -> Self {
-        let (sent, refunds) = (Vec::new(), Vec::new());
-        Self { intent, request, made: None, trouble: None, sent, to: None, refunds, read: None, replayed: None }
-    }
-
-    /// The payment's id, once it is acknowledged.
-    pub fn payment_id(&self) -> Option<&str> {
-        self.made.as_ref()?["payment_id"].as_str()
-    }
-
-    /// Name in findings: the payment's id, or the request's key.
-    pub fn name(&self) -> String {
-        self.payment_id().map_or_else(|| format!("request {}", self.intent.key), str::to_owned)
-    }
-
     /// Total amount paid, in base units.
     pub fn paid(&self) -> i64 {
         self.sent.iter().map(|sent| sent.units).sum()
@@ -143,7 +117,7 @@ impl Load {
         let places = self.payers.keys().flat_map(|chain| Token::ALL.map(|token| (*chain, token)));
         let stories = places.map(|(chain, token)| self.play(Intent::funds(self.seed, chain, token, units)));
         let stories = futures::future::join_all(stories).await;
-        for id in stories.iter().filter_map(Story::payment_id) {
+        for id in stories.iter().filter_map(|story| story.creation.id()) {
             self.until(id, "settled").await.unwrap();
         }
         stories
@@ -181,27 +155,29 @@ impl Load {
             request.as_object_mut().unwrap().remove("merchant_id");
             request["customer_id"] = json!(customer.customer_id);
         }
-        let mut story = Story { to: customer.map(|customer| customer.wallet), ..Story::of(intent, request) };
-        match self.post_until_accepted(story.intent.behaviour.path(), &story.request, &story.intent.key).await {
+        let (to, creation) = (customer.map(|customer| customer.wallet), intent.creation(request));
+        let mut story = Story { intent, creation, sent: Vec::new(), to, refunds: Vec::new() };
+        let Creation { path, request, key, .. } = &story.creation;
+        match self.post_until_accepted(path, request, key).await {
             Ok(made) => {
-                story.made = Some(made);
+                story.creation.made = Some(made);
                 if story.intent.behaviour == Behaviour::Cancels {
                     let cancelled = self.change(&story, "cancel", &json!({})).await;
-                    story.trouble = cancelled.err().map(|why| format!("could not be cancelled: {why}"));
+                    story.creation.trouble = cancelled.err().map(|why| format!("could not be cancelled: {why}"));
                 }
                 self.pay(&mut story).await;
                 if let Err(why) = self.decide(&mut story).await {
-                    story.trouble = Some(why);
+                    story.creation.trouble = Some(why);
                 }
             }
-            Err(why) => story.trouble = Some(format!("could not be made: {why}")),
+            Err(why) => story.creation.trouble = Some(format!("could not be made: {why}")),
         }
         story
     }
 
     /// Executes the PSP's decisions about a paid payment.
     async fn decide(&self, story: &mut Story) -> Result<(), String> {
-        let id = story.payment_id().unwrap_or_default().to_owned();
+        let id = story.creation.id().unwrap_or_default().to_owned();
         let paid = story.paid();
         match story.intent.behaviour {
             Behaviour::Returned => {
@@ -233,7 +209,7 @@ impl Load {
 
     async fn refund(&self, story: &mut Story, units: i64, is_all: bool) {
         let key = format!("{}-refund-{}", story.intent.key, story.refunds.len() + 1);
-        let refund = Outgoing::refund(story.made.as_ref().unwrap(), key, units, is_all);
+        let refund = Outgoing::refund(story.creation.made.as_ref().unwrap(), key, units, is_all);
         story.refunds.push(self.order(refund).await);
     }
 
@@ -245,13 +221,14 @@ impl Load {
 
     /// Sends a decision about a payment.
     async fn change(&self, story: &Story, what: &str, body: &Value) -> Result<Value, String> {
-        let id = story.payment_id().unwrap_or_default();
+        let id = story.creation.id().unwrap_or_default();
         self.post_until_accepted(&format!("/payments/{id}/{what}"), body, &format!("{}-{what}", story.intent.key)).await
     }
 
     /// Sends an order, sometimes twice at once: both requests must get the same answer.
     async fn order(&self, mut order: Outgoing) -> Outgoing {
-        let ask = || self.post_until_accepted(&order.path, &order.request, &order.key);
+        let Creation { path, request, key, .. } = &order.creation;
+        let ask = || self.post_until_accepted(path, request, key);
         let answer = if order.units % IMPATIENT_OF == 0 {
             match tokio::join!(ask(), ask()) {
                 (Ok(one), Ok(other)) if one != other => Err(format!("asked twice at once, answered {one} and {other}")),
@@ -261,8 +238,8 @@ impl Load {
             ask().await
         };
         match answer {
-            Ok(made) => order.made = Some(made),
-            Err(why) => order.trouble = Some(format!("could not be ordered: {why}")),
+            Ok(made) => order.creation.made = Some(made),
+            Err(why) => order.creation.trouble = Some(format!("could not be ordered: {why}")),
         }
         order
     }
@@ -288,7 +265,7 @@ impl Load {
     }
 
     async fn pay(&self, story: &mut Story) {
-        let made = story.made.as_ref().unwrap();
+        let made = story.creation.made.as_ref().unwrap();
         let chain: Chain = made["chain"].as_str().unwrap().parse().unwrap();
         let to: Address = made["intermediary_wallet"].as_str().unwrap().parse().unwrap();
         let (token, payers) = (story.intent.token, &self.payers[&chain]);
@@ -300,7 +277,7 @@ impl Load {
         for (units, wait_ms) in story.intent.transfers().into_iter().zip(waits) {
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
             let tx_hash = payers.transfer(payer, token, to, units).await;
-            story.sent.push(Sent { chain, token, to, tx_hash, units });
+            story.sent.push(Sent { chain, tx_hash, units });
         }
     }
 }

@@ -4,21 +4,24 @@
 //! The environment keeps running while the service is down: chains, payers and the PSP's receiver run in this process.
 //! Deliberately absent: failures of the chains and of the database server, which have their own tests.
 
-pub mod audit;
-pub mod behaviour;
-pub mod evidence;
+mod audit;
+mod behaviour;
+mod creation;
+mod evidence;
 pub mod kill_log;
-pub mod load;
-pub mod outgoing;
-pub mod payees;
-pub mod report;
+mod load;
+mod outgoing;
+mod payees;
+mod report;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use payferry_domain::Chain;
+use payferry_testkit::client::Client;
+use payferry_testkit::progress::Progress;
+use payferry_testkit::service::CALL_DEADLINE;
 
 use crate::deployment::{Accounts, Deployment};
 use crate::free_ports;
@@ -30,7 +33,7 @@ use crate::receiver::Receiver;
 use evidence::Evidence;
 use kill_log::{KillLog, Killer};
 use load::Load;
-use payees::{OperatorClient, Payees};
+use payees::Payees;
 use report::{Finding, Findings, Percentiles, Report};
 
 /// Number of payers on each chain.
@@ -67,7 +70,7 @@ pub struct Run {
     /// Seed of all random choices.
     pub seed: u64,
     /// Progress display.
-    pub progress: ProgressBar,
+    pub progress: Progress,
 }
 
 impl Run {
@@ -81,7 +84,7 @@ impl Run {
             block_time: Duration::from_millis(200),
             rate: 10.0,
             seed: rand::random::<u32>().into(),
-            progress: ProgressBar::hidden(),
+            progress: Progress::none(),
         }
     }
 
@@ -99,8 +102,9 @@ impl Run {
         let running = self.binary.serve(&folder);
         let psp = Psp::connect(running.api_url(), &api_key, &receiver).await;
 
-        let operator_client = OperatorClient::new(running.operator_url(), &folder.operator_token);
-        let payees = Payees::prepare(&psp, &operator_client, wallet, &deployments, &accounts).await;
+        let operator = Client::new(running.operator_url(), 1, CALL_DEADLINE).unwrap();
+        let operator = operator.bearer(&folder.operator_token).unwrap();
+        let payees = Payees::prepare(&psp, &operator, wallet, &deployments, &accounts).await;
         let payers = deployments.iter().map(|deployment| (deployment.chain, Payers::new(deployment, &accounts)));
         let load = Arc::new(Load::new(psp.clone(), payers.collect(), payees, self.rate, self.seed));
         let funds = load.fund(FUNDS).await;
@@ -153,7 +157,7 @@ impl Run {
         let mut folder = Folder::new(path, &self.database_url, deployments, accounts, free_ports());
         // The receiver's failures are short, so the retry delays are short too.
         let webhooks = toml::toml! { retry_delays_ms = [1000, 3000, 10000] };
-        folder.settings.more.insert("webhooks".to_owned(), webhooks.into());
+        folder.settings.insert("webhooks".to_owned(), webhooks.into());
         folder.write();
         folder
     }
@@ -187,10 +191,10 @@ impl Run {
         report.reorgs = kill_log.reorgs;
         report.ready_ms = Percentiles::of(kill_log.ready_after);
         let mut by_status: BTreeMap<String, usize> = BTreeMap::new();
-        for story in evidence.stories.iter().filter(|story| story.made.is_some()) {
+        for story in evidence.stories.iter().filter(|story| story.creation.made.is_some()) {
             report.payments += 1;
             report.transfers += story.sent.len();
-            let status = story.read.as_ref().and_then(|read| read["status"].as_str()).unwrap_or("lost");
+            let status = story.creation.read.as_ref().and_then(|read| read["status"].as_str()).unwrap_or("lost");
             *by_status.entry(status.to_owned()).or_default() += 1;
         }
         report.payments_by_status = by_status;

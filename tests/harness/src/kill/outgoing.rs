@@ -10,6 +10,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use super::creation::Creation;
 use super::payees::{Payee, Payees};
 use crate::psp::decimal;
 
@@ -22,24 +23,22 @@ const UNITS: std::ops::RangeInclusive<i64> = 10_000..=50_000_000;
 /// Separates the random numbers of orders from those of payments.
 const SALT: u64 = 0x6f72_6465_7200;
 
-/// Kind of an outbound transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Back to a payer.
-    Refund,
-    /// To a customer.
-    Payout,
-    /// To the PSP's own wallet.
-    Withdrawal,
+payferry_testkit::names! {
+    /// Kind of an outbound transfer.
+    Kind, "a kind of outbound transfer" {
+        /// Back to a payer.
+        Refund = "refund",
+        /// To a customer.
+        Payout = "payout",
+        /// To the PSP's own wallet.
+        Withdrawal = "withdrawal",
+    }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Refund => "refund",
-            Self::Payout => "payout",
-            Self::Withdrawal => "withdrawal",
-        })
+impl Kind {
+    fn creation(self, key: String, path: &str, request: Value) -> Creation {
+        let id_field = if self == Self::Refund { "refund_id" } else { "id" };
+        Creation { key, path: path.to_owned(), below: path.to_owned(), request, id_field, ..Creation::default() }
     }
 }
 
@@ -55,30 +54,18 @@ enum Order {
 pub struct Outgoing {
     /// The kind.
     pub kind: Kind,
-    /// Its idempotency key.
-    pub key: String,
-    /// Request path; the created record is read below it.
-    pub path: String,
-    /// The request body.
-    pub request: Value,
+    /// The request and its result. Its body names no amount if it asks for all that is left.
+    pub creation: Creation,
     /// The chain on which it must be sent.
     pub chain: Chain,
     /// The token.
     pub token: Token,
     /// The recipient.
     pub to: Address,
-    /// Amount in base units, also if the request asks for all that is left.
+    /// Amount in base units.
     pub units: i64,
     /// The token refuses the recipient: the transfer must fail, and the money must stay.
     pub is_refused: bool,
-    /// The first answer; once it exists, the transfer must not be lost.
-    pub made: Option<Value>,
-    /// A refusal that must not happen.
-    pub trouble: Option<String>,
-    /// The record as read at the end.
-    pub read: Option<Value>,
-    /// The answer to the repeated request at the end.
-    pub replayed: Option<Value>,
 }
 
 impl Outgoing {
@@ -90,16 +77,15 @@ impl Outgoing {
         if !is_all {
             request["amount"] = json!(decimal(units));
         }
+        let path = format!("/payments/{}/refunds", text("payment_id"));
         Self {
             kind: Kind::Refund,
-            path: format!("/payments/{}/refunds", text("payment_id")),
-            request,
+            creation: Kind::Refund.creation(key, &path, request),
             chain: named(text("chain")),
             token: named(text("currency")),
             to,
             units,
             is_refused: false,
-            ..Self::asked(key)
         }
     }
 
@@ -132,38 +118,7 @@ impl Outgoing {
             Order::RefusedPayout => payout(&payees.refused),
             Order::Withdrawal => (Kind::Withdrawal, "/withdrawals", request, payees.withdrawal_wallet),
         };
-        Some(Self { kind, path: path.to_owned(), request, chain, token, to, units, is_refused, ..Self::asked(key) })
-    }
-
-    fn asked(key: String) -> Self {
-        Self {
-            kind: Kind::Payout,
-            key,
-            path: String::new(),
-            request: Value::Null,
-            chain: Chain::Base,
-            token: Token::Usdc,
-            to: Address::ZERO,
-            units: 0,
-            is_refused: false,
-            made: None,
-            trouble: None,
-            read: None,
-            replayed: None,
-        }
-    }
-
-    /// Id of the record, once it is acknowledged.
-    pub fn id(&self) -> Option<&str> {
-        self.made.as_ref()?[self.id_field()].as_str()
-    }
-
-    /// Name of the record's id field.
-    pub const fn id_field(&self) -> &'static str {
-        match self.kind {
-            Kind::Refund => "refund_id",
-            Kind::Payout | Kind::Withdrawal => "id",
-        }
+        Some(Self { kind, creation: kind.creation(key, path, request), chain, token, to, units, is_refused })
     }
 
     /// Name of the amount field in events. A refund's events belong to its payment.
@@ -180,11 +135,6 @@ impl Outgoing {
             Kind::Refund => "refund_address",
             Kind::Payout | Kind::Withdrawal => "address",
         }
-    }
-
-    /// Name in findings: the record's id, or the request's key.
-    pub fn name(&self) -> String {
-        self.id().map_or_else(|| format!("request {}", self.key), str::to_owned)
     }
 
     /// Expected final status.
@@ -206,12 +156,12 @@ impl Outgoing {
 
     /// Returns true if the service reports it as sent at the end.
     pub fn is_sent(&self) -> bool {
-        self.read.as_ref().is_some_and(|read| read["status"] == "sent")
+        self.creation.read.as_ref().is_some_and(|read| read["status"] == "sent")
     }
 
     /// Returns true if it is paid from a payment's wallet instead of the PSP's vault.
     pub fn is_from_wallet(&self) -> bool {
-        self.made.as_ref().is_some_and(|made| made["source"] == "payment")
+        self.creation.made.as_ref().is_some_and(|made| made["source"] == "payment")
     }
 }
 
@@ -242,7 +192,7 @@ mod tests {
             assert!(to.clone().all(|order| (order.kind == Kind::Withdrawal) == (byte == 4)));
         }
         let again: Vec<Value> =
-            (0..400).filter_map(|n| Outgoing::nth(7, n, &payees)).map(|order| order.request).collect();
-        assert_eq!(orders.iter().map(|order| order.request.clone()).collect::<Vec<_>>(), again);
+            (0..400).filter_map(|n| Outgoing::nth(7, n, &payees)).map(|order| order.creation.request).collect();
+        assert_eq!(orders.iter().map(|order| order.creation.request.clone()).collect::<Vec<_>>(), again);
     }
 }

@@ -5,8 +5,12 @@ use alloy::primitives::{Address, keccak256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::TestUSDC;
 use payferry_domain::Token;
+use payferry_testkit::client::{Client, request};
+use payferry_testkit::service::CALL_DEADLINE;
 use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Value, json};
+use url::{Position, Url};
 
 use crate::deployment::{Accounts, Deployment};
 use crate::payers::send_as;
@@ -53,7 +57,7 @@ impl Payees {
     /// Registers customers with consent and approval, and blacklists one of them in USDC.
     pub async fn prepare(
         psp: &Psp,
-        operator: &OperatorClient,
+        operator: &Client,
         withdrawal_wallet: Address,
         deployments: &[Deployment],
         accounts: &Accounts,
@@ -70,36 +74,13 @@ impl Payees {
     }
 }
 
-/// Client of the operator listener.
-#[derive(Debug)]
-pub struct OperatorClient {
-    url: String,
-    token: String,
-    http: reqwest::Client,
-}
-
-impl OperatorClient {
-    /// Creates a client with the bearer token.
-    pub fn new(url: &str, token: &str) -> Self {
-        Self { url: url.to_owned(), token: token.to_owned(), http: reqwest::Client::new() }
-    }
-
-    /// Sends a request that must succeed.
-    async fn post(&self, path: &str, body: &Value) {
-        let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
-        let response = request.send().await.unwrap();
-        let status = response.status();
-        assert!(status.is_success(), "{path}: {status} {}", response.text().await.unwrap_or_default());
-    }
-}
-
 /// An address used for one name only.
 fn account(name: &str) -> Address {
     Address::from_slice(&keccak256(format!("payferry test {name}"))[12..])
 }
 
 /// Creates an approved customer with this name and a wallet.
-async fn payee(psp: &Psp, operator: &OperatorClient, name: &str) -> Payee {
+async fn payee(psp: &Psp, operator: &Client, name: &str) -> Payee {
     let wallet = account(name);
     let email = format!("{}@example.com", name.replace(' ', "."));
     let address = json!({
@@ -114,11 +95,14 @@ async fn payee(psp: &Psp, operator: &OperatorClient, name: &str) -> Payee {
     let details = json!({"customer_id": id, "wallet_address": wallet.to_string()});
     psp.ok(Method::PATCH, "/api/v1/customers/payment-details", details).await;
     let asked = psp.ok(Method::POST, &format!("/api/v1/customers/{id}/service-consent"), Value::Null).await;
-    let form = ("content-type", "application/x-www-form-urlencoded");
-    let page = operator.http.post(asked["url"].as_str().unwrap()).header(form.0, form.1).body("accept=yes");
-    assert!(page.send().await.unwrap().status().is_success(), "the terms could not be accepted");
+    let url: Url = asked["url"].as_str().unwrap().parse().unwrap();
+    let mut page = request(Method::POST, &url[Position::BeforePath..], "accept=yes".into());
+    page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    let page = Client::new(url.as_str(), 1, CALL_DEADLINE).unwrap().call(page).await.unwrap();
+    assert!(page.status.is_success(), "the terms could not be accepted");
     let decision = json!({"outcome": "approved", "reason": "known in person"});
-    operator.post(&format!("/ops/customers/{id}/decide"), &decision).await;
+    let decided = operator.post(&format!("/ops/customers/{id}/decide"), decision.to_string()).await.unwrap();
+    assert!(decided.status.is_success(), "{} {}", decided.status, String::from_utf8_lossy(&decided.body));
     Payee { customer_id: id, wallet }
 }
 

@@ -4,8 +4,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::plot::{Line, Plot, Scale, raw};
 use super::{Report, TIMED_OUT_NOTE};
-use crate::stages::StageFigures;
-use crate::tally::Second;
+use payferry_testkit::audit::stages::StageFigures;
+use payferry_testkit::audit::tally::Second;
 
 const STYLE: &str = include_str!("style.css");
 /// Shortest period for a rate: the last second of a run may be very short.
@@ -259,4 +259,15 @@ fn mebi(bytes: u64) -> f64 {
 #[allow(clippy::cast_precision_loss)]
 fn float(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_by_real_time() {
+        let lasted = |period_secs: f64| Second { period_secs, ..Second::default() };
+        assert_eq!([1.0, 4.0, 0.01].map(|secs| rate(&lasted(secs), 100)), [Some(100.0), Some(25.0), None]);
+    }
 }

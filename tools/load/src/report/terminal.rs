@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Report, TIMED_OUT_NOTE};
-use crate::findings::Finding;
-use crate::stages::{Figures, StageFigures};
+use payferry_testkit::audit::findings::Finding;
+use payferry_testkit::audit::stages::{Figures, StageFigures};
 
 /// Largest number of findings. The JSON and the HTML file have all of them.
 const FINDINGS_MAX: usize = 20;

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::payments::RunContext;
-use crate::tally::{Counted, Second};
+use payferry_testkit::audit::stages::Stage;
+use payferry_testkit::audit::tally::{Counted, Second};
 use payferry_testkit::progress::Progress;
 use payferry_testkit::usage::Usage;
 
@@ -30,8 +31,8 @@ pub(super) fn record(context: &Arc<RunContext>, first: Instant, pid: Option<u32>
         context: Arc::clone(context),
         first,
         pid,
-        counted: context.state.tally.counts.read(),
-        errors: context.state.tally.error_count(),
+        counted: context.session.state.tally.counted(),
+        errors: context.session.state.tally.error_count(),
         usage: [pid.and_then(Usage::of), Usage::own()],
         at: first,
     };
@@ -81,7 +82,7 @@ impl Recorder {
     }
 
     fn show(&self, bar: &Progress) {
-        let Counted { due, accepted, complete, webhooks, .. } = self.context.state.tally.counts.read();
+        let Counted { due, accepted, complete, webhooks, .. } = self.context.session.state.tally.counted();
         let in_flight = self.context.in_flight.now();
         let line =
             format!("{due} due, {in_flight} in flight, {accepted} accepted, {complete} complete, {webhooks} webhooks");
@@ -89,13 +90,14 @@ impl Recorder {
     }
 
     fn second(&mut self) {
-        let tally = &self.context.state.tally;
-        let (now, counted, errors) = (Instant::now(), tally.counts.read(), tally.error_count());
+        let tally = &self.context.session.state.tally;
+        let (now, counted, errors) = (Instant::now(), tally.counted(), tally.error_count());
         let period = now - self.at;
-        let [accepted, complete] = tally.take_latencies();
+        let [accepted, complete] =
+            [Stage::Accepted, Stage::Complete].map(|stage| self.context.session.state.stages.take_latest(stage));
         let usage = [self.pid.and_then(Usage::of), Usage::own()];
         let cores = |which: usize| Some(usage[which]?.cores_since(&self.usage[which]?, period));
-        let percentile = |latencies: &crate::stages::Latencies, percent| {
+        let percentile = |latencies: &payferry_testkit::audit::stages::Latencies, percent| {
             if latencies.count() == 0 { 0.0 } else { latencies.percentile_ms(percent) }
         };
         tally.second(Second {
@@ -103,7 +105,7 @@ impl Recorder {
             period_secs: period.as_secs_f64(),
             counted: counted.since(&self.counted),
             in_flight: self.context.in_flight.now(),
-            open: self.context.state.open(),
+            open: self.context.session.state.open(),
             errors: errors.saturating_sub(self.errors),
             accepted_p50_ms: percentile(&accepted, 50.0),
             accepted_p99_ms: percentile(&accepted, 99.0),

@@ -5,16 +5,8 @@
 use std::time::Duration;
 
 use crate::report::{Achieved, Machine, WARM_UP_SECS};
-use crate::tally::{Counted, Second};
+use payferry_testkit::audit::tally::{Counted, Second};
 use payferry_testkit::usage::Usage;
-
-/// Durations of a run, and its use of the machine.
-#[derive(Clone, Copy)]
-pub(super) struct Achievement {
-    pub(super) arrived: Duration,
-    pub(super) total: Duration,
-    pub(super) machine: Machine,
-}
 
 pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { ratio(part, whole) * 100.0 }
@@ -64,11 +56,12 @@ impl<'a> Steady<'a> {
     }
 }
 
-pub(super) fn achieved(course: &[Second], achievement: &Achievement, in_flight_most: usize) -> Achieved {
-    let steady = Steady::of(course, achievement.arrived);
+/// `arrived` and `total` are the durations of the arrivals and of the run.
+pub(super) fn achieved(course: &[Second], [arrived, total]: [Duration; 2], in_flight_most: usize) -> Achieved {
+    let steady = Steady::of(course, arrived);
     Achieved {
-        arrivals_secs: achievement.arrived.as_secs_f64(),
-        total_secs: achievement.total.as_secs_f64(),
+        arrivals_secs: arrived.as_secs_f64(),
+        total_secs: total.as_secs_f64(),
         steady_secs: steady.secs(),
         accepted_per_sec: steady.per_sec(|counted| counted.accepted),
         complete_per_sec: steady.per_sec(|counted| counted.complete),
@@ -131,11 +124,6 @@ mod tests {
         begins.zip(ends).map(second).collect()
     }
 
-    fn arrived(secs: u64) -> (Duration, Achievement) {
-        let arrived = Duration::from_secs(secs);
-        (arrived, Achievement { arrived, total: arrived, machine: Machine::default() })
-    }
-
     fn close(found: f64, wanted: f64) -> bool {
         (found - wanted).abs() < 1e-9
     }
@@ -143,12 +131,12 @@ mod tests {
     #[test]
     fn a_starved_load_tester_does_not_raise_the_rates() {
         let nothing = Holding { before: None, after: None, payments: 0 };
-        let (time, achievement) = arrived(20);
+        let time = Duration::from_secs(20);
         let steady: Vec<f64> = (1..=22).map(f64::from).collect();
         // The same load, sampled every second, and sampled seldom with one sample of four seconds.
         for ends in [&steady[..], &[2.0, 4.0, 6.0, 8.0, 12.0, 14.0, 17.0, 20.0, 22.0]] {
             let course = course(ends, 100, |_| 1.0);
-            let achieved = achieved(&course, &achievement, 0);
+            let achieved = achieved(&course, [time; 2], 0);
             assert!(close(achieved.accepted_per_sec, 100.0), "{achieved:?}");
             assert!(close(achieved.webhooks_per_sec, 400.0), "{achieved:?}");
             assert!(achieved.steady_secs >= 14.0 && achieved.steady_secs <= 16.0, "{achieved:?}");
@@ -160,7 +148,7 @@ mod tests {
     #[test]
     fn cores_are_of_the_same_seconds_as_the_rates() {
         let nothing = Holding { before: None, after: None, payments: 0 };
-        let (time, _) = arrived(11);
+        let time = Duration::from_secs(11);
         // The warm-up keeps two cores busy. Then five seconds keep half a core busy, and one keeps one and a half.
         let ends = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 11.0, 12.0];
         let cores = |end: f64| {
@@ -180,10 +168,9 @@ mod tests {
     #[test]
     fn a_short_run_has_a_rate() {
         let arrived = Duration::from_millis(300);
-        let achievement = Achievement { arrived, total: arrived, machine: Machine::default() };
-        let figures = achieved(&course(&[1.0, 2.0], 40, |_| 1.0), &achievement, 0);
+        let figures = achieved(&course(&[1.0, 2.0], 40, |_| 1.0), [arrived; 2], 0);
         assert!(close(figures.accepted_per_sec, 40.0), "{figures:?}");
-        let figures = achieved(&[], &achievement, 0);
+        let figures = achieved(&[], [arrived; 2], 0);
         assert!(close(figures.accepted_per_sec, 0.0), "{figures:?}");
     }
 

@@ -2,20 +2,15 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::Address;
 use futures::stream::{self, StreamExt};
-use payferry_contracts::{salt_of, vault_address};
-use payferry_testkit::wire::MerchantId;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::arrivals::InFlight;
-use crate::behaviour::{Behaviour, Intent};
-use crate::state::RunState;
-use payferry_testkit::payers::Payers;
+use payferry_testkit::audit::behaviour::{Behaviour, Intent};
+use payferry_testkit::audit::session::Session;
 use payferry_testkit::progress::Progress;
-use payferry_testkit::psp::{Initiated, Psp};
 
 /// Concurrent initiations of held payments, which are not measured.
 pub(super) const HOLD_WORKERS: usize = 64;
@@ -23,12 +18,7 @@ pub(super) const HOLD_WORKERS: usize = 64;
 /// Values that all payments of a run share.
 #[derive(Debug)]
 pub(super) struct RunContext {
-    pub(super) psp: Psp,
-    pub(super) merchant: MerchantId,
-    /// Settlement contract, which determines the wallet of each payment.
-    pub(super) factory: Address,
-    pub(super) state: Arc<RunState>,
-    pub(super) payers: Payers,
+    pub(super) session: Session,
     pub(super) in_flight: InFlight,
 }
 
@@ -36,47 +26,27 @@ impl RunContext {
     /// Starts payment `number` of the schedule, unless too many are in flight.
     pub(super) fn begin(self: &Arc<Self>, number: u32, behaviour: Behaviour, intended: Instant) {
         let intent = Intent::nth(number, behaviour);
-        let number = self.state.due(intent, intended);
-        let Some(place) = self.in_flight.enter() else { return self.state.turned_away(number) };
+        let number = self.session.state.due(intent, intended);
+        let Some(place) = self.in_flight.enter() else { return self.session.state.turned_away(number) };
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let made = this.initiate(number, &intent).await;
+            let made = this.session.initiate(number, &intent).await;
             drop(place);
             let Some(made) = made else { return };
             if behaviour != Behaviour::Late {
-                this.pay(number, &intent, made.intermediary_wallet).await;
+                this.session.pay(number, &intent, made.intermediary_wallet).await;
             }
         });
-    }
-
-    async fn initiate(&self, number: u32, intent: &Intent) -> Option<Initiated> {
-        let (begun, answer) =
-            self.psp.initiate_timed(self.merchant, &self.state.reference(number), &intent.terms()).await;
-        let made = self.state.answered(number, begun, answer)?;
-        let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
-        if wallet != made.intermediary_wallet {
-            let fault = format!("was made with the wallet {}, not {wallet}", made.intermediary_wallet);
-            if let Some(record) = self.state.read().record(number) {
-                record.fault(fault);
-            }
-        }
-        Some(made)
-    }
-
-    async fn pay(&self, number: u32, intent: &Intent, wallet: Address) {
-        let Some(amount) = intent.paid_amount() else { return };
-        let asked = Instant::now();
-        let sent = self.payers.pay(intent.chain, intent.token, wallet, amount).await;
-        self.state.paid(number, asked, sent);
     }
 
     /// Pays payments whose expiry a webhook reported.
     pub(super) async fn pay_late(self: Arc<Self>, mut expired: mpsc::UnboundedReceiver<u32>) {
         while let Some(number) = expired.recv().await {
-            let late = self.state.read().record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
+            let late =
+                self.session.state.read().record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
             let Some((intent, wallet)) = late else { continue };
             let this = Arc::clone(&self);
-            tokio::spawn(async move { this.pay(number, &intent, wallet).await });
+            tokio::spawn(async move { this.session.pay(number, &intent, wallet).await });
         }
     }
 
@@ -87,8 +57,8 @@ impl RunContext {
                 return;
             }
             let intent = Intent::nth(number, Behaviour::Held);
-            let number = self.state.due(intent, Instant::now());
-            self.initiate(number, &intent).await;
+            let number = self.session.state.due(intent, Instant::now());
+            self.session.initiate(number, &intent).await;
             bar.step();
         };
         stream::iter(0..count).map(make).buffer_unordered(HOLD_WORKERS).collect::<()>().await;
@@ -98,7 +68,7 @@ impl RunContext {
     /// Payments that could not be paid do not count. Payments whose payer has no response yet count, whatever webhooks
     /// reported.
     pub(super) fn open(&self, expiring: bool) -> Option<Instant> {
-        let inner = self.state.read();
+        let inner = self.session.state.read();
         let open = inner.records.iter().filter(|record| {
             let is_open = !record.is_complete() || record.is_ahead();
             record.intent.behaviour.expires() == expiring && record.unsent.is_none() && is_open

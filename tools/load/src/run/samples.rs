@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::arrivals::Rate;
-use crate::state::RunState;
+use payferry_testkit::audit::state::RunState;
 use payferry_testkit::psp::{Psp, SAMPLE_CONNECTIONS_MAX};
 
 /// Largest number of sampled payments that start in a second: polling costs CPU time of the service.
@@ -106,8 +106,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::behaviour::{Behaviour, Intent};
-    use crate::stages::{Stage, StageFigures};
+    use payferry_testkit::audit::behaviour::{Behaviour, Intent};
+    use payferry_testkit::audit::stages::{Stage, StageFigures};
     use payferry_testkit::payers::Sent;
     use payferry_testkit::psp::Initiated;
     use payferry_testkit::stub::serve;

@@ -5,16 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::Value;
 
 use super::super::evidence::Evidence;
-use super::super::load::Story;
-use super::super::outgoing::Outgoing;
 use super::super::report::{Finding, Findings};
 use super::money::address;
+use super::text;
 use crate::psp::decimal;
 use crate::receiver::Delivery;
-
-fn text<'a>(event: &'a Value, key: &str) -> &'a str {
-    event[key].as_str().unwrap_or_default()
-}
 
 fn by_payment(feed: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
     let mut payments: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -47,7 +42,7 @@ pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
         announced.entry(about).or_default().push(event);
     }
     for out in evidence.outgoing() {
-        let Some(id) = out.id() else { continue };
+        let Some(id) = out.creation.id() else { continue };
         let found = announced.remove(id).unwrap_or_default();
         let names: Vec<&str> = found.iter().map(|event| text(event, "event")).collect();
         if names != out.announces() {
@@ -59,7 +54,7 @@ pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
                 findings.push(Finding::of(id, format!("must go to {} and announced {event}", out.to)));
             }
         }
-        let shown = out.read.as_ref().map_or(&Value::Null, |read| &read["tx_hash"]);
+        let shown = out.creation.read.as_ref().map_or(&Value::Null, |read| &read["tx_hash"]);
         for event in
             found.into_iter().filter(|event| text(event, "event").split_once('.').is_some_and(|(_, did)| did == "sent"))
         {
@@ -81,7 +76,7 @@ fn is_of_refund(event: &Value) -> bool {
 pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
     let announced = by_payment(&evidence.feed);
     for story in &evidence.stories {
-        let Some(id) = story.payment_id() else { continue };
+        let Some(id) = story.creation.id() else { continue };
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for event in announced.get(id).into_iter().flatten().filter(|event| !is_of_refund(event)) {
             *counts.entry(text(event, "event")).or_default() += 1;
@@ -98,8 +93,8 @@ pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
             }
         }
     }
-    let orders = evidence.orders.iter().filter_map(Outgoing::id);
-    let known: HashSet<&str> = evidence.stories.iter().filter_map(Story::payment_id).chain(orders).collect();
+    let orders = evidence.orders.iter().filter_map(|out| out.creation.id());
+    let known: HashSet<&str> = evidence.stories.iter().filter_map(|story| story.creation.id()).chain(orders).collect();
     for id in announced.keys().filter(|id| !known.contains(**id)) {
         findings.push(Finding::of(*id, "announced events although no request was answered with it"));
     }

@@ -9,20 +9,8 @@ use super::super::evidence::Evidence;
 use super::super::outgoing::Outgoing;
 use super::super::report::{Finding, Findings};
 use super::money::wallet_of;
+use super::text;
 use crate::psp::{decimal, units};
-
-fn text<'a>(record: &'a Value, key: &str) -> &'a str {
-    record[key].as_str().unwrap_or_default()
-}
-
-/// Reads an amount that may be negative.
-fn signed(record: &Value, key: &str) -> i64 {
-    let shown = text(record, key);
-    match shown.strip_prefix('-') {
-        Some(less) => -units(&less.into()),
-        None => units(&shown.into()),
-    }
-}
 
 /// Checks that nothing is pending at the end, and that the available balance equals the balance of the PSP's vault.
 pub(super) fn balances(evidence: &Evidence, findings: &mut Findings) {
@@ -38,9 +26,9 @@ pub(super) fn balances(evidence: &Evidence, findings: &mut Findings) {
                 continue;
             };
             for (what, meant) in [("available", *vault), ("pending", 0), ("reserved", 0)] {
-                let is = signed(balance, what);
+                let is = units(&balance[what]);
                 if is != meant {
-                    wrong(format!("the balance shows {} {token} {what} instead of {}", said(is), said(meant)));
+                    wrong(format!("the balance shows {} {token} {what} instead of {}", decimal(is), decimal(meant)));
                 }
             }
         }
@@ -82,7 +70,8 @@ pub(super) fn accounts(evidence: &Evidence, findings: &mut Findings) {
                 ("payment and suspense", on("payment") + on("suspense"), in_wallets),
             ] {
                 if is != meant {
-                    let what = format!("the ledger has {} {token} on {whose} instead of {}", said(is), said(meant));
+                    let what =
+                        format!("the ledger has {} {token} on {whose} instead of {}", decimal(is), decimal(meant));
                     findings.push(Finding::of(chain.as_str(), what));
                 }
             }
@@ -93,7 +82,7 @@ pub(super) fn accounts(evidence: &Evidence, findings: &mut Findings) {
 /// Total balance of all payment wallets.
 fn wallets(evidence: &Evidence) -> HashMap<(Chain, Token), i64> {
     let mut held = HashMap::new();
-    for made in evidence.stories.iter().filter_map(|story| story.made.as_ref()) {
+    for made in evidence.stories.iter().filter_map(|story| story.creation.made.as_ref()) {
         let Ok(chain) = text(made, "chain").parse::<Chain>() else { continue };
         let Some(found) = evidence.chains.get(&chain) else { continue };
         for token in Token::ALL {
@@ -111,7 +100,7 @@ pub(super) fn postings(evidence: &Evidence, findings: &mut Findings) {
         posted.entry(text(entry, "reference")).or_default().push(way);
     }
     for out in evidence.outgoing() {
-        let Some(id) = out.id() else { continue };
+        let Some(id) = out.creation.id() else { continue };
         let meant: Vec<(&str, String)> = kinds(out).iter().map(|kind| (*kind, decimal(out.units))).collect();
         let is = posted.remove(id).unwrap_or_default();
         if is != meant {
@@ -133,8 +122,4 @@ fn kinds(out: &Outgoing) -> &'static [&'static str] {
 /// Checks that the operator's own check reports no problem.
 pub(super) fn reconciled(evidence: &Evidence, findings: &mut Findings) {
     findings.extend(evidence.books.complaint.iter().map(|complaint| Finding::of("payferry reconcile", complaint)));
-}
-
-fn said(units: i64) -> String {
-    if units < 0 { format!("-{}", decimal(-units)) } else { decimal(units) }
 }

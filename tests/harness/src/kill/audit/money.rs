@@ -32,7 +32,7 @@ fn list(read: &Value, key: &str) -> Vec<Value> {
 pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
     let mut places: HashMap<(String, String), Vec<(&Story, Value)>> = HashMap::new();
     for story in &evidence.stories {
-        let listed = story.read.as_ref().map(|read| list(read, "transfers")).unwrap_or_default();
+        let listed = story.creation.read.as_ref().map(|read| list(read, "transfers")).unwrap_or_default();
         // An orphaned entry is listed beside the entry of the transfer's new block.
         for transfer in listed.into_iter().filter(|transfer| transfer["status"] != "orphaned") {
             let text = |key: &str| transfer[key].as_str().unwrap_or_default().to_owned();
@@ -40,7 +40,7 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
         }
     }
     for story in &evidence.stories {
-        let mut wrong = |what: String| findings.push(Finding::of(story.name(), what));
+        let mut wrong = |what: String| findings.push(Finding::of(story.creation.name(), what));
         for sent in &story.sent {
             let hash = sent.tx_hash.to_string();
             let found = places.remove(&(sent.chain.to_string(), hash.clone())).unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
                 several => wrong(format!("its transfer {hash} is listed {} times", several.len())),
             }
         }
-        if let Some(read) = &story.read {
+        if let Some(read) = &story.creation.read {
             let counts = if story.intent.behaviour == Behaviour::Tainted { 0 } else { story.paid() };
             if units(&read["amount_received"]) != counts {
                 wrong(format!("was paid {} and shows {} received", decimal(counts), read["amount_received"]));
@@ -68,7 +68,8 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
     }
     for ((_, hash), listed_by) in places {
         for (story, _) in listed_by {
-            findings.push(Finding::of(story.name(), format!("lists a transfer {hash} that was not sent to it")));
+            findings
+                .push(Finding::of(story.creation.name(), format!("lists a transfer {hash} that was not sent to it")));
         }
     }
 }
@@ -77,7 +78,7 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
 /// other.
 pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
     let by_salt: HashMap<B256, &Story> =
-        evidence.stories.iter().filter_map(|story| Some((salt_of(story.payment_id()?), story))).collect();
+        evidence.stories.iter().filter_map(|story| Some((salt_of(story.creation.id()?), story))).collect();
     let mut on_chain: HashMap<B256, u32> = HashMap::new();
     for (chain, found) in &evidence.chains {
         for failed in &found.failed {
@@ -90,7 +91,7 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
                 findings.push(Finding::of(chain.as_str(), what));
                 continue;
             };
-            let Some(read) = &story.read else { continue };
+            let Some(read) = &story.creation.read else { continue };
             let shown = &read["settlement"];
             let good = read["chain"] == chain.as_str()
                 && log.token == Some(story.intent.token)
@@ -102,12 +103,12 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
             if !good {
                 let amounts = format!("{} + {}", decimal(log.psp_amount), decimal(log.treasury_fee));
                 let what = format!("was settled for {amounts} in {} and shows {shown}", log.tx_hash);
-                findings.push(Finding::of(story.name(), what));
+                findings.push(Finding::of(story.creation.name(), what));
             }
         }
     }
     for story in &evidence.stories {
-        let Some(id) = story.payment_id() else { continue };
+        let Some(id) = story.creation.id() else { continue };
         let times = on_chain.get(&salt_of(id)).copied().unwrap_or_default();
         let behaviour = story.intent.behaviour;
         let meant = u32::from(behaviour.ends().status == "settled" && !behaviour.is_transfer());
@@ -122,9 +123,9 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
 pub(super) fn holdings(evidence: &Evidence, findings: &mut Findings) {
     let mut shares: BTreeMap<(Chain, Token), (i64, i64)> = BTreeMap::new();
     for story in &evidence.stories {
-        let (Some(id), Some(made)) = (story.payment_id(), &story.made) else { continue };
+        let (Some(id), Some(made)) = (story.creation.id(), &story.creation.made) else { continue };
         let Some(chain) = made["chain"].as_str().and_then(|name| name.parse::<Chain>().ok()) else { continue };
-        let settled = story.read.as_ref().filter(|read| read["status"] == "settled");
+        let settled = story.creation.read.as_ref().filter(|read| read["status"] == "settled");
         let settlement = settled.map(|read| &read["settlement"]);
         let amount =
             |key: &str| settlement.map_or(0, |shown| if shown[key].is_null() { 0 } else { units(&shown[key]) });

@@ -10,7 +10,8 @@ use alloy::primitives::{Address, B256};
 use payferry_domain::{Chain, Token};
 use serde_json::Value;
 
-use super::super::evidence::{Evidence, Movement, SentLog};
+use super::super::evidence::Evidence;
+use super::super::evidence::chain::{Movement, SentLog};
 use super::super::load::Story;
 use super::super::outgoing::Outgoing;
 use super::super::report::{Finding, Findings};
@@ -18,39 +19,24 @@ use super::money::{address, wallet_of};
 use crate::psp::decimal;
 
 /// Fields of an acknowledgement that must never change.
-const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "address", "requested_at"];
+const KEPT: [&str; 9] =
+    ["amount", "currency", "chain", "token_address", "address", "requested_at", "id", "refund_id", "source"];
 
 /// Checks that an acknowledged transfer exists as requested, and that a repeated request gets the same answer.
 pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
-    let mut wrong = |what: String| findings.push(Finding::of(out.name(), what));
-    if let Some(trouble) = &out.trouble {
-        wrong(trouble.clone());
-    }
-    let Some(made) = &out.made else {
-        if out.trouble.is_none() {
-            wrong("was never answered".to_owned());
+    if let Some(made) = &out.creation.made {
+        let as_asked = made["amount"] == decimal(out.units)
+            && address(&made["address"]) == Some(out.to)
+            && made["chain"] == out.chain.as_str()
+            && made["currency"] == out.token.as_str();
+        if !as_asked {
+            let asked = format!("{} {} on {} to {}", decimal(out.units), out.token, out.chain, out.to);
+            let what = format!("is of {asked} and was acknowledged as {made}");
+            findings.push(Finding::of(out.creation.name(), what));
         }
-        return;
-    };
-    let as_asked = made["amount"] == decimal(out.units)
-        && address(&made["address"]) == Some(out.to)
-        && made["chain"] == out.chain.as_str()
-        && made["currency"] == out.token.as_str();
-    if !as_asked {
-        let asked = format!("{} {} on {} to {}", decimal(out.units), out.token, out.chain, out.to);
-        wrong(format!("is of {asked} and was acknowledged as {made}"));
     }
-    let Some(read) = &out.read else {
-        return wrong("was acknowledged and is lost".to_owned());
-    };
-    for key in KEPT.into_iter().chain([out.id_field(), "source"]).filter(|key| made[*key] != read[*key]) {
-        wrong(format!("was acknowledged with {key} {} and reads {}", made[key], read[key]));
-    }
-    match &out.replayed {
-        Some(replayed) if replayed == made => {}
-        Some(replayed) => wrong(format!("the same request was answered {made} and then {replayed}")),
-        None => wrong("the same request is now refused".to_owned()),
-    }
+    let Some((_, read)) = out.creation.acknowledged(&KEPT, findings) else { return };
+    let mut wrong = |what: String| findings.push(Finding::of(out.creation.name(), what));
     if read["status"] != out.ends() {
         let what = format!("must end {} and is {} ({})", out.ends(), read["status"], why(read));
         wrong(what);
@@ -61,9 +47,10 @@ pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
 
 /// Checks that a transfer goes to the customer's registered wallet. Only the read shows it, not the answer.
 pub(super) fn destination(story: &Story, findings: &mut Findings) {
-    let (Some(to), Some(read)) = (story.to, &story.read) else { return };
+    let (Some(to), Some(read)) = (story.to, &story.creation.read) else { return };
     if address(&read["address"]) != Some(to) {
-        findings.push(Finding::of(story.name(), format!("must be sent on to {to} and reads {}", read["address"])));
+        findings
+            .push(Finding::of(story.creation.name(), format!("must be sent on to {to} and reads {}", read["address"])));
     }
 }
 
@@ -71,25 +58,11 @@ fn why(read: &Value) -> &str {
     read["failure"].as_str().unwrap_or("no failure")
 }
 
-/// Checks that every request created one record, that no two requests share one, and that every record has a request.
-pub(super) fn made_once(evidence: &Evidence, findings: &mut Findings) {
-    let mut known = HashSet::new();
-    for out in evidence.outgoing().filter(|out| out.id().is_some_and(|id| !known.insert(id.to_owned()))) {
-        findings.push(Finding::of(out.name(), "answers several requests"));
-    }
-    let refunds = evidence.stories.iter().filter_map(|story| story.read.as_ref()?["refunds"].as_array()).flatten();
-    let refunds = refunds.filter_map(|refund| refund["refund_id"].as_str());
-    let mut listed = HashSet::new();
-    for id in evidence.listed_orders.iter().map(String::as_str).chain(refunds) {
-        if !listed.insert(id) {
-            findings.push(Finding::of(id, "is listed twice"));
-        } else if !known.contains(id) {
-            findings.push(Finding::of(id, "exists although no request was answered with it"));
-        }
-    }
-    for id in known.iter().filter(|id| !listed.contains(id.as_str())) {
-        findings.push(Finding::of(id, "was acknowledged and is not listed"));
-    }
+/// Ids of all outbound transfers that the service lists: orders, and the refunds of each payment.
+pub(super) fn listed(evidence: &Evidence) -> impl Iterator<Item = &str> {
+    let refunds = evidence.stories.iter().filter_map(|story| story.creation.read.as_ref()?["refunds"].as_array());
+    let refunds = refunds.flatten().filter_map(|refund| refund["refund_id"].as_str());
+    evidence.listed_orders.iter().map(String::as_str).chain(refunds)
 }
 
 /// Money that left a vault according to the service: its owner, and the expected log according to the request.
@@ -124,7 +97,7 @@ pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
         let again = evidence.outgoing().filter(|out| out.chain == chain && out.to == log.to && out.units == log.units);
         let elsewhere = |due: &&Due| due.chain == chain && due.log.tx_hash == log.tx_hash && due.log.units == log.units;
         let elsewhere = dues.iter().filter(elsewhere).map(|due| due.name.clone());
-        let about: BTreeSet<String> = again.map(Outgoing::name).chain(elsewhere).collect();
+        let about: BTreeSet<String> = again.map(|out| out.creation.name()).chain(elsewhere).collect();
         let about = if about.is_empty() { chain.to_string() } else { about.into_iter().collect::<Vec<_>>().join(", ") };
         findings.push(Finding::of(about, what));
     }
@@ -144,18 +117,18 @@ pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
 
 fn due(evidence: &Evidence, out: &Outgoing) -> Option<Due> {
     let wallet = || {
-        let refunded = |story: &&Story| story.refunds.iter().any(|refund| refund.key == out.key);
-        Some(wallet_of(evidence.stories.iter().find(refunded)?.made.as_ref()?))
+        let refunded = |story: &&Story| story.refunds.iter().any(|refund| refund.creation.key == out.creation.key);
+        Some(wallet_of(evidence.stories.iter().find(refunded)?.creation.made.as_ref()?))
     };
     let vault = if out.is_from_wallet() { wallet()? } else { evidence.chains.get(&out.chain)?.psp_vault };
-    let tx_hash = hash(out.read.as_ref()?);
+    let tx_hash = hash(out.creation.read.as_ref()?);
     let log = SentLog { vault, token: Some(out.token), to: out.to, units: out.units, tx_hash };
-    Some(Due { name: out.name(), chain: out.chain, log })
+    Some(Due { name: out.creation.name(), chain: out.chain, log })
 }
 
 /// The expected log of a transfer to a customer.
 fn delivery(story: &Story) -> Option<Due> {
-    let read = story.read.as_ref().filter(|read| read["status"] == "settled")?;
+    let read = story.creation.read.as_ref().filter(|read| read["status"] == "settled")?;
     if !story.intent.behaviour.is_transfer() {
         return None;
     }
@@ -166,7 +139,7 @@ fn delivery(story: &Story) -> Option<Due> {
         units: story.intent.units,
         tx_hash: hash(&read["settlement"]),
     };
-    Some(Due { name: story.name(), chain: read["chain"].as_str()?.parse().ok()?, log })
+    Some(Due { name: story.creation.name(), chain: read["chain"].as_str()?.parse().ok()?, log })
 }
 
 fn hash(record: &Value) -> B256 {
@@ -177,7 +150,7 @@ fn hash(record: &Value) -> B256 {
 /// transfers one to one.
 pub(super) fn movements(evidence: &Evidence, findings: &mut Findings) {
     let wallets: HashSet<Address> =
-        evidence.stories.iter().filter_map(|story| story.made.as_ref()).map(wallet_of).collect();
+        evidence.stories.iter().filter_map(|story| story.creation.made.as_ref()).map(wallet_of).collect();
     for (chain, found) in &evidence.chains {
         let mut owed: BTreeMap<Movement, i32> = BTreeMap::new();
         let mut owe = |token: Option<Token>, from, to, units, tx_hash| {
@@ -214,7 +187,7 @@ pub(super) fn recipients(evidence: &Evidence, findings: &mut Findings) {
         place.1.push(name);
     };
     for out in evidence.outgoing() {
-        pays(out.chain, out.token, out.to, if out.is_sent() { out.units } else { 0 }, out.name());
+        pays(out.chain, out.token, out.to, if out.is_sent() { out.units } else { 0 }, out.creation.name());
     }
     for Due { name, chain, log } in evidence.stories.iter().filter_map(delivery) {
         pays(chain, log.token.unwrap_or(Token::Usdc), log.to, log.units, name);

@@ -8,7 +8,9 @@ use payferry_domain::{Chain, Token};
 use serde_json::{Value, json};
 
 use super::super::super::behaviour::{Behaviour, EXCESS, Intent};
-use super::super::super::evidence::{ChainEvidence, Evidence, Movement, SentLog, SettledLog};
+use super::super::super::creation::Creation;
+use super::super::super::evidence::Evidence;
+use super::super::super::evidence::chain::{ChainEvidence, Movement, SentLog, SettledLog};
 use super::super::super::load::{Sent, Story};
 use super::super::super::outgoing::{Kind, Outgoing};
 use crate::psp::decimal;
@@ -58,7 +60,7 @@ pub fn faultless() -> Evidence {
         let id = format!("{}_{number}", if kind == Kind::Payout { "po" } else { "wd" });
         let out = Outgoing { kind, to, is_refused: to == REFUSED, ..order(&id, 5_000_000 + i64::from(number)) };
         let out = Play { evidence: &mut evidence, number: 100 + number, id, sequence: 0 }.out(out, VAULT);
-        evidence.listed_orders.extend(out.id().map(str::to_owned));
+        evidence.listed_orders.extend(out.creation.id().map(str::to_owned));
         evidence.orders.push(out);
     }
     let base = evidence.chains.get_mut(&Chain::Base).unwrap();
@@ -107,7 +109,7 @@ impl Play<'_> {
             "token_address": "0x1", "intermediary_wallet": wallet.to_string(), "magic_link": "http://x/pay/y",
         });
         let ends = behaviour.ends();
-        for name in ends.announces {
+        for name in &ends.announces {
             self.announce(name, &json!({"payment_id": id}));
         }
         let (early, late): (&[i64], &[i64]) = match behaviour {
@@ -140,28 +142,21 @@ impl Play<'_> {
             "reference": intent.key, "status": ends.status, "failure_reason": ends.failure_reason, "labels": [],
             "amount_received": decimal(if counts { paid } else { 0 }), "settlement": settlement,
             "transfers": sent.iter().map(transfer).collect::<Vec<_>>(), "address": CUSTOMER.to_string(),
-            "refunds": refunds.iter().map(|refund| refund.read.clone()).collect::<Vec<_>>(),
+            "refunds": refunds.iter().map(|refund| refund.creation.read.clone()).collect::<Vec<_>>(),
         });
         let mut read = made.clone();
         read.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         self.evidence.listed.push(id);
-        self.evidence.stories.push(Story {
-            intent,
-            request: json!({}),
-            replayed: Some(made.clone()),
-            made: Some(made),
-            trouble: None,
-            sent,
-            to: behaviour.is_transfer().then_some(CUSTOMER),
-            refunds,
-            read: Some(read),
-        });
+        let mut creation = intent.creation(json!({}));
+        (creation.replayed, creation.made, creation.read) = (Some(made.clone()), Some(made), Some(read));
+        let to = behaviour.is_transfer().then_some(CUSTOMER);
+        self.evidence.stories.push(Story { intent, creation, sent, to, refunds });
     }
 
     fn paid(&mut self, to: Address, units: i64, tx_hash: B256) -> Sent {
         self.moved(PAYER, to, units, tx_hash);
         self.posted("received", "external", "payment", units, &tx_hash.to_string());
-        Sent { chain: Chain::Base, token: Token::Usdc, to, tx_hash, units }
+        Sent { chain: Chain::Base, tx_hash, units }
     }
 
     fn settled(&mut self, behaviour: Behaviour, wallet: Address, amount: i64) -> Value {
@@ -200,13 +195,13 @@ impl Play<'_> {
 
     /// Sends it, unless the token refuses it; its key becomes its id.
     fn out(&mut self, mut out: Outgoing, vault: Address) -> Outgoing {
-        let (id, source) = (out.key.clone(), if vault == VAULT { "psp" } else { "payment" });
+        let (id, source) = (out.creation.key.clone(), if vault == VAULT { "psp" } else { "payment" });
         let tx_hash = hash(self.number, 20 + u8::try_from(self.sequence).unwrap());
         let mut made = json!({
             "amount": decimal(out.units), "currency": "USDC", "chain": "base", "token_address": "0x1",
             "address": out.to.to_string(), "source": source, "status": "pending",
         });
-        made[out.id_field()] = json!(id);
+        made[out.creation.id_field] = json!(id);
         let mut read = made.clone();
         read["status"] = json!(out.ends());
         if vault == VAULT {
@@ -235,7 +230,8 @@ impl Play<'_> {
             }
             self.announce(name, &body);
         }
-        (out.replayed, out.made, out.read) = (Some(made.clone()), Some(made), Some(read));
+        let Creation { replayed, made: answer, read: shown, .. } = &mut out.creation;
+        (*replayed, *answer, *shown) = (Some(made.clone()), Some(made), Some(read));
         out
     }
 

@@ -2,13 +2,16 @@
 //!
 //! Pure. Shares no code with the service.
 
-use payferry_testkit::wire::Amount;
-use payferry_testkit::wire::{EventName, FailureReason, Label, Status};
+use crate::wire::Amount;
+use crate::wire::{EventName, Label, Status};
 
 use super::behaviour::{Behaviour, Intent};
 
 /// The whole, in basis points.
 const BPS_WHOLE: i128 = 10_000;
+
+/// Reason of the status `failed` of an expired payment.
+pub const EXPIRED_REASON: &str = "expired";
 
 /// Expected event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub struct ExpectedEnd {
     /// Status.
     pub status: Status,
     /// Reason of the status `failed`.
-    pub failure_reason: Option<FailureReason>,
+    pub failure_reason: Option<&'static str>,
     /// All labels.
     pub labels: &'static [Label],
 }
@@ -75,7 +78,7 @@ pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
         Behaviour::Under => (Status::Mismatched, None, &[Label::Underpaid]),
         Behaviour::Over => (Status::Mismatched, None, &[Label::Overpaid]),
         Behaviour::Late => (Status::Mismatched, None, &[Label::Late]),
-        Behaviour::Never => (Status::Failed, Some(FailureReason::Expired), &[]),
+        Behaviour::Never => (Status::Failed, Some(EXPIRED_REASON), &[]),
         Behaviour::Held => (Status::Pending, None, &[]),
     };
     ExpectedEnd { status, failure_reason, labels }

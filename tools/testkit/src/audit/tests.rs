@@ -1,12 +1,12 @@
 //! Tests of the comparisons with the chain, the webhooks and the fee settings.
 
+use crate::wire::Timestamp;
 use alloy::primitives::B256;
-use payferry_testkit::wire::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::super::behaviour::Intent;
-use super::super::record::{InitiatedAt, InitiationFailure};
+use super::behaviour::Intent;
+use super::record::{InitiatedAt, InitiationFailure};
 use super::*;
 
 const FEE: Amount = Amount::from_tokens(1);

@@ -1,12 +1,9 @@
 //! Counts of a run: totals, errors by kind, and the values of each second.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
-
-use super::stages::Latencies;
 
 /// Largest number of distinct kinds of errors. Further kinds share a name.
 const ERROR_KINDS_MAX: usize = 64;
@@ -16,23 +13,10 @@ const SECONDS_MAX: usize = 6 * 3_600;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters.
-        #[derive(Debug, Default)]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: AtomicU64,)*
-        }
-
         /// Counts at one moment, or their increase.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
         pub struct Counted {
             $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl Counts {
-            /// Reads the counters.
-            pub fn read(&self) -> Counted {
-                Counted { $($name: self.$name.load(Ordering::Relaxed),)* }
-            }
         }
 
         impl Counted {
@@ -86,11 +70,6 @@ counts! {
     forged,
 }
 
-/// Adds one.
-pub fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// One second of the run. It is longer if the load tester got no CPU time, and shorter at the end.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Second {
@@ -131,67 +110,61 @@ impl Second {
 
 /// Counts and their course.
 #[derive(Debug, Default)]
-pub struct Tally {
-    /// Totals.
-    pub counts: Counts,
-    errors: Mutex<BTreeMap<String, u64>>,
-    error_count: AtomicU64,
-    accepted: Mutex<Latencies>,
-    complete: Mutex<Latencies>,
-    course: Mutex<Vec<Second>>,
+pub struct Tally(Mutex<Totals>);
+
+#[derive(Debug, Default)]
+struct Totals {
+    counted: Counted,
+    errors: BTreeMap<String, u64>,
+    error_count: u64,
+    course: Vec<Second>,
     /// True if more seconds occurred than are kept.
-    is_cut: AtomicBool,
+    is_cut: bool,
 }
 
 impl Tally {
+    /// Adds one to a count.
+    pub fn count(&self, of: impl FnOnce(&mut Counted) -> &mut u64) {
+        *of(&mut self.0.lock().counted) += 1;
+    }
+
+    /// Returns the counts.
+    pub fn counted(&self) -> Counted {
+        self.0.lock().counted
+    }
+
     /// Counts an error of a kind.
     pub fn error(&self, kind: &str) {
-        count(&self.error_count);
-        let mut errors = self.errors.lock();
-        let known = errors.len() < ERROR_KINDS_MAX || errors.contains_key(kind);
-        *errors.entry(if known { kind } else { OTHER_ERRORS }.to_owned()).or_default() += 1;
+        let totals = &mut *self.0.lock();
+        totals.error_count += 1;
+        let known = totals.errors.len() < ERROR_KINDS_MAX || totals.errors.contains_key(kind);
+        *totals.errors.entry(if known { kind } else { OTHER_ERRORS }.to_owned()).or_default() += 1;
     }
 
     /// Returns the errors by kind.
     pub fn errors(&self) -> BTreeMap<String, u64> {
-        self.errors.lock().clone()
+        self.0.lock().errors.clone()
     }
 
     /// Returns the number of errors.
     pub fn error_count(&self) -> u64 {
-        self.error_count.load(Ordering::Relaxed)
-    }
-
-    /// Records the latency of an initiation from its scheduled start.
-    pub fn accepted_in(&self, latency: std::time::Duration) {
-        self.accepted.lock().record(latency);
-    }
-
-    /// Records the latency of a payment from its scheduled start.
-    pub fn complete_in(&self, latency: std::time::Duration) {
-        self.complete.lock().record(latency);
-    }
-
-    /// Returns the latencies of initiations and of payments since the last call, and resets them.
-    pub fn take_latencies(&self) -> [Latencies; 2] {
-        [&self.accepted, &self.complete].map(|latencies| latencies.lock().take())
+        self.0.lock().error_count
     }
 
     /// Adds a second to the course.
     pub fn second(&self, second: Second) {
-        let mut course = self.course.lock();
-        if course.len() < SECONDS_MAX {
-            course.push(second);
-        } else {
-            self.is_cut.store(true, Ordering::Relaxed);
+        let totals = &mut *self.0.lock();
+        totals.is_cut = totals.course.len() >= SECONDS_MAX;
+        if !totals.is_cut {
+            totals.course.push(second);
         }
     }
 
     /// Returns a note if the course does not contain the whole run.
     pub fn course_is_cut(&self) -> Option<String> {
-        let last = *self.course.lock().last()?;
-        let hours = last.at_secs / 3_600.0;
-        self.is_cut.load(Ordering::Relaxed).then(|| {
+        let totals = self.0.lock();
+        let hours = totals.course.last()?.at_secs / 3_600.0;
+        totals.is_cut.then(|| {
             format!(
                 "The course contains only the first {hours:.1} hours of the run; rates, cores and memory are of these."
             )
@@ -200,7 +173,7 @@ impl Tally {
 
     /// Returns the course so far.
     pub fn course(&self) -> Vec<Second> {
-        self.course.lock().clone()
+        self.0.lock().course.clone()
     }
 }
 
@@ -238,11 +211,11 @@ mod tests {
     #[test]
     fn counts_have_an_increase() {
         let tally = Tally::default();
-        count(&tally.counts.accepted);
-        let before = tally.counts.read();
-        count(&tally.counts.accepted);
-        count(&tally.counts.settled);
-        let grown = tally.counts.read().since(&before);
+        tally.count(|counted| &mut counted.accepted);
+        let before = tally.counted();
+        tally.count(|counted| &mut counted.accepted);
+        tally.count(|counted| &mut counted.settled);
+        let grown = tally.counted().since(&before);
         assert_eq!((grown.accepted, grown.settled, grown.refused), (1, 1, 0));
     }
 }

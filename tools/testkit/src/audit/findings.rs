@@ -2,38 +2,29 @@
 //!
 //! Pure: reads the state of the run and, if there was one, the audit.
 
-use payferry_testkit::wire::EventName;
+use crate::wire::EventName;
 use serde::Serialize;
 
-use super::audit::Audit;
+use super::Audit;
 use super::behaviour::Behaviour;
 use super::expect;
 use super::record::Record;
 use super::state::Inner;
 
-/// Kind of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FindingKind {
-    /// The payment was acknowledged and does not exist.
-    Lost,
-    /// The payment is not as expected, or has an unexpected event.
-    Wrong,
-    /// The payment is as expected, and webhooks are missing.
-    Undelivered,
-    /// The load tester could not pay it, so there is no verdict.
-    Unpaid,
-}
+/// Largest number of findings in a summary.
+const SUMMARY_MAX: usize = 20;
 
-impl FindingKind {
-    /// Returns the name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Wrong => "wrong",
-            Self::Undelivered => "undelivered",
-            Self::Unpaid => "unpaid",
-        }
+crate::names! {
+    /// Kind of a finding, the worst first.
+    FindingKind, "a kind of finding" {
+        /// The payment was acknowledged and does not exist.
+        Lost = "lost",
+        /// The payment is not as expected, or has an unexpected event.
+        Wrong = "wrong",
+        /// The payment is as expected, and webhooks are missing.
+        Undelivered = "undelivered",
+        /// The load tester could not pay it, so there is no verdict.
+        Unpaid = "unpaid",
     }
 }
 
@@ -67,6 +58,16 @@ impl Finding {
             lacks_webhooks: false,
         }
     }
+}
+
+/// Describes the first findings, one line each.
+pub fn summary(findings: &[Finding]) -> Vec<String> {
+    let line = |Finding { payment_id, kind, expected, found, .. }: &Finding| {
+        format!("{} {}: {found}; expected {expected}", kind.as_str(), payment_id.as_deref().unwrap_or("-"))
+    };
+    let left = findings.len().saturating_sub(SUMMARY_MAX);
+    let more = (left > 0).then(|| format!("and {left} more"));
+    findings.iter().take(SUMMARY_MAX).map(line).chain(more).collect()
 }
 
 /// Returns all findings, the worst first. `unwanted` is the result of [`unwanted`].
@@ -169,22 +170,18 @@ fn expected(record: &Record) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use alloy::primitives::Address;
-    use payferry_testkit::wire::{EventId, PaymentId, Timestamp};
+    use crate::wire::{EventId, PaymentId, Timestamp};
     use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::behaviour::Intent;
-    use crate::record::{InitiatedAt, InitiationFailure};
-    use crate::state::RunState;
-    use payferry_testkit::receiver::{Arrived, Delivery};
+    use crate::audit::record::InitiationFailure;
+    use crate::audit::state::RunState;
+    use crate::receiver::{Arrived, Delivery};
 
+    /// Makes a payment all of whose webhooks arrived.
     fn record(behaviour: Behaviour) -> Record {
-        let due_at = Timestamp::from_secs(1_000_000);
-        let mut record = Record::new(Intent::nth(5, behaviour), Instant::now(), due_at, 100);
-        let at = Instant::now();
-        record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
+        let mut record = super::super::record::tests::record(behaviour);
         record.events.iter_mut().for_each(|events| *events = Some(EventId::generate()));
         record
     }
@@ -228,12 +225,12 @@ mod tests {
         let untold = &found[4];
         assert_eq!(
             untold.expected,
-            "settled, 5.005 of 5.005 received; webhooks: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
+            "settled, 5.00 of 5.00 received; webhooks: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
         );
         assert!(untold.found.ends_with("missing: payment.settled (event 3)"), "{}", untold.found);
         assert_eq!(
             found[0].expected,
-            "mismatched OVERPAID, 6.005 of 5.005 received; webhooks: payment.mismatched, payin.mismatched"
+            "mismatched OVERPAID, 6.00 of 5.00 received; webhooks: payment.mismatched, payin.mismatched"
         );
         // Without reading back, lost payments and missing webhooks are unknown.
         let known = known(&records, forged());

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_testkit::psp::{EXPIRES_SECS, PaymentTerms};
-use payferry_testkit::wire::{Amount, Chain, Token};
-use serde::Serialize;
+use crate::psp::{EXPIRES_SECS, PaymentTerms};
+use crate::wire::{Amount, Chain, Token};
+use serde::{Serialize, Serializer};
 
 /// The whole, in percent.
 const WHOLE: u8 = 100;
@@ -16,39 +16,27 @@ pub const EXPIRES_SOON_SECS: u32 = 60;
 /// Time until expiry of held payments: the longest that the interface allows.
 pub const EXPIRES_HELD_SECS: u32 = 86_400;
 
-/// Behaviour of the payer of a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Behaviour {
-    /// Pays the amount due.
-    Exact,
-    /// Pays too little.
-    Under,
-    /// Pays too much.
-    Over,
-    /// Pays after the payment has expired.
-    Late,
-    /// Does not pay. The payment expires.
-    Never,
-    /// Does not pay. The payment stays live during the load.
-    Held,
+crate::names! {
+    /// Behaviour of the payer of a payment.
+    Behaviour, "a behaviour" {
+        /// Pays the amount due.
+        Exact = "exact",
+        /// Pays too little.
+        Under = "under",
+        /// Pays too much.
+        Over = "over",
+        /// Pays after the payment has expired.
+        Late = "late",
+        /// Does not pay. The payment expires.
+        Never = "never",
+        /// Does not pay. The payment stays live during the load.
+        Held = "held",
+    }
 }
 
 impl Behaviour {
     /// Behaviours of a mixture.
     pub const MIXED: [Self; 5] = [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never];
-
-    /// Returns the name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Under => "under",
-            Self::Over => "over",
-            Self::Late => "late",
-            Self::Never => "never",
-            Self::Held => "held",
-        }
-    }
 
     /// Returns true if the payment is meant to expire during the run.
     pub const fn expires(self) -> bool {
@@ -131,6 +119,12 @@ impl fmt::Display for Mix {
             .map(|behaviour| format!("{}={}", behaviour.as_str(), self.percent(*behaviour)))
             .collect();
         f.write_str(&parts.join(","))
+    }
+}
+
+impl Serialize for Mix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -100,59 +100,31 @@ pub struct Figures {
     pub max_ms: f64,
 }
 
-/// Stages of a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// The request got a connection: shows how late the load tester itself is.
-    Begun,
-    /// The service responded with 201.
-    Accepted,
-    /// The chain's node accepted the payer's transfer.
-    Sent,
-    /// The transfer is in a block.
-    Mined,
-    /// The service shows the transfer (of a sampled payment).
-    Seen,
-    /// The payment is confirmed.
-    Confirmed,
-    /// The payment is settled on-chain, and the settlement is final.
-    Settled,
-    /// A webhook arrived, measured from its event.
-    Webhook,
-    /// The last expected webhook of a payment arrived.
-    Complete,
+crate::names! {
+    /// Stages of a payment, in order.
+    Stage, "a stage" {
+        /// The request got a connection: shows how late the load tester itself is.
+        Begun = "begun",
+        /// The service responded with 201.
+        Accepted = "accepted",
+        /// The chain's node accepted the payer's transfer.
+        Sent = "sent",
+        /// The transfer is in a block.
+        Mined = "mined",
+        /// The service shows the transfer (of a sampled payment).
+        Seen = "seen",
+        /// The payment is confirmed.
+        Confirmed = "confirmed",
+        /// The payment is settled on-chain, and the settlement is final.
+        Settled = "settled",
+        /// A webhook arrived, measured from its event.
+        Webhook = "webhook",
+        /// The last expected webhook of a payment arrived.
+        Complete = "complete",
+    }
 }
 
 impl Stage {
-    /// All stages, in order.
-    pub const ALL: [Self; 9] = [
-        Self::Begun,
-        Self::Accepted,
-        Self::Sent,
-        Self::Mined,
-        Self::Seen,
-        Self::Confirmed,
-        Self::Settled,
-        Self::Webhook,
-        Self::Complete,
-    ];
-
-    /// Returns the name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Accepted => "accepted",
-            Self::Sent => "sent",
-            Self::Mined => "mined",
-            Self::Seen => "seen",
-            Self::Confirmed => "confirmed",
-            Self::Settled => "settled",
-            Self::Webhook => "webhook",
-            Self::Complete => "complete",
-        }
-    }
-
     /// Returns the name of the beginning of the step.
     pub const fn step_from(self) -> &'static str {
         match self {
@@ -176,6 +148,8 @@ pub struct Stages {
 #[derive(Debug, Default, Clone)]
 struct Pair {
     total: Latencies,
+    /// Those of `total` since the last [`Stages::take_latest`].
+    latest: Latencies,
     step: Latencies,
     timed_out: u64,
 }
@@ -202,6 +176,7 @@ impl Stages {
     pub fn record(&self, stage: Stage, from_intended: Duration, step: Duration) {
         let mut pair = self.counted[stage as usize].lock();
         pair.total.record(from_intended);
+        pair.latest.record(from_intended);
         pair.step.record(step);
     }
 
@@ -210,6 +185,7 @@ impl Stages {
     pub fn record_timed_out(&self, stage: Stage, from_intended: Duration, step: Option<Duration>) {
         let mut pair = self.counted[stage as usize].lock();
         pair.total.record(from_intended);
+        pair.latest.record(from_intended);
         if let Some(step) = step {
             pair.step.record(step);
         }
@@ -242,10 +218,14 @@ impl Stages {
         Stage::ALL.into_iter().map(figures).filter(is_reached).collect()
     }
 
-    /// Returns the latencies of one stage: from the scheduled start, and of the step.
-    pub fn latencies(&self, stage: Stage) -> (Latencies, Latencies) {
-        let pair = self.counted[stage as usize].lock().clone();
-        (pair.total, pair.step)
+    /// Returns the latencies of one stage from the scheduled start.
+    pub fn latencies(&self, stage: Stage) -> Latencies {
+        self.counted[stage as usize].lock().total.clone()
+    }
+
+    /// Returns those since the last call.
+    pub fn take_latest(&self, stage: Stage) -> Latencies {
+        self.counted[stage as usize].lock().latest.take()
     }
 }
 

@@ -8,9 +8,9 @@ mod webhooks;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::wire::{PaymentId, Timestamp};
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
-use payferry_testkit::wire::{PaymentId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -18,9 +18,9 @@ use super::behaviour::{Behaviour, Intent};
 use super::clock::ServiceClock;
 use super::record::{InitiatedAt, InitiationFailure, Record};
 use super::stages::{Stage, Stages};
-use super::tally::{Tally, count};
-use payferry_testkit::payers::{Sent, Unsent};
-use payferry_testkit::psp::{InitiateError, Initiated};
+use super::tally::Tally;
+use crate::payers::{Sent, Unsent};
+use crate::psp::{InitiateError, Initiated};
 
 /// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
 const MINED_EARLY_MAX: usize = 10_000;
@@ -81,6 +81,11 @@ impl RunState {
         (state, late)
     }
 
+    /// Returns the name of the run.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
     /// Returns the reference of a payment, which identifies it before its id is known.
     pub fn reference(&self, number: u32) -> String {
         format!("load-{}-{number}", self.run)
@@ -99,7 +104,7 @@ impl RunState {
     /// Adds a payment that is due. Returns its number.
     pub fn due(&self, intent: Intent, intended: Instant) -> u32 {
         if intent.behaviour != Behaviour::Held {
-            count(&self.tally.counts.due);
+            self.tally.count(|counted| &mut counted.due);
         }
         let now = Timestamp::now();
         let mut inner = self.inner.lock();
@@ -110,7 +115,7 @@ impl RunState {
 
     /// Records that a payment was rejected because too many are in flight.
     pub fn turned_away(&self, number: u32) {
-        count(&self.tally.counts.turned_away);
+        self.tally.count(|counted| &mut counted.turned_away);
         self.not_made(
             number,
             InitiationFailure { kind: "not started: too many in flight".to_owned(), may_be_there: false },
@@ -137,13 +142,13 @@ impl RunState {
         if !held {
             self.measure_answer(&answer, intended, begun, at);
         } else if answer.is_ok() {
-            count(&self.tally.counts.held);
+            self.tally.count(|counted| &mut counted.held);
         }
         let not_made = match answer {
             Ok(made) => return Some(made),
             Err(not_made) => not_made,
         };
-        self.not_made(number, InitiationFailure { kind: not_made.kind(), may_be_there: not_made.may_be_made() });
+        self.not_made(number, InitiationFailure { kind: not_made.to_string(), may_be_there: not_made.may_be_made() });
         None
     }
 
@@ -154,23 +159,22 @@ impl RunState {
         begun: Option<Instant>,
         at: Instant,
     ) {
-        let (counts, stages, whole) = (&self.tally.counts, &self.stages, at - intended);
+        let (stages, whole) = (&self.stages, at - intended);
         match begun {
             Some(begun) => stages.record(Stage::Begun, begun - intended, begun - intended),
             None => stages.record_timed_out(Stage::Begun, whole, Some(whole)),
         }
         match answer {
             Ok(_) => {
-                count(&counts.accepted);
+                self.tally.count(|counted| &mut counted.accepted);
                 stages.record(Stage::Accepted, whole, begun.map_or(whole, |begun| at - begun));
             }
-            Err(InitiateError::Refused(..)) => return count(&counts.refused),
+            Err(InitiateError::Refused(..)) => return self.tally.count(|counted| &mut counted.refused),
             Err(InitiateError::Unanswered(_) | InitiateError::Unreadable) => {
-                count(&counts.unanswered);
+                self.tally.count(|counted| &mut counted.unanswered);
                 stages.record_timed_out(Stage::Accepted, whole, begun.map(|begun| at - begun));
             }
         }
-        self.tally.accepted_in(whole);
     }
 
     fn not_made(&self, number: u32, why: InitiationFailure) {
@@ -193,7 +197,7 @@ impl RunState {
                 // The block may have been read before the node's response.
                 let mined = inner.mined_early.remove(&tx_hash);
                 drop(inner);
-                count(&self.tally.counts.sent);
+                self.tally.count(|counted| &mut counted.sent);
                 if on_time {
                     self.stages.record(Stage::Sent, at - intended, at - asked);
                 }
@@ -204,7 +208,7 @@ impl RunState {
             Err(unsent) => {
                 record.unsent = Some(unsent.to_string());
                 drop(inner);
-                count(&self.tally.counts.unsent);
+                self.tally.count(|counted| &mut counted.unsent);
                 self.tally.error(&format!("pay: {unsent}"));
             }
         }
@@ -225,7 +229,7 @@ impl RunState {
         let (intended, sent) = (record.intended, record.sent.map_or(at, |(_, sent)| sent));
         let on_time = record.intent.behaviour != Behaviour::Late;
         drop(inner);
-        count(&self.tally.counts.mined);
+        self.tally.count(|counted| &mut counted.mined);
         if on_time {
             self.stages.record(Stage::Mined, at - intended, at - sent);
         }
@@ -279,7 +283,7 @@ impl RunState {
 
     /// Returns the number of accepted payments without all of their events. Held payments do not count.
     pub fn open(&self) -> u64 {
-        let counted = self.tally.counts.read();
+        let counted = self.tally.counted();
         counted.accepted.saturating_sub(counted.complete)
     }
 }

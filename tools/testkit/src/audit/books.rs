@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
+use crate::wire::{Amount, Chain, PaymentId, Token};
 use alloy::primitives::Address;
-use payferry_testkit::wire::{Amount, Chain, PaymentId, Token};
 
-use payferry_testkit::ledger::{Entry, LedgerReading};
+use crate::ledger::{Entry, LedgerReading};
 
 /// Largest number of payments that are named if a balance differs by their share.
 const SUSPECTS_MAX: usize = 3;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use payferry_testkit::wire::Timestamp;
+use crate::wire::Timestamp;
 
 /// Tolerance between clocks that are read at different moments, in milliseconds.
 pub(super) const SLACK_MS: i64 = 50;

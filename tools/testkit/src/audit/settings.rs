@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use payferry_testkit::psp::{AMOUNTS_BELOW, Psp};
-use payferry_testkit::wire::{Amount, Chain};
+use crate::psp::{AMOUNTS_BELOW, Psp};
+use crate::wire::{Amount, Chain};
 use serde::Deserialize;
 
 use super::behaviour::DIFFERENCE;

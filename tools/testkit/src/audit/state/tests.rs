@@ -1,16 +1,17 @@
 //! Tests of the figures of payments that do not complete, or of which not everything is known.
 
 use alloy::primitives::Address;
-use payferry_testkit::wire::{Amount, EventId};
-use payferry_testkit::wire::{EventName, Status};
 
 use super::*;
-use crate::stages::StageFigures;
-use payferry_testkit::client::CallError;
-use payferry_testkit::receiver::{Arrived, Delivery, Event};
+use crate::audit::record::tests::{HASH, event};
+use crate::audit::stages::StageFigures;
+use crate::client::CallError;
+use crate::receiver::{Arrived, Delivery, Event};
 
 const WAIT: Duration = Duration::from_millis(30);
-const HASH: B256 = B256::repeat_byte(7);
+/// Places of the events of a payment that is paid exactly.
+const CONFIRMED: usize = 0;
+const SETTLED: usize = 2;
 
 /// Makes a state with payments of these behaviours, all of them due.
 fn state(payers: &[Behaviour]) -> RunState {
@@ -29,43 +30,18 @@ fn made(state: &RunState, number: u32) -> PaymentId {
     payment_id
 }
 
-/// Receives a webhook of payment 0 (exact) now.
-fn receive(state: &RunState, payment_id: PaymentId, name: EventName, sequence: u32, status: Status) {
-    receive_named(state, payment_id, name, sequence, status, Some(state.reference(0)));
+/// Receives the webhook of this event (from 0) of payment 0 now.
+fn receive(state: &RunState, payment_id: PaymentId, place: usize) {
+    receive_named(state, payment_id, place, Some(state.reference(0)));
 }
 
 /// Receives it with this reference.
-fn receive_named(
-    state: &RunState,
-    payment_id: PaymentId,
-    name: EventName,
-    sequence: u32,
-    status: Status,
-    reference: Option<String>,
-) {
-    let Intent { amount, token, chain, .. } = Intent::nth(0, Behaviour::Exact);
-    let event_id = EventId::generate().to_string();
+fn receive_named(state: &RunState, payment_id: PaymentId, place: usize, reference: Option<String>) {
     let at_wall = Timestamp::now();
-    let fee = amount.units() / 100;
-    let event = Event {
-        event: name.to_string(),
-        payment_id: payment_id.to_string(),
-        event_id: event_id.clone(),
-        timestamp: at_wall.to_string(),
-        sequence,
-        status: status.to_string(),
-        reference,
-        amount: amount.to_string(),
-        amount_received: amount.to_string(),
-        token: token.to_string(),
-        chain: chain.to_string(),
-        tx_hash: Some(HASH.to_string()),
-        psp_amount: Some(Amount(amount.units() - fee).to_string()),
-        treasury_fee: Some(Amount(fee).to_string()),
-        failure_reason: None,
-        labels: Vec::new(),
-    };
-    state.receive(Delivery::Webhook(Box::new(Arrived { at: Instant::now(), at_wall, webhook_id: event_id, event })));
+    let (payment_id, timestamp) = (payment_id.to_string(), at_wall.to_string());
+    let event = Event { payment_id, timestamp, reference, ..event(&state.read().records[0], place) };
+    let webhook_id = event.event_id.clone();
+    state.receive(Delivery::Webhook(Box::new(Arrived { at: Instant::now(), at_wall, webhook_id, event })));
 }
 
 fn stage(state: &RunState, stage: Stage) -> Option<StageFigures> {
@@ -86,9 +62,8 @@ fn an_unanswered_initiation_counts_with_its_wait() {
     assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.timed_out), (3, 3, 2), "{accepted:?}");
     assert!(accepted.from_intended.p90_ms >= 30.0 && accepted.step.p90_ms >= 30.0, "{accepted:?}");
     assert_eq!(stage(&state, Stage::Begun).unwrap().step.count, 4, "all requests left");
-    let [of_second, _] = state.tally.take_latencies();
-    assert_eq!(of_second.count(), 3);
-    let counted = state.tally.counts.read();
+    assert_eq!(state.stages.take_latest(Stage::Accepted).count(), 3);
+    let counted = state.tally.counted();
     assert_eq!((counted.accepted, counted.unanswered, counted.refused), (1, 2, 1));
 }
 
@@ -97,7 +72,7 @@ fn held_payments_are_in_no_figure() {
     let state = state(&[Behaviour::Held]);
     state.answered(0, Some(Instant::now()), Err(InitiateError::Unanswered(CallError::TimedOut)));
     assert!(state.stages.figures().is_empty());
-    assert_eq!(state.tally.counts.read().unanswered, 0);
+    assert_eq!(state.tally.counted().unanswered, 0);
 }
 
 #[test]
@@ -105,8 +80,8 @@ fn a_step_with_an_unknown_beginning_is_not_counted() {
     let state = state(&[Behaviour::Exact]);
     let id = made(&state, 0);
     // No block and no confirmation was seen yet.
-    receive(&state, id, EventName::PaymentSettled, 3, Status::Settled);
-    receive(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
+    receive(&state, id, SETTLED);
+    receive(&state, id, CONFIRMED);
     for reached in [Stage::Settled, Stage::Confirmed] {
         let figures = stage(&state, reached).unwrap();
         assert_eq!((figures.from_intended.count, figures.step.count), (1, 0), "{figures:?}");
@@ -122,9 +97,9 @@ fn a_step_with_a_known_beginning_is_counted() {
     state.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
     assert_eq!(state.mined(HASH, now), Some(0));
     std::thread::sleep(WAIT);
-    receive(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
+    receive(&state, id, CONFIRMED);
     std::thread::sleep(WAIT);
-    receive(&state, id, EventName::PaymentSettled, 3, Status::Settled);
+    receive(&state, id, SETTLED);
     for reached in [Stage::Confirmed, Stage::Settled] {
         let figures = stage(&state, reached).unwrap();
         assert_eq!((figures.from_intended.count, figures.step.count), (1, 1), "{figures:?}");
@@ -137,7 +112,7 @@ fn a_webhook_before_the_payers_response_is_compared_later() {
     for (sent, faults) in [(HASH, 0), (B256::repeat_byte(8), 1)] {
         let state = state(&[Behaviour::Exact]);
         let id = made(&state, 0);
-        receive(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
+        receive(&state, id, CONFIRMED);
         assert!(state.read().records[0].faults.is_empty());
         let now = Instant::now();
         state.paid(0, now, Ok(Sent { tx_hash: sent, at: now }));
@@ -192,8 +167,8 @@ fn missing_events_count_with_their_wait_at_the_end() {
     // not be paid.
     state.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
     state.mined(HASH, now);
-    receive(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
-    receive(&state, id, EventName::PayinConfirmed, 2, Status::Confirmed);
+    receive(&state, id, CONFIRMED);
+    receive(&state, id, CONFIRMED + 1);
     state.paid(1, now, Ok(Sent { tx_hash: B256::repeat_byte(8), at: now }));
     state.paid(2, now, Err(Unsent::Ended));
     std::thread::sleep(WAIT);
@@ -214,8 +189,8 @@ fn missing_events_count_with_their_wait_at_the_end() {
     let (settled, complete) = (stage(&state, Stage::Settled).unwrap(), stage(&state, Stage::Complete).unwrap());
     assert!(settled.step.min_ms >= 30.0 && complete.from_intended.min_ms >= 30.0, "{settled:?} {complete:?}");
     // A late event counts, but does not change the figures.
-    receive(&state, id, EventName::PaymentSettled, 3, Status::Settled);
-    assert_eq!(state.tally.counts.read().settled, 1);
+    receive(&state, id, SETTLED);
+    assert_eq!(state.tally.counted().settled, 1);
     assert_eq!(figures(Stage::Settled), Some((1, 1, 1)));
 }
 
@@ -224,13 +199,13 @@ fn a_webhook_with_a_wrong_reference_is_found_by_its_id() {
     for reference in [None, Some("order-1".to_owned()), Some("load-0a1b2c3d-7".to_owned())] {
         let state = state(&[Behaviour::Exact]);
         let id = made(&state, 0);
-        receive_named(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed, reference.clone());
+        receive_named(&state, id, CONFIRMED, reference.clone());
         let found = reference.as_deref().unwrap_or("-");
         let says = format!("payment.confirmed (event 1): reference is `{found}`, not `load-0a1b2c3d-0`");
         assert_eq!(state.read().records[0].faults, [says]);
-        assert_eq!(state.tally.counts.read().foreign, 0);
+        assert_eq!(state.tally.counted().foreign, 0);
         // Unknown id and reference.
-        receive_named(&state, PaymentId::generate(), EventName::PaymentConfirmed, 1, Status::Confirmed, reference);
-        assert_eq!((state.tally.counts.read().foreign, state.read().foreign.len()), (1, 1));
+        receive_named(&state, PaymentId::generate(), CONFIRMED, reference);
+        assert_eq!((state.tally.counted().foreign, state.read().foreign.len()), (1, 1));
     }
 }

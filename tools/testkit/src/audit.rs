@@ -1,25 +1,34 @@
 //! Audit of a run: reads every payment back and compares it with the transfer that was sent, the webhooks, the chain
 //! and the service's ledger. A difference becomes a fault of the payment.
 
+pub mod behaviour;
 mod books;
+pub mod clock;
+pub mod expect;
+pub mod findings;
+pub mod record;
+pub mod session;
+pub mod settings;
+pub mod stages;
+pub mod state;
+pub mod tally;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::wire::Status;
+use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
 use alloy::primitives::Address;
-use payferry_testkit::wire::Status;
-use payferry_testkit::wire::{Amount, Chain, MerchantId, PaymentId, Token};
 use serde::{Deserialize, Serialize};
 
-use super::behaviour::Behaviour;
-use super::expect;
-use super::record::{Record, ReportedSettlement};
-use super::state::{Inner, RunState};
+use crate::ledger::LedgerReading;
+use crate::movements::{MovedAmounts, VaultAmounts, holdings, movements};
+use crate::psp::Psp;
+use crate::rpc::Rpc;
+use crate::sandbox::{ChainInfo, SandboxInfo};
+use behaviour::Behaviour;
 use books::{ExpectedPostings, LedgerTraits, Posted, Postings};
-use payferry_testkit::ledger::LedgerReading;
-use payferry_testkit::movements::{MovedAmounts, VaultAmounts, holdings, movements};
-use payferry_testkit::psp::Psp;
-use payferry_testkit::rpc::Rpc;
-use payferry_testkit::sandbox::{ChainInfo, SandboxInfo};
+use record::{Record, ReportedSettlement};
+use state::{Inner, RunState};
 
 /// A payment as the service shows it, as far as the audit compares it.
 #[derive(Debug, Clone, Deserialize)]
@@ -334,7 +343,7 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     let paid = intent.paid_amount().unwrap_or_default();
     let received = paid.to_string();
     same("status", &shown.status, ends.status.as_str());
-    let reason = ends.failure_reason.map_or("-", |reason| reason.as_str());
+    let reason = ends.failure_reason.unwrap_or("-");
     same("failure_reason", shown.failure_reason.as_deref().unwrap_or("-"), reason);
     same("labels", &shown.labels.join(" "), &labels.join(" "));
     same("amount_received", &shown.amount_received, &received);

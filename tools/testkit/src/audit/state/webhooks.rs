@@ -1,14 +1,13 @@
 //! Webhooks: assigns each to its payment, compares it, and measures its latency.
 
-use payferry_testkit::wire::EventName;
+use crate::wire::EventName;
 use tokio::time::Instant;
 
 use super::{Inner, RunState};
-use crate::behaviour::Behaviour;
-use crate::record::{Novelty, Record};
-use crate::stages::Stage;
-use crate::tally::count;
-use payferry_testkit::receiver::{Arrived, Delivery, Event};
+use crate::audit::behaviour::Behaviour;
+use crate::audit::record::{Novelty, Record};
+use crate::audit::stages::Stage;
+use crate::receiver::{Arrived, Delivery, Event};
 
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
@@ -28,7 +27,7 @@ impl RunState {
         match events {
             Delivery::Webhook(arrived) => self.receive_webhook(&arrived),
             Delivery::Refused(why, webhook_id) => {
-                count(&self.tally.counts.forged);
+                self.tally.count(|counted| &mut counted.forged);
                 self.tally.error(&format!("webhook: {why}"));
                 let mut inner = self.inner.lock();
                 if inner.forged.len() < UNWANTED_MAX {
@@ -40,14 +39,13 @@ impl RunState {
 
     fn receive_webhook(&self, arrived: &Arrived) {
         let Arrived { at, at_wall, event, .. } = arrived;
-        let counts = &self.tally.counts;
-        count(&counts.webhooks);
+        self.tally.count(|counted| &mut counted.webhooks);
         let mut inner = self.inner.lock();
         let (age, is_closed) = (inner.clock.age(&event.timestamp, *at_wall), inner.is_closed);
         let number = self.number_of(&inner, event);
         let Some((number, record)) = number.and_then(|number| Some((number, inner.record(number)?))) else {
             inner.receive_foreign(event);
-            return count(&counts.foreign);
+            return self.tally.count(|counted| &mut counted.foreign);
         };
         let was_complete = record.is_complete();
         let novelty = record.receive(event, &arrived.webhook_id);
@@ -57,13 +55,13 @@ impl RunState {
         }
         let Novelty::New(name) = novelty else {
             if novelty == Novelty::Repeated {
-                count(&counts.repeated);
+                self.tally.count(|counted| &mut counted.repeated);
             }
             return;
         };
         let place = (event.sequence as usize).saturating_sub(1);
         if record.events[..place].iter().any(Option::is_none) {
-            count(&counts.out_of_order);
+            self.tally.count(|counted| &mut counted.out_of_order);
         }
         let Some(age) = age else {
             return record.fault(format!("{name} has the timestamp `{}`, which is not in the past", event.timestamp));
@@ -71,11 +69,14 @@ impl RunState {
         let happened = at.checked_sub(age).unwrap_or(*at);
         let moment = Moment { at: *at, happened, name, behaviour: record.intent.behaviour };
         let complete = !was_complete && record.is_complete();
+        if complete {
+            record.completed = Some(*at);
+        }
         self.happened(record, moment, complete, is_closed);
         let to_be_paid = record.intent.behaviour == Behaviour::Late && name == EventName::PaymentFailed;
         drop(inner);
         if complete {
-            count(&counts.complete);
+            self.tally.count(|counted| &mut counted.complete);
             self.progress.notify_one();
         }
         if to_be_paid {
@@ -93,12 +94,13 @@ impl RunState {
     fn happened(&self, record: &mut Record, moment: Moment, complete: bool, is_closed: bool) {
         let since = match moment.name {
             EventName::PaymentConfirmed => {
-                count(&self.tally.counts.confirmed);
+                self.tally.count(|counted| &mut counted.confirmed);
                 record.confirmed = Some(moment.happened);
+                record.confirmation_received = Some(moment.at);
                 record.mined
             }
             EventName::PaymentSettled => {
-                count(&self.tally.counts.settled);
+                self.tally.count(|counted| &mut counted.settled);
                 record.settled = Some(moment.happened);
                 record.confirmed
             }
@@ -125,7 +127,6 @@ impl RunState {
         }
         if complete && !behaviour.expires() {
             self.stages.record(Stage::Complete, at - intended, at - intended);
-            self.tally.complete_in(at - intended);
         }
     }
 

@@ -2,16 +2,16 @@
 //!
 //! Pure.
 
+use crate::wire::{Amount, EventId, PaymentId, Timestamp};
+use crate::wire::{EventName, Status};
 use alloy::primitives::{Address, B256};
-use payferry_testkit::wire::{Amount, EventId, PaymentId, Timestamp};
-use payferry_testkit::wire::{EventName, Status};
 use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
 use super::clock::SLACK_MS;
 use super::expect;
 use super::stages::Stage;
-use payferry_testkit::receiver::Event;
+use crate::receiver::Event;
 
 /// Largest number of recorded faults of one payment.
 const FAULTS_MAX: usize = 8;
@@ -41,8 +41,12 @@ pub struct Record {
     pub mined: Option<Instant>,
     /// Time of the confirmation.
     pub confirmed: Option<Instant>,
+    /// Arrival of the first webhook of the confirmation.
+    pub confirmation_received: Option<Instant>,
     /// Time of the settlement.
     pub settled: Option<Instant>,
+    /// Arrival of the last expected webhook.
+    pub completed: Option<Instant>,
     /// Ids of the events that arrived, by position from 0.
     pub events: Vec<Option<EventId>>,
     /// Settlement that a webhook reported.
@@ -121,7 +125,9 @@ impl Record {
             unsent: None,
             mined: None,
             confirmed: None,
+            confirmation_received: None,
             settled: None,
+            completed: None,
             events: vec![None; expect::events(intent.behaviour).len()],
             reported: None,
             faults: Vec::new(),
@@ -282,7 +288,11 @@ impl Record {
         let labels: Vec<&str> = expect::labels(intent.behaviour, place).iter().map(|label| label.as_str()).collect();
         same("labels", &event.labels.join(" "), &labels.join(" "));
         let failed = expect::events(intent.behaviour)[place].status == Status::Failed;
-        same("failure_reason", event.failure_reason.as_deref().unwrap_or("-"), if failed { "expired" } else { "-" });
+        same(
+            "failure_reason",
+            event.failure_reason.as_deref().unwrap_or("-"),
+            if failed { expect::EXPIRED_REASON } else { "-" },
+        );
         // The transaction of a settlement is the settler's. It is compared with the payment and the chain at the end.
         if event.status != Status::Settled.as_str() {
             let tx_hash = event.tx_hash.as_deref().unwrap_or("-");
@@ -317,4 +327,4 @@ fn reported(event: &Event) -> Option<ReportedSettlement> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests;
+pub(super) mod tests;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const HASH: B256 = B256::repeat_byte(7);
+pub(in crate::audit) const HASH: B256 = B256::repeat_byte(7);
 const DUE_AT: Timestamp = Timestamp::from_secs(1_000_000);
 const FEE_BPS: u16 = 33;
 
@@ -11,7 +11,8 @@ fn asked(behaviour: Behaviour) -> Record {
     Record::new(Intent::nth(0, behaviour), Instant::now(), DUE_AT, FEE_BPS)
 }
 
-fn record(behaviour: Behaviour) -> Record {
+/// Makes a payment that was initiated, and paid if it is to be paid.
+pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
     let mut record = asked(behaviour);
     let at = Instant::now();
     record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
@@ -19,14 +20,14 @@ fn record(behaviour: Behaviour) -> Record {
     record
 }
 
-/// Makes the expected event of this position.
-fn event(record: &Record, place: usize) -> Event {
+/// Makes the expected event of this position (from 0).
+pub(in crate::audit) fn event(record: &Record, place: usize) -> Event {
     let intent = &record.intent;
     let wanted = expect::events(intent.behaviour)[place];
     let received = Amount(expect::received_units(intent, place));
     let paid = matches!(wanted.status, Status::Confirmed | Status::Settled);
     let failed = wanted.status == Status::Failed;
-    let treasury = received.units() * i64::from(FEE_BPS) / 10_000;
+    let treasury = received.units() * i64::from(record.fee_bps) / 10_000;
     Event {
         event: wanted.name.to_string(),
         payment_id: record.made.map_or_else(PaymentId::generate, |made| made.id).to_string(),
