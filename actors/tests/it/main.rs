@@ -1,0 +1,10 @@
+//! Tests of the actors with real parts: EVM chains in the process, a database and a journal. Some start a watcher and a
+//! settler ([`chain`]), most of them the whole tree ([`tree`]), with endpoints over HTTP ([`endpoints`]), or as a table of
+//! stories and random ones ([`stories`]).
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod chain;
+mod endpoints;
+mod env;
+mod stories;
+mod tree;
