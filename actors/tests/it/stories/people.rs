@@ -10,17 +10,17 @@ use payferry_domain::customer::{self, CustomerKind, Verdict as Clearing};
 use payferry_domain::outbound::{self, OutboundId, OutboundKind, OutboundTransfer};
 use payferry_domain::payment::{Command, Payment, Purpose};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
-use payferry_entities::payment_details;
+use payferry_entities::{balances, payment_details};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_journal::psps::wallets;
 use payferry_journal::psps::wallets::WalletChange;
 use payferry_runtime::seal::Sealer;
-use sea_orm::{ActiveModelTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel};
 
 use super::env::Env;
-use crate::env::MASTER;
-use crate::env::account;
+use super::outcome::Subject;
+use crate::env::{Coin, MASTER, account};
 
 /// The interface's error code of a refusal.
 pub type Refused = String;
@@ -37,16 +37,24 @@ pub struct PaymentOrder {
     pub payee: Option<(CustomerId, Address)>,
 }
 
+/// A request of the PSP or the operator.
+pub enum Request {
+    Command(PaymentId, Command),
+    Decide(OutboundId, outbound::Command),
+    /// A payout to this customer and wallet, or without them a withdrawal to the PSP's registered wallet; with its name.
+    Send {
+        name: String,
+        amount: Amount,
+        chain: Chain,
+        payee: Option<(CustomerId, Address)>,
+    },
+}
+
 /// Customers of a story, by name. Each is approved and has the wallet of the account with the same name.
 #[derive(Default)]
 pub struct Customers(BTreeMap<String, (CustomerId, Address)>);
 
 impl Customers {
-    /// Returns an existing customer.
-    pub fn known(&self, name: &str) -> (CustomerId, Address) {
-        self.0[name]
-    }
-
     /// Returns a customer, created on first use.
     pub async fn get(&mut self, env: &Env, name: &str) -> (CustomerId, Address) {
         if let Some(known) = self.0.get(name) {
@@ -87,8 +95,26 @@ impl Env {
         })
     }
 
-    pub async fn command(&self, id: PaymentId, command: Command) -> Result<Payment, Refused> {
-        self.system().command(id, command, None).await.map_err(|error| match error {
+    /// Makes a request; returns the outbound transfer that it creates.
+    pub async fn perform(&self, request: Request) -> Result<Option<(String, Subject)>, Refused> {
+        match request {
+            Request::Command(id, command) => self.command(id, command).await.map(|()| None),
+            Request::Decide(id, decided) => self.decide_outbound(id, decided).await.map(|()| None),
+            Request::Send { name, amount, chain, payee } => {
+                let sent = match payee {
+                    Some((customer_id, to)) => {
+                        let id = OutboundId::Payout(PayoutId::generate());
+                        self.order(id, amount, chain, Some(customer_id), to).await?
+                    }
+                    None => self.withdraw(amount, chain).await?,
+                };
+                Ok(Some((name, Subject::OutboundTransfer(sent.id()))))
+            }
+        }
+    }
+
+    async fn command(&self, id: PaymentId, command: Command) -> Result<(), Refused> {
+        self.system().command(id, command, None).await.map(drop).map_err(|error| match error {
             CommandError::Rejected(rejection) => rejection.code().to_owned(),
             CommandError::InsufficientBalance => "insufficient_balance".to_owned(),
             CommandError::AboveDailyLimit => "above_daily_limit".to_owned(),
@@ -98,29 +124,15 @@ impl Env {
         })
     }
 
-    pub async fn decide_outbound(
-        &self,
-        id: OutboundId,
-        decided: outbound::Command,
-    ) -> Result<OutboundTransfer, Refused> {
-        self.system().command_outbound(id, decided, None).await.map_err(|error| match error {
+    async fn decide_outbound(&self, id: OutboundId, decided: outbound::Command) -> Result<(), Refused> {
+        self.system().command_outbound(id, decided, None).await.map(drop).map_err(|error| match error {
             OutboundCommandError::Rejected(rejection) => rejection.code().to_owned(),
             other => other.to_string(),
         })
     }
 
-    /// Orders a payout to this customer and wallet.
-    pub async fn pay_out(
-        &self,
-        amount: Amount,
-        chain: Chain,
-        payee: (CustomerId, Address),
-    ) -> Result<OutboundTransfer, Refused> {
-        self.order(OutboundId::Payout(PayoutId::generate()), amount, chain, Some(payee.0), payee.1).await
-    }
-
     /// Orders a withdrawal to the PSP's registered wallet.
-    pub async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<OutboundTransfer, Refused> {
+    async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<OutboundTransfer, Refused> {
         let wallet = wallets::withdrawal_wallet(self.database(), self.psp, chain, self.clock().now()).await.unwrap();
         let to = wallet.ok_or("withdrawal_wallet_missing")?;
         self.order(OutboundId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
@@ -153,6 +165,21 @@ impl Env {
             OrderError::AboveDailyLimit { .. } => "above_daily_limit".to_owned(),
             other => other.to_string(),
         })
+    }
+
+    /// Available USDC balance of the PSP on a chain.
+    pub async fn balance_of_psp(&self, chain: Chain) -> Amount {
+        let rows = balances::Entity::find().all(self.database().reader()).await.unwrap();
+        let usdc = self.chains[&chain].coin(Coin::Usdc).to_string();
+        let row = rows.into_iter().find(|row| row.chain == chain.as_str() && row.token_address == usdc);
+        Amount(row.map_or(0, |row| row.available))
+    }
+
+    /// Adds an account to USDC's blacklist on every chain, or removes it.
+    pub async fn blacklist(&self, address: Address, is_listed: bool) {
+        for chain in self.chains.values() {
+            chain.blacklist(address, is_listed).await;
+        }
     }
 
     /// Registers the PSP's withdrawal wallet as the operator; effective immediately, as in the sandbox.

@@ -38,8 +38,7 @@ pub struct Player {
 /// Plays a row from start to end.
 pub async fn play(row: &Row) -> Result<(), String> {
     let env = Env::new(&chains_of(row), &policies_of(row)).await;
-    let (subjects, others, customers) = (Vec::new(), BTreeSet::new(), Customers::default());
-    let mut player = Player { env, subjects, others, customers, is_held: false };
+    let mut player = Player::new(env);
     for step in &row.steps {
         let notified = step.words.join(" ");
         player.step(step).await.map_err(|wrong| format!("line {}: {notified}: {wrong}", step.line))?;
@@ -78,6 +77,11 @@ fn sorted(items: &str) -> Vec<&str> {
 }
 
 impl Player {
+    pub fn new(env: Env) -> Self {
+        let (subjects, others, customers) = (Vec::new(), BTreeSet::new(), Customers::default());
+        Self { env, subjects, others, customers, is_held: false }
+    }
+
     async fn step(&mut self, step: &Step) -> Result<(), String> {
         let done = verbs::carry_out(self, step).await;
         if let [word, code] = step.then.as_slice()
@@ -137,7 +141,22 @@ impl Player {
         Ok((name, *subject))
     }
 
+    /// Returns the payment that a step is about. A subject such as `#7` is the seventh payment (modulo their number) of
+    /// those that fit the step, or of all if none fits.
     pub async fn payment(&self, step: &Step) -> Result<Payment, Refused> {
+        if let Some(number) = step.subject.as_deref().and_then(|name| name.strip_prefix('#')?.parse::<usize>().ok()) {
+            let mut all = Vec::new();
+            for (_, subject) in &self.subjects {
+                if let Subject::Payment(id) = subject {
+                    all.push(self.env.payment(*id).await);
+                }
+            }
+            if all.iter().any(|payment| verbs::fits(step, payment)) {
+                all.retain(|payment| verbs::fits(step, payment));
+            }
+            let count = all.len().max(1);
+            return all.into_iter().nth(number % count).ok_or_else(|| "no payment exists yet".to_owned());
+        }
         match self.subject(step.subject.as_deref())? {
             (_, Subject::Payment(id)) => Ok(self.env.payment(id).await),
             (name, Subject::OutboundTransfer(_)) => Err(format!("{name} is not a payment")),

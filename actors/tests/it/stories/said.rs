@@ -26,6 +26,12 @@ impl StepWords<'_> {
         (0..self.0.len()).filter(plain).find_map(|at| self.0[at].parse().ok())
     }
 
+    /// Part of an amount, if a percentage is said.
+    pub fn part(&self, of: Amount) -> Option<Amount> {
+        let percent: i64 = self.0.iter().find_map(|word| word.strip_suffix('%')?.parse().ok())?;
+        Some(Amount((of.units() * percent / 100).max(1)))
+    }
+
     pub fn coin(&self) -> Option<Coin> {
         self.0.iter().find_map(|word| Coin::named(word))
     }

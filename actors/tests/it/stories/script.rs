@@ -83,7 +83,8 @@ pub fn parse(file: &str, text: &str) -> Vec<Row> {
     rows
 }
 
-fn step(line: usize, content: &str) -> Step {
+/// Parses a step.
+pub fn step(line: usize, content: &str) -> Step {
     let (does, then) = content.split_once("->").unwrap_or((content, ""));
     let mut words: Vec<String> = does.split_whitespace().map(str::to_owned).collect();
     let named = words.first().and_then(|word| word.strip_suffix(':')).map(str::to_owned);

@@ -1,6 +1,7 @@
 //! Steps about the chains, time, the PSP's receiver and the service, by the first word of a step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use payferry_actors::chain::Step as SettlerStep;
 use payferry_devchain::{Dropped, Faults};
@@ -18,6 +19,9 @@ use super::said::StepWords;
 use super::script::Step;
 use super::verbs::EXPIRES_IN_SECS;
 
+/// Time between the blocks of `blocks`.
+const BLOCK_TIME: Duration = Duration::from_millis(40);
+
 /// Carries out a step about the chains, time or the service.
 pub async fn run_step(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
     let env = &mut player.env;
@@ -26,6 +30,13 @@ pub async fn run_step(player: &mut Player, step: &Step, said: &StepWords<'_>) ->
         "hold" => player.is_held = true,
         "flow" => player.is_held = false,
         "mine" => env.chains[&chain].mine(said.number()?).await,
+        "blocks" => {
+            for _ in 0..said.number()? {
+                env.mine(1).await;
+                tokio::time::sleep(BLOCK_TIME).await;
+            }
+        }
+        "sleep" => tokio::time::sleep(Duration::from_millis(said.number()?)).await,
         "advance" => env.advance(said.number()?).await,
         "stand-still" => env.stall_chains(said.number()?).await,
         "read" => env.until_read().await,

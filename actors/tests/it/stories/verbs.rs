@@ -1,11 +1,11 @@
 //! Actions of people in a row, by the first word of a step.
 
 use payferry_actors::pauses::Scope;
-use payferry_domain::payment::{Command, Decision, Funds, Payment, Requester, TransferStatus};
+use payferry_domain::payment::{Command, Decision, Funds, Payment, Requester, Status, TransferStatus};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token, customer, outbound};
 
 use super::outcome::Subject;
-use super::people::{PaymentOrder, Refused};
+use super::people::{PaymentOrder, Refused, Request};
 use super::player::Player;
 use super::said::StepWords;
 use super::script::Step;
@@ -29,25 +29,40 @@ pub fn made_by(step: &Step) -> Option<&str> {
 }
 
 fn is_amount(word: &str) -> bool {
-    word.parse::<Amount>().is_ok()
+    word.ends_with('%') || word.parse::<Amount>().is_ok()
+}
+
+/// Carries out steps; requests of several steps at the same time.
+pub async fn carry_out_together(player: &mut Player, steps: &[Step]) -> Vec<Result<(), Refused>> {
+    if let [step] = steps {
+        return vec![carry_out(player, step).await];
+    }
+    let mut requests = Vec::new();
+    for step in steps {
+        if let Ok(Some(request)) = request(player, step, &StepWords(&step.words[1..])).await {
+            requests.push(request);
+        }
+    }
+    let made = futures::future::join_all(requests.into_iter().map(|request| player.env.perform(request))).await;
+    made.into_iter().map(|made| made.map(|made| player.subjects.extend(made))).collect()
 }
 
 /// Carries out a step.
 pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> {
     let said = StepWords(&step.words[1..]);
+    if let Some(request) = request(player, step, &said).await? {
+        let made = player.env.perform(request).await?;
+        player.subjects.extend(made);
+        return Ok(());
+    }
     match step.words[0].as_str() {
         "policy" | "wait" => Ok(()),
         "initiate" | "transfer" => initiate(player, step, &said).await,
         "pay" => pay(player, step, &said).await,
-        "cancel" => of_payment(player, step, Command::Cancel).await,
-        "accept" => {
-            let expected_received = said.after("expected").map(|amount| amount.parse().unwrap());
-            of_payment(player, step, Command::Accept { expected_received }).await
+        "operator" => {
+            let id = player.payment(step).await?.id();
+            if player.env.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) }
         }
-        "retry" => of_payment(player, step, Command::RetrySettlement { by: Requester::Psp }).await,
-        "refund" => refund(player, step, &said).await,
-        "payout" | "withdraw" => send(player, step, &said).await,
-        "operator" => operator(player, step, &said).await,
         "customer" => change_customer(player, &said).await,
         "register" => {
             let address = player.address(&step.words[1]);
@@ -62,11 +77,55 @@ pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> 
         "kyt" => kyt(player, &said),
         "blacklist" | "unblacklist" => {
             let address = player.address(&step.words[1]);
-            player.env.chains[&Chain::Base].blacklist(address, step.words[0] == "blacklist").await;
+            player.env.blacklist(address, step.words[0] == "blacklist").await;
             Ok(())
         }
         _ => steps::run_step(player, step, &said).await,
     }
+}
+
+/// Returns the request of the PSP or the operator that a step makes, if it makes one.
+async fn request(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<Option<Request>, Refused> {
+    let verb = step.words[0].as_str();
+    if let "payout" | "withdraw" = verb {
+        return send(player, step, said).await.map(Some);
+    }
+    if verb == "operator" && step.words[1] == "sending" {
+        let id = player.the_outbound(step).await?.id();
+        let decided = outbound::Command::Screen(verdict(said.decision()?, true, player.env.clock().now()));
+        return Ok(Some(Request::Decide(id, decided)));
+    }
+    if !["cancel", "accept", "retry", "refund"].contains(&verb) && (verb != "operator" || step.words[1] == "release") {
+        return Ok(None);
+    }
+    let payment = player.payment(step).await?;
+    let command = match verb {
+        "cancel" => Command::Cancel,
+        "accept" => Command::Accept { expected_received: said.after("expected").map(|amount| amount.parse().unwrap()) },
+        "retry" => Command::RetrySettlement { by: Requester::Psp },
+        "refund" => refund(player, &payment, said)?,
+        _ => operator(player, &payment, step, said)?,
+    };
+    Ok(Some(Request::Command(payment.id(), command)))
+}
+
+/// Returns `true` if a payment fits a request.
+pub fn fits(step: &Step, payment: &Payment) -> bool {
+    let has = |word: &str| step.words.iter().any(|said| said == word);
+    match step.words[0].as_str() {
+        "cancel" => payment.transfers.is_empty(),
+        "accept" => payment.status == Status::Mismatched,
+        "refund" if has("misdirected") => misdirected(payment).is_some(),
+        "refund" => !payment.refundable().is_zero(),
+        "operator" if has("refund-blocked") => !payment.blocked_held().is_zero(),
+        "operator" | "retry" => payment.attention().is_some(),
+        _ => true,
+    }
+}
+
+/// Asset of the first transfer in the wrong coin or on the wrong chain.
+fn misdirected(payment: &Payment) -> Option<Asset> {
+    payment.transfers.iter().find(|transfer| !transfer.is_right()).map(|transfer| payment.asset_of(transfer))
 }
 
 async fn initiate(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
@@ -91,7 +150,8 @@ async fn pay(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(
     let payment = player.payment(step).await?;
     let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
     let chain = &player.env.chains[&said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap())];
-    let amount = said.amount().unwrap_or(payment.terms.amount);
+    let due = payment.terms.amount;
+    let amount = said.amount().or_else(|| said.part(due)).unwrap_or(due);
     chain.transfer(said.after("from").unwrap_or(PAYERS[0]), coin, payment.terms.wallet, amount).await;
     if !said.has("unmined") {
         chain.mine(1).await;
@@ -99,57 +159,51 @@ async fn pay(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(
     Ok(())
 }
 
-async fn of_payment(player: &Player, step: &Step, command: Command) -> Result<(), Refused> {
-    let id = player.payment(step).await?.id();
-    player.env.command(id, command).await.map(|_| ())
-}
-
-async fn refund(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
-    let payment = player.payment(step).await?;
+fn refund(player: &mut Player, payment: &Payment, said: &StepWords<'_>) -> Result<Command, Refused> {
     let to = address_after(player, said, "to");
-    let chain = said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap());
-    let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
-    let address = player.env.chains[&chain].coin(coin);
-    let asset = Some(Asset { chain, address }).filter(|asset| *asset != payment.asset());
+    let asset = if said.has("misdirected") {
+        Some(misdirected(payment).ok_or("no misdirected transfer")?)
+    } else {
+        let chain = said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap());
+        let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
+        let address = player.env.chains[&chain].coin(coin);
+        Some(Asset { chain, address }).filter(|asset| *asset != payment.asset())
+    };
     let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
-    let refund_id = RefundId::generate();
-    let command = Command::RequestRefund { refund_id, amount: said.amount(), to, funds, asset, by: Requester::Psp };
-    of_payment(player, step, command).await
+    let amount = said.amount().or_else(|| said.part(payment.refundable()));
+    Ok(Command::RequestRefund { refund_id: RefundId::generate(), amount, to, funds, asset, by: Requester::Psp })
 }
 
 fn address_after(player: &mut Player, said: &StepWords<'_>, word: &str) -> Option<Address> {
     said.after(word).map(|name| player.address(name))
 }
 
-async fn send(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
-    let amount = said.amount().ok_or("expected an amount")?;
+async fn send(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<Request, Refused> {
     let chain = said.chain().unwrap_or(Chain::Base);
-    let outbound = if step.words[0] == "payout" {
+    let part = said.part(player.env.balance_of_psp(chain).await);
+    let amount = said.amount().or(part).ok_or("expected an amount")?;
+    let payee = if step.words[0] == "payout" {
         let name = said.after("to").ok_or("expected a customer")?;
         player.others.insert(name.to_owned());
-        let payee = player.customers.get(&player.env, name).await;
-        player.env.pay_out(amount, chain, payee).await?
+        Some(player.customers.get(&player.env, name).await)
     } else {
-        player.env.withdraw(amount, chain).await?
+        None
     };
     let name = made_by(step).unwrap_or(UNNAMED).to_owned();
-    player.subjects.push((name, Subject::OutboundTransfer(outbound.id())));
-    Ok(())
+    Ok(Request::Send { name, amount, chain, payee })
 }
 
-/// Carries out an operator's decision: `transfer`, `refund-address` or `sending`, each with `allow` or `block`;
+/// An operator's decision about a payment: `transfer` or `refund-address`, each with `allow` or `block`;
 /// `refund-blocked`; `retry`.
-async fn operator(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
+fn operator(player: &mut Player, payment: &Payment, step: &Step, said: &StepWords<'_>) -> Result<Command, Refused> {
     let now = player.env.clock().now();
-    let command = match step.words[1].as_str() {
+    Ok(match step.words[1].as_str() {
         "transfer" => {
-            let payment = player.payment(step).await?;
-            let transfer = in_question(&payment).ok_or("no transfer to decide about")?;
+            let transfer = in_question(payment).ok_or("no transfer to decide about")?;
             let verdict = verdict(said.decision()?, true, now);
             Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
         }
         "refund-address" => {
-            let payment = player.payment(step).await?;
             let refund_id = payment.refunds.last().ok_or("no refund exists")?.id;
             Command::ScreenRefund { refund_id, verdict: verdict(said.decision()?, true, now) }
         }
@@ -159,18 +213,8 @@ async fn operator(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Res
             Command::RequestRefund { refund_id, amount: said.amount(), to, funds: Funds::Blocked, asset: None, by }
         }
         "retry" => Command::RetrySettlement { by: Requester::Operator },
-        "sending" => {
-            let outbound = player.the_outbound(step).await?;
-            let decided = outbound::Command::Screen(verdict(said.decision()?, true, now));
-            return player.env.decide_outbound(outbound.id(), decided).await.map(|_| ());
-        }
-        "release" => {
-            let id = player.payment(step).await?.id();
-            return if player.env.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) };
-        }
         other => return Err(format!("unknown action of the operator: {other}")),
-    };
-    of_payment(player, step, command).await
+    })
 }
 
 /// Last transfer without an allowing verdict, or else the last one.
