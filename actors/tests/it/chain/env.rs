@@ -13,23 +13,28 @@ use payferry_actors::chain::{
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::ChainConfig;
 use payferry_domain::outbound::{self, OutboundId};
-use payferry_domain::payment::{Command, ObservedTransfer};
+use payferry_domain::payment::{
+    ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Payment, Purpose, Terms, initiate,
+};
 use payferry_domain::{
-    Address, Chain, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp, WithdrawalId,
+    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp,
+    Token, Tolerance, WithdrawalId,
 };
 use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments, sendings, transfers};
 use payferry_evm::ChainClient;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::Journal;
+use payferry_journal::payments::row_of;
 use payferry_journal::psps::PspPolicies;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorRegistry, Mailbox};
 use sea_orm::sea_query::{Condition, Expr, IntoCondition};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
-use serde_json::json;
 
 use crate::env::{ChainEnv, Coin, SettlerKill, chain_config, open_new, operator_signer, senses, tenants, until_some};
 
+/// Time of the service for payments without an actor.
+pub const NOW: Timestamp = Timestamp(1_732_000_000_000);
 /// A base fee above the ceiling of every transaction of ours (Base's ceiling, unless a test sets another).
 const TOO_DEAR_WEI: u64 = 30_000_000_000;
 /// Initial base fee of the chains.
@@ -245,41 +250,41 @@ impl Env {
 
     /// Inserts only the row of a payment; the watcher is not notified.
     pub async fn payment(&self) -> PaymentId {
-        let id = PaymentId::generate();
-        self.payment_row(id).into_active_model().insert(self.database.writer()).await.unwrap();
-        id
+        self.payments(1).await.remove(0)
     }
 
     pub async fn payments(&self, count: usize) -> Vec<PaymentId> {
-        let ids: Vec<PaymentId> = (0..count).map(|_| PaymentId::generate()).collect();
-        let rows = ids.iter().map(|id| self.payment_row(*id).into_active_model());
+        let finality = FinalityPolicy::flat(Finality::Blocks(2));
+        let new = || initiate(self.terms(PaymentId::generate(), 10_000_000, finality), NOW.plus_secs(1_200)).payment;
+        let payments: Vec<Payment> = (0..count).map(|_| new()).collect();
+        let rows = payments.iter().map(|payment| row_of(payment).unwrap().into_active_model());
         payments::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();
-        ids
+        payments.iter().map(Payment::id).collect()
     }
 
-    fn payment_row(&self, id: PaymentId) -> payments::Model {
-        payments::Model {
-            id: id.to_string(),
-            psp_id: self.psp.to_string(),
-            purpose: "payin".to_owned(),
-            merchant_id: Some(self.merchant.to_string()),
+    pub fn terms(&self, id: PaymentId, units: i64, finality: FinalityPolicy) -> Terms {
+        Terms {
+            id,
+            psp_id: self.psp,
+            purpose: Purpose::PayIn,
+            merchant_id: Some(self.merchant),
             customer_id: None,
             reference: None,
-            shard: i64::from(id.shard()),
-            version: 1,
-            status: "pending".to_owned(),
-            live: true,
-            attention: None,
-            chain: "base".to_owned(),
-            token: "USDC".to_owned(),
-            amount: 10_000_000,
-            amount_received: 0,
-            wallet: self.vault(id).to_string(),
+            metadata: None,
+            amount: Amount::from_units(units),
+            token: Token::Usdc,
+            token_address: self.coin(Coin::Usdc),
+            chain: Chain::Base,
+            chain_choice: ChainChoice::Asked,
+            wallet: self.vault(id),
             link_token: id.to_string(),
-            expires_at: i64::MAX,
-            created_at: 0,
-            updated_at: 0,
-            state: json!({"terms": {"finality": FinalityPolicy::flat(Finality::Blocks(2))}}).to_string(),
+            fee_bps: FeeBps::DEFAULT,
+            tolerance: Tolerance::default(),
+            overpayment: OverpaymentPolicy::Hold,
+            refund_to_sender: false,
+            dust_floor: Amount::ZERO,
+            finality,
+            created_at: NOW,
         }
     }
 

@@ -8,25 +8,24 @@ use payferry_actors::chain::{SettlerMessage, Step};
 use payferry_devchain::{ChainConfig, Dropped};
 use payferry_domain::outbound;
 use payferry_domain::payment::{
-    BlockRef, ChainChoice, Command, Decision, Funds, ObservedTransfer, OperationAction, OverpaymentPolicy, Payment,
-    Presence, Purpose, RefundState, Requester, SettlementState, Terms, TransferKey, initiate, transition,
+    BlockRef, Command, Decision, Funds, ObservedTransfer, OperationAction, Payment, Presence, RefundState, Requester,
+    SettlementState, TransferKey, initiate, transition,
 };
 use payferry_domain::{
-    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, Hash32, OperationId, PaymentId, RefundId, Timestamp,
-    Token, Tolerance,
+    Address, Amount, Chain, Finality, FinalityPolicy, Hash32, OperationId, PaymentId, RefundId, Token,
 };
 use payferry_entities::{operations, payments};
 use payferry_journal::chain::Role;
+use payferry_journal::payments::row_of;
 use payferry_runtime::observe::Mailbox;
 use sea_orm::sea_query::{Condition, Expr};
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel};
 
 use super::crash::until_dead;
-use super::env::{Env, stop, stop_both};
+use super::env::{Env, NOW, stop, stop_both};
 use crate::env::{Coin, SettlerKill, chain_config, verdict};
 
 const UNITS: u64 = 10_000_000;
-const NOW: Timestamp = Timestamp(1_732_000_000_000);
 /// An account without a role in the tests.
 const ELSEWHERE: Address = Address([2; 20]);
 
@@ -76,29 +75,7 @@ fn transfer(env: &Env, revision: u32, presence: Presence) -> ObservedTransfer {
 
 /// A payment of this amount with a final and accepted transfer of 10.00.
 fn paid(env: &Env, id: PaymentId, amount: i64) -> Payment {
-    let terms = Terms {
-        id,
-        psp_id: env.psp,
-        purpose: Purpose::PayIn,
-        merchant_id: Some(env.merchant),
-        customer_id: None,
-        reference: None,
-        metadata: None,
-        amount: Amount::from_units(amount),
-        token: Token::Usdc,
-        token_address: env.coin(Coin::Usdc),
-        chain: Chain::Base,
-        chain_choice: ChainChoice::Asked,
-        wallet: env.vault(id),
-        link_token: id.to_string(),
-        fee_bps: FeeBps::DEFAULT,
-        tolerance: Tolerance::default(),
-        overpayment: OverpaymentPolicy::Hold,
-        refund_to_sender: false,
-        dust_floor: Amount::ZERO,
-        finality: FinalityPolicy::flat(Finality::Finalized),
-        created_at: NOW,
-    };
+    let terms = env.terms(id, amount, FinalityPolicy::flat(Finality::Finalized));
     let seen = transfer(env, 1, Presence::Present);
     let payment = initiate(terms, NOW.plus_secs(1_200)).payment;
     let payment = notified(&payment, &Command::ObserveTransfer(seen));
@@ -156,7 +133,7 @@ impl AbandonedOperation {
                 refunding(&notified(&payment, &settled), refund_id)
             }
         };
-        let row = payferry_journal::payments::row_of(&payment).unwrap();
+        let row = row_of(&payment).unwrap();
         payments::Entity::insert(row.into_active_model()).exec(env.database.writer()).await.unwrap();
         let vault = owner.vault(env, id);
         env.send_money(vault, UNITS.into()).await;
@@ -234,7 +211,7 @@ impl AbandonedOperation {
     /// Applies the command to the owner and stores its row.
     async fn notified(&mut self, env: &Env, command: &Command) {
         self.payment = notified(&self.payment, command);
-        let row = payferry_journal::payments::row_of(&self.payment).unwrap().into_active_model();
+        let row = row_of(&self.payment).unwrap().into_active_model();
         payments::Entity::update(row.reset_all()).exec(env.database.writer()).await.unwrap();
     }
 
