@@ -186,7 +186,7 @@ fn run(
     view.with_state(block, |state| {
         let from = request.from.unwrap_or_default();
         let env = env(view, request, gas_limit, state.info(&from).map_or(0, |info| info.nonce));
-        Ok(execute::call(&view.engine.config, View::params_at(block), state, env))
+        Ok(execute::call(&view.engine.config, block.params(), state, env))
     })
 }
 

@@ -41,8 +41,7 @@ async fn everything_survives_a_restart() {
         assert_eq!(again.receipt(paid.transaction_hash).await.unwrap(), paid);
         assert_eq!(again.logs(&again.transfers().select(0..)).await, logs);
         assert_eq!(again.token_balance(payee(2), "latest").await, 20);
-        let balance: U256 = again.call("eth_getBalance", json!([payee(3), "latest"])).await.unwrap();
-        assert_eq!(balance, U256::from(33));
+        assert_eq!(again.balance(payee(3)).await, 33);
         again.chain.mine(1).await.unwrap();
         assert!(again.receipt(waiting).await.unwrap().status());
         again.chain.reorg(3, Dropped::Discard).await.unwrap();
