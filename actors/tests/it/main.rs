@@ -3,6 +3,16 @@
 //! stories and random ones ([`stories`]).
 #![allow(clippy::unwrap_used, missing_docs)]
 
+/// Defines a test for each case of a table: its name, and the call that plays it.
+macro_rules! cases {
+    (#[$test:meta] $($name:ident => $play:expr;)+) => {$(
+        #[$test]
+        async fn $name() {
+            $play.await;
+        }
+    )+};
+}
+
 mod chain;
 mod endpoints;
 mod env;

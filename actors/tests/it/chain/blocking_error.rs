@@ -164,14 +164,11 @@ async fn done_before(forgotten: bool) {
     stop_both(settler, watcher).await;
 }
 
-#[tokio::test]
-async fn completed_operation_is_found_in_our_transactions() {
-    done_before(false).await;
-}
+cases! {
+    #[tokio::test]
 
-#[tokio::test]
-async fn completed_operation_is_found_by_its_event() {
-    done_before(true).await;
+    completed_operation_is_found_in_our_transactions => done_before(false);
+    completed_operation_is_found_by_its_event => done_before(true);
 }
 
 /// Inserts the oldest transaction of an account that no longer signs for us. It offers too little to be mined and

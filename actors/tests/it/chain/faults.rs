@@ -37,35 +37,16 @@ async fn survives(faults: Faults, reads_on: bool) {
     stop(watcher).await;
 }
 
-#[tokio::test]
-async fn lagging_node_causes_no_reorg() {
-    survives(Faults { head_lag_blocks: 5, ..Faults::default() }, false).await;
-}
+cases! {
+    #[tokio::test]
 
-#[tokio::test]
-async fn omitted_logs_are_found_through_receipts() {
-    survives(Faults { empty_logs_rate: 1.0, ..Faults::default() }, true).await;
-}
-
-#[tokio::test]
-async fn logs_of_another_block_are_rejected() {
-    survives(Faults { stale_log_rate: 1.0, ..Faults::default() }, false).await;
-}
-
-#[tokio::test]
-async fn duplicate_log_counts_once() {
-    survives(Faults { duplicate_log_rate: 1.0, ..Faults::default() }, true).await;
-}
-
-#[tokio::test]
-async fn watcher_waits_out_rate_limits() {
-    survives(Faults { rate_limited_rate: 1.0, ..Faults::default() }, false).await;
-}
-
-#[tokio::test]
-async fn watcher_waits_out_errors_and_lost_answers() {
-    survives(Faults { error_rate: 1.0, ..Faults::default() }, false).await;
-    survives(Faults { lost_answer_rate: 1.0, ..Faults::default() }, false).await;
+    lagging_node_causes_no_reorg => survives(Faults { head_lag_blocks: 5, ..Faults::default() }, false);
+    omitted_logs_are_found_through_receipts => survives(Faults { empty_logs_rate: 1.0, ..Faults::default() }, true);
+    logs_of_another_block_are_rejected => survives(Faults { stale_log_rate: 1.0, ..Faults::default() }, false);
+    duplicate_log_counts_once => survives(Faults { duplicate_log_rate: 1.0, ..Faults::default() }, true);
+    watcher_waits_out_rate_limits => survives(Faults { rate_limited_rate: 1.0, ..Faults::default() }, false);
+    watcher_waits_out_errors => survives(Faults { error_rate: 1.0, ..Faults::default() }, false);
+    watcher_waits_out_lost_answers => survives(Faults { lost_answer_rate: 1.0, ..Faults::default() }, false);
 }
 
 #[tokio::test]

@@ -127,14 +127,11 @@ async fn killed_before_and_after_the_commit_of_a_new_number() {
     }
 }
 
-#[tokio::test]
-async fn settlement_with_a_used_number_settles_by_its_own_transaction() {
-    settled_under_a_used_number(false).await;
-}
+cases! {
+    #[tokio::test]
 
-#[tokio::test]
-async fn number_used_before_the_operation_existed_belongs_to_another() {
-    settled_under_a_used_number(true).await;
+    settlement_with_a_used_number_settles_by_its_own_transaction => settled_under_a_used_number(false);
+    number_used_before_the_operation_existed_belongs_to_another => settled_under_a_used_number(true);
 }
 
 /// A withdrawal.
@@ -170,19 +167,14 @@ async fn sent_under_a_used_number(before: Withdrawal, now: Withdrawal, is_long_b
 
 const FIRST: Withdrawal = Withdrawal { to: Address([1; 20]), amount: UNITS };
 
-#[tokio::test]
-async fn withdrawal_with_a_used_number_is_sent_by_its_own_transaction() {
-    sent_under_a_used_number(FIRST, Withdrawal { to: Address([2; 20]), ..FIRST }, true).await;
-}
+cases! {
+    #[tokio::test]
 
-#[tokio::test]
-async fn older_withdrawal_to_the_same_account_is_not_mistaken_for_it() {
-    sent_under_a_used_number(FIRST, FIRST, true).await;
-}
-
-#[tokio::test]
-async fn withdrawal_of_another_amount_is_not_mistaken_for_it() {
-    sent_under_a_used_number(FIRST, Withdrawal { amount: 2 * UNITS, ..FIRST }, false).await;
+    withdrawal_with_a_used_number_is_sent_by_its_own_transaction =>
+        sent_under_a_used_number(FIRST, Withdrawal { to: Address([2; 20]), ..FIRST }, true);
+    older_withdrawal_to_the_same_account_is_not_mistaken_for_it => sent_under_a_used_number(FIRST, FIRST, true);
+    withdrawal_of_another_amount_is_not_mistaken_for_it =>
+        sent_under_a_used_number(FIRST, Withdrawal { amount: 2 * UNITS, ..FIRST }, false);
 }
 
 #[tokio::test]

@@ -20,16 +20,18 @@ async fn finish(env: &Env, payments: &[Payment]) {
     assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
 }
 
-/// The first endpoint shows these faults: the chain continues with the second endpoint, and with the first again
+/// The first endpoint shows this fault: the chain continues with the second endpoint, and with the first again
 /// afterwards.
-async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
-    let env = Env::with(options).await;
+async fn makes_way(fault: What, reason: &str) {
+    let is_slow = matches!(fault, What::Slow(_));
+    let timeout = if is_slow { Duration::from_secs(12) } else { Options::default().timeout };
+    let env = Env::with(Options { timeout, ..behind(2) }).await;
     let mut payments = vec![env.initiate_and_settle().await];
     usable(&env, "endpoint=0", 1).await;
-    env.endpoint().show(faults);
+    env.show(Fault::of(fault));
     usable(&env, "endpoint=0", 0).await;
     // The gauge is set just before the line is written.
-    env.until_logged(words).await;
+    env.until_logged(&["endpoint 0 of base is skipped", reason]).await;
     payments.push(env.initiate_and_settle().await);
     env.endpoint().behave();
     usable(&env, "endpoint=0", 1).await;
@@ -45,9 +47,15 @@ async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
     finish(&env, &payments).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn skips_a_dead_endpoint() {
-    makes_way(behind(2), vec![Fault::of(What::Closed)], &["endpoint 0 of base is skipped", "no connection"]).await;
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
+
+    skips_a_dead_endpoint => makes_way(What::Closed, "no connection");
+    skips_an_endpoint_that_takes_ten_seconds =>
+        makes_way(What::Slow(Duration::from_secs(10)), "its responses are slow");
+    skips_an_endpoint_of_another_chain => makes_way(What::ChainId(1), "chain 1, expected chain id 8453");
+    skips_an_endpoint_whose_head_goes_backwards =>
+        makes_way(What::Head(ReportedHead::Behind(8)), "behind the blocks already read");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,19 +72,6 @@ async fn skips_an_endpoint_that_limits_the_rate() {
     env.until("it is used again", async || polls() > before + 5).await;
     payments.push(env.initiate_and_settle().await);
     finish(&env, &payments).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn skips_an_endpoint_that_takes_ten_seconds() {
-    let options = Options { timeout: Duration::from_secs(12), ..behind(2) };
-    let fault = Fault::of(What::Slow(Duration::from_secs(10)));
-    makes_way(options, vec![fault], &["endpoint 0 of base is skipped", "its responses are slow"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn skips_an_endpoint_of_another_chain() {
-    let fault = Fault::of(What::ChainId(1));
-    makes_way(behind(2), vec![fault], &["endpoint 0 of base is skipped", "chain 1, expected chain id 8453"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,12 +94,6 @@ async fn endpoint_of_another_chain_is_neither_used_nor_trusted() {
     payments.push(env.initiate_and_settle().await);
     assert!(wrong.calls("eth_sendRawTransaction") > sent, "it is used again once its chain is right");
     finish(&env, &payments).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn skips_an_endpoint_whose_head_goes_backwards() {
-    let fault = Fault::of(What::Head(ReportedHead::Behind(8)));
-    makes_way(behind(2), vec![fault], &["endpoint 0 of base is skipped", "behind the blocks already read"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,9 @@ use super::behind;
 use crate::env::senses::{Senses, logged, logged_times, metric};
 use crate::env::{BLOCK_TIME, Env, Options};
 
+/// Later than every timeout, except where a test sets a longer one.
+const LATE: Duration = Duration::from_secs(10);
+
 /// Creates two payments: one settled, and one paid just before the fault.
 async fn before_a_fault(env: &Env) -> Vec<Payment> {
     vec![env.initiate_and_settle().await, env.initiate_and_pay(1).await.remove(0)]
@@ -24,8 +27,9 @@ async fn after_a_fault(env: &Env, mut payments: Vec<Payment>) {
 }
 
 /// Tests a fault that prevents all reads: the log describes it in these words, and transfers wait.
-async fn waits_during_fault(options: Options, fault: What, kind: &str, words: &[&str]) {
-    let env = Env::with(options).await;
+async fn waits_out(fault: What, kind: &str, words: &[&str]) {
+    let timeout = if matches!(fault, What::Slow(_)) { Duration::from_secs(2) } else { Options::default().timeout };
+    let env = Env::with(Options { timeout, ..behind(1) }).await;
     let mut payments = before_a_fault(&env).await;
     let during = env.initiate("10").await;
     env.show(Fault::of(fault));
@@ -71,27 +75,25 @@ async fn waits_out_a_dead_endpoint() {
     assert!(logged(&["endpoint 0 of base is healthy again"]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_closed_connections() {
-    waits_during_fault(behind(1), What::Closed, "away", &["chain base cannot be read"]).await;
-}
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
 
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_late_answers() {
-    let fault = What::Slow(Duration::from_secs(10));
-    let options = Options { timeout: Duration::from_secs(2), ..behind(1) };
-    waits_during_fault(options, fault, "slow", &["chain base cannot be read", "did not respond in time"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_server_errors() {
-    waits_during_fault(behind(1), What::Status(503, None), "away", &["cannot be read", "HTTP 503"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_rate_limits() {
-    let words = ["cannot be read", "limits the rate of requests"];
-    waits_during_fault(behind(1), What::Status(429, None), "rate_limited", &words).await;
+    waits_out_closed_connections => waits_out(What::Closed, "away", &["chain base cannot be read"]);
+    waits_out_late_answers =>
+        waits_out(What::Slow(LATE), "slow", &["chain base cannot be read", "did not respond in time"]);
+    waits_out_server_errors => waits_out(What::Status(503, None), "away", &["cannot be read", "HTTP 503"]);
+    waits_out_rate_limits =>
+        waits_out(What::Status(429, None), "rate_limited", &["cannot be read", "limits the rate of requests"]);
+    waits_out_json_rpc_errors =>
+        waits_out(What::Error(-32_603, "internal error"), "refused", &["cannot be read", "refused"]);
+    waits_out_garbage => waits_out(What::Garbage, "inconsistent", &["cannot be read", "malformed"]);
+    waits_out_html_pages => waits_out(What::Html, "inconsistent", &["cannot be read", "malformed"]);
+    waits_out_truncated_answers => waits_out(What::Truncated, "away", &["cannot be read", "no connection"]);
+    waits_out_null_blocks => waits_out(What::NullBlocks, "lagging", &["cannot be read", "does not know the block"]);
+    waits_out_unknown_blocks =>
+        waits_out(What::Error(-32_000, "header not found"), "lagging", &["cannot be read", "does not know the block"]);
+    waits_out_a_changed_chain_id =>
+        waits_out(What::ChainId(10), "wrong_chain", &["cannot be read", "chain 10, expected chain id 8453"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,38 +109,6 @@ async fn honours_retry_after() {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(calls(), before, "it was queried again too early");
     after_a_fault(&env, payments).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_json_rpc_errors() {
-    let fault = What::Error(-32_603, "internal error");
-    waits_during_fault(behind(1), fault, "refused", &["cannot be read", "refused"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_garbage() {
-    waits_during_fault(behind(1), What::Garbage, "inconsistent", &["cannot be read", "malformed"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_html_pages() {
-    waits_during_fault(behind(1), What::Html, "inconsistent", &["cannot be read", "malformed"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_truncated_answers() {
-    waits_during_fault(behind(1), What::Truncated, "away", &["cannot be read", "no connection"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_null_blocks() {
-    waits_during_fault(behind(1), What::NullBlocks, "lagging", &["cannot be read", "does not know the block"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_unknown_blocks() {
-    let fault = What::Error(-32_000, "header not found");
-    waits_during_fault(behind(1), fault, "lagging", &["cannot be read", "does not know the block"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,12 +131,6 @@ async fn wrong_chain_after_a_restart_is_not_read() {
     payments.push(during);
     after_a_fault(&env, payments).await;
     assert_eq!(metric("payferry_chain_endpoint_wrong_chain", &["chain=base", "endpoint=0"]), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waits_out_a_changed_chain_id() {
-    let words = ["cannot be read", "chain 10, expected chain id 8453"];
-    waits_during_fault(behind(1), What::ChainId(10), "wrong_chain", &words).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,7 +221,7 @@ async fn reads_on_with_ten_seconds_per_answer() {
     env.until_settled(&payments).await;
     let during = env.initiate("10").await;
     let read = env.view().read_number;
-    env.show(Fault::of(What::Slow(Duration::from_secs(10))));
+    env.show(Fault::of(What::Slow(LATE)));
     env.pay(&during, "10").await;
     env.until_logged(&["endpoint 0 of base is skipped", "its responses are slow"]).await;
     // The chain continues slowly.
@@ -272,7 +236,7 @@ async fn reads_on_with_ten_seconds_per_answer() {
 async fn slow_chain_delays_no_other_chain() {
     let options = Options { chains: vec![Chain::Base, Chain::Polygon], ..behind(1) };
     let env = Env::with(options).await;
-    env.show(Fault::of(What::Slow(Duration::from_secs(10))));
+    env.show(Fault::of(What::Slow(LATE)));
     tokio::time::sleep(BLOCK_TIME * 10).await;
     let started = std::time::Instant::now();
     let mut payments = Vec::new();

@@ -93,22 +93,11 @@ async fn mixture(seed: u64, endpoints: usize) {
     assert!(metric("payferry_chain_request_errors_total", &["chain=base"]) > 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn mixed_errors_of_one_endpoint() {
-    mixture(1, 1).await;
-}
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
 
-#[tokio::test(flavor = "multi_thread")]
-async fn mixed_errors_of_one_endpoint_with_another_seed() {
-    mixture(2, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn mixed_errors_of_two_endpoints() {
-    mixture(3, 2).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn mixed_errors_of_three_endpoints() {
-    mixture(4, 3).await;
+    mixed_errors_of_one_endpoint => mixture(1, 1);
+    mixed_errors_of_one_endpoint_with_another_seed => mixture(2, 1);
+    mixed_errors_of_two_endpoints => mixture(3, 2);
+    mixed_errors_of_three_endpoints => mixture(4, 3);
 }

@@ -77,14 +77,11 @@ async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
     assert!(logged(&["chain base was reorganised", "depth="]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn remined_in_the_same_order_up_to_depth_10() {
-    with_the_same_transactions(1..=10).await;
-}
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
 
-#[tokio::test(flavor = "multi_thread")]
-async fn remined_in_the_same_order_up_to_depth_20() {
-    with_the_same_transactions(11..=DEPTH_MAX).await;
+    remined_in_the_same_order_up_to_depth_10 => with_the_same_transactions(1..=10);
+    remined_in_the_same_order_up_to_depth_20 => with_the_same_transactions(11..=DEPTH_MAX);
 }
 
 /// The payers' transactions return one by one, some blocks later; the settler sends the settlements again.
@@ -105,14 +102,11 @@ async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn remined_in_later_blocks_up_to_depth_10() {
-    in_later_blocks(1..=10).await;
-}
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
 
-#[tokio::test(flavor = "multi_thread")]
-async fn remined_in_later_blocks_up_to_depth_20() {
-    in_later_blocks(11..=DEPTH_MAX).await;
+    remined_in_later_blocks_up_to_depth_10 => in_later_blocks(1..=10);
+    remined_in_later_blocks_up_to_depth_20 => in_later_blocks(11..=DEPTH_MAX);
 }
 
 /// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
@@ -145,14 +139,11 @@ async fn gone(depths: std::ops::RangeInclusive<u64>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dropped_for_good_up_to_depth_10() {
-    gone(1..=10).await;
-}
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dropped_for_good_up_to_depth_20() {
-    gone(11..=DEPTH_MAX).await;
+    dropped_for_good_up_to_depth_10 => gone(1..=10);
+    dropped_for_good_up_to_depth_20 => gone(11..=DEPTH_MAX);
 }
 
 #[tokio::test(flavor = "multi_thread")]

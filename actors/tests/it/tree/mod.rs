@@ -12,9 +12,9 @@ mod unknown;
 mod waits;
 mod watched;
 
-use payferry_domain::payment::{Command, Funds, Requester};
+use payferry_domain::payment::{Command, Funds, Payment, Requester};
 use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
-use payferry_entities::{operations, payments as payment_rows};
+use payferry_entities::{idempotency_keys, operations, payments as payment_rows};
 use payferry_harness::database::{Held, Lock};
 use payferry_journal::payments::unapplied_on;
 use payferry_runtime::observe::ActorKind;
@@ -82,5 +82,19 @@ fn refund(tokens: &str) -> Command {
         funds: Funds::Received,
         asset: None,
         by: Requester::Psp,
+    }
+}
+
+/// Row of an idempotency key with the answer to an initiation.
+fn idempotency_key(payment: &Payment, key: &str) -> idempotency_keys::Model {
+    idempotency_keys::Model {
+        psp_id: payment.terms.psp_id.to_string(),
+        route: "POST /payments/initiate".to_owned(),
+        key: key.to_owned(),
+        request_hash: String::new(),
+        response_status: 201,
+        response_body: String::new(),
+        created_at: 0,
+        expires_at: i64::MAX,
     }
 }

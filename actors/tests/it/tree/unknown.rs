@@ -8,11 +8,10 @@ use parking_lot::Mutex;
 use payferry_actors::{CommandError, InitiateError, InitiatePayment};
 use payferry_domain::PaymentId;
 use payferry_domain::payment::{Payment, RefundState, Status};
-use payferry_entities::idempotency_keys;
 use payferry_runtime::observe::ActorKind;
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
 
-use super::{RETURNED_TO, refund};
+use super::{RETURNED_TO, idempotency_key, refund};
 use crate::env::Env;
 
 const RETURNED: &str = "2";
@@ -61,20 +60,6 @@ async fn refund_with_unknown_commit_result_is_not_reported_as_failed() {
     is_sent_once(&env, id).await;
 }
 
-/// Row of an idempotency key; it is used once.
-fn key(payment: &Payment) -> idempotency_keys::Model {
-    idempotency_keys::Model {
-        psp_id: payment.terms.psp_id.to_string(),
-        route: "POST /payments/initiate".to_owned(),
-        key: payment.id().to_string(),
-        request_hash: String::new(),
-        response_status: 201,
-        response_body: String::new(),
-        created_at: 0,
-        expires_at: i64::MAX,
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_committed_after_a_reported_failure_gets_an_actor() {
     let env = Env::new().await;
@@ -82,7 +67,7 @@ async fn payment_committed_after_a_reported_failure_gets_an_actor() {
     let noted = decided.clone();
     let answer = move |payment: &Payment| {
         *noted.lock() = Some(payment.clone());
-        key(payment)
+        idempotency_key(payment, &payment.id().to_string())
     };
     let failing = env.test_database.fail_commits("payments").await;
     let request = InitiatePayment { answer: Some(Box::new(answer)), ..env.request("10") };

@@ -4,10 +4,10 @@ use payferry_actors::destination::Unsuitable;
 use payferry_actors::{InitiateError, InitiatePayment};
 use payferry_domain::Address;
 use payferry_domain::payment::{Command, Payment, RefundState, Status};
-use payferry_entities::{idempotency_keys, payments, transfers};
+use payferry_entities::{payments, transfers};
 use sea_orm::{ActiveModelTrait, ActiveValue, ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
-use super::refund;
+use super::{idempotency_key, refund};
 use crate::env::Env;
 
 /// Waits until this many wallets are watched.
@@ -43,16 +43,7 @@ async fn wallet_is_watched_whenever_its_payment_is_live() {
 async fn failed_initiation_leaves_no_watched_wallet() {
     let env = Env::new().await;
     let request = || {
-        let answer = |payment: &Payment| idempotency_keys::Model {
-            psp_id: payment.terms.psp_id.to_string(),
-            route: "POST /payments/initiate".to_owned(),
-            key: "order-1".to_owned(),
-            request_hash: String::new(),
-            response_status: 201,
-            response_body: String::new(),
-            created_at: 0,
-            expires_at: i64::MAX,
-        };
+        let answer = |payment: &Payment| idempotency_key(payment, "order-1");
         InitiatePayment { answer: Some(Box::new(answer)), ..env.request("10") }
     };
     env.system().initiate(request()).await.unwrap();
