@@ -1,7 +1,7 @@
 //! Settlements and outbound transfers: each succeeds at most once, and each item is atomic and independent.
 
 use alloy::primitives::{Address, U256};
-use alloy::sol_types::{SolCall, SolError};
+use alloy::sol_types::{SolCall, SolError, SolInterface};
 use payferry_contracts::{
     ITEM_GAS_MAX, ItemError, Payferry, TestUSDC, TestUSDT, Vault, batch_gas_limit, describe_reason, salt_of,
 };
@@ -184,22 +184,11 @@ fn sends_from_psp_and_payment_vaults_but_not_to_the_zero_address() {
     assert_eq!(sent, [1, 2, 5]);
     let failed = outcome.events::<Payferry::SendFailed>();
     assert_eq!(failed.iter().map(|e| e.number.to()).collect::<Vec<u64>>(), [3, 4]);
-    assert_eq!(ItemError::abi_decode_of(&failed[0].reason), ItemError::ZeroAddress(Payferry::ZeroAddress {}));
+    assert_eq!(ItemError::abi_decode(&failed[0].reason).unwrap(), ItemError::ZeroAddress(Payferry::ZeroAddress {}));
     assert_eq!(env.balance(env.usdc, PAYEE), 1_000);
     assert_eq!(env.balance(env.usdt, PAYEE), 1_000);
     let event = &outcome.events::<Payferry::Sent>()[1];
     assert_eq!((event.vaultSalt, event.token, event.to), (salt_of("pay_1"), env.usdt, PAYEE));
-}
-
-/// Decodes the reason of an item as an error of the factory.
-trait DecodeItemError {
-    fn abi_decode_of(reason: &[u8]) -> Self;
-}
-
-impl DecodeItemError for ItemError {
-    fn abi_decode_of(reason: &[u8]) -> Self {
-        <Self as alloy::sol_types::SolInterface>::abi_decode(reason).unwrap()
-    }
 }
 
 #[test]

@@ -23,6 +23,17 @@ pub struct BlockRef {
     pub timestamp: u64,
 }
 
+/// Parameters of a block, except its transactions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockParams {
+    pub number: u64,
+    pub parent_hash: B256,
+    pub timestamp: u64,
+    pub base_fee: u64,
+    /// Distinguishes a block of a reorg from the block that it replaces; 0 otherwise.
+    pub salt: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Block {
     pub number: u64,
@@ -31,7 +42,6 @@ pub(crate) struct Block {
     pub timestamp: u64,
     pub base_fee: u64,
     pub gas_limit: u64,
-    /// Distinguishes a block of a reorg from the block that it replaces; 0 otherwise.
     pub salt: u64,
     pub body: Option<Box<Body>>,
 }
@@ -96,16 +106,9 @@ impl Body {
 }
 
 impl Block {
-    /// Creates a block on top of `parent` and computes its hash.
-    pub(crate) fn seal(
-        number: u64,
-        parent_hash: B256,
-        timestamp: u64,
-        base_fee: u64,
-        gas_limit: u64,
-        salt: u64,
-        body: Option<Box<Body>>,
-    ) -> Self {
+    /// Creates a block and computes its hash.
+    pub(crate) fn seal(params: BlockParams, gas_limit: u64, body: Option<Box<Body>>) -> Self {
+        let BlockParams { number, parent_hash, timestamp, base_fee, salt } = params;
         let mut block = Self { number, hash: B256::ZERO, parent_hash, timestamp, base_fee, gas_limit, salt, body };
         block.hash = block.header().hash_slow();
         block
@@ -132,6 +135,11 @@ impl Block {
             header.logs_bloom = body.bloom;
         }
         header
+    }
+
+    pub(crate) fn params(&self) -> BlockParams {
+        let Self { number, parent_hash, timestamp, base_fee, salt, .. } = *self;
+        BlockParams { number, parent_hash, timestamp, base_fee, salt }
     }
 
     pub(crate) fn reference(&self) -> BlockRef {

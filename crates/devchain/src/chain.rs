@@ -7,15 +7,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use alloy::eips::BlockNumberOrTag;
-use alloy::primitives::map::{AddressMap, B256Map};
+use alloy::primitives::map::B256Map;
 use alloy::primitives::{Address, B256};
+use revm::state::AccountInfo;
 
-use crate::block::{Block, BlockRef};
+use crate::block::{Block, BlockParams, BlockRef};
 use crate::config::ChainConfig;
 use crate::error::ChainError;
-use crate::execute::{self, BlockParams, Executed};
-use crate::mempool::{Candidates, SenderAccount};
-use crate::state::{Change, Control, Overlay, State, Undo};
+use crate::execute::{self, Executed};
+use crate::mempool::Candidates;
+use crate::state::{Changes, Control, Overlay, State};
 use crate::tx::Tx;
 
 pub(crate) struct Chain {
@@ -36,7 +37,7 @@ pub(crate) struct Chain {
 }
 
 struct History {
-    undo: Undo,
+    undo: Changes,
     /// Controls between the previous block and this one. They are applied again when a reorg undoes the block.
     controls: Vec<Control>,
 }
@@ -44,15 +45,9 @@ struct History {
 impl Chain {
     pub(crate) fn genesis(config: Arc<ChainConfig>, timestamp: u64) -> Self {
         let state = State::genesis(&config.genesis_accounts());
-        let genesis = Block::seal(
-            0,
-            B256::ZERO,
-            timestamp,
-            config.base_fee_initial_wei,
-            config.block_gas_limit,
-            config.chain_id,
-            None,
-        );
+        let base_fee = config.base_fee_initial_wei;
+        let params = BlockParams { number: 0, parent_hash: B256::ZERO, timestamp, base_fee, salt: config.chain_id };
+        let genesis = Block::seal(params, config.block_gas_limit, None);
         let mut numbers = B256Map::default();
         numbers.insert(genesis.hash, 0);
         Self {
@@ -88,11 +83,9 @@ impl Chain {
         self.places.get(tx_hash).copied()
     }
 
-    pub(crate) fn account(&self, address: &Address) -> SenderAccount {
-        self.state.info(address).map_or_else(
-            || SenderAccount { nonce: 0, balance: alloy::primitives::U256::ZERO },
-            |info| SenderAccount { nonce: info.nonce, balance: info.balance },
-        )
+    /// Returns an account at the head; an empty one if it does not exist.
+    pub(crate) fn account(&self, address: &Address) -> AccountInfo {
+        self.state.info(address).cloned().unwrap_or_default()
     }
 
     pub(crate) fn nonce(&self, address: &Address) -> u64 {
@@ -113,20 +106,17 @@ impl Chain {
 
     /// Returns the parameters of a block on top of the head.
     pub(crate) fn next_params(&self, timestamp: u64) -> BlockParams {
-        let parent = self.head();
-        BlockParams {
-            number: parent.number + 1,
-            parent_hash: parent.hash,
-            timestamp,
-            base_fee: self.base_fee_after(parent),
-            salt: 0,
-        }
+        self.params_after(self.head(), timestamp)
+    }
+
+    fn params_after(&self, parent: &Block, timestamp: u64) -> BlockParams {
+        let base_fee = self.base_fee_after(parent);
+        BlockParams { number: parent.number + 1, parent_hash: parent.hash, timestamp, base_fee, salt: 0 }
     }
 
     /// Creates an empty block on top of any block.
     pub(crate) fn empty_after(&self, parent: &Block, timestamp: u64) -> Block {
-        let base_fee = self.base_fee_after(parent);
-        Block::seal(parent.number + 1, parent.hash, timestamp, base_fee, self.config.block_gas_limit, 0, None)
+        Block::seal(self.params_after(parent, timestamp), self.config.block_gas_limit, None)
     }
 
     pub(crate) fn fill(&self, params: BlockParams, candidates: Candidates) -> Executed {
@@ -146,7 +136,7 @@ impl Chain {
     }
 
     /// Puts the next block on the head.
-    pub(crate) fn apply(&mut self, block: Block, changes: AddressMap<Change>) {
+    pub(crate) fn apply(&mut self, block: Block, changes: Changes) {
         self.base_fee_next = None;
         let undo = self.state.apply(changes);
         let controls = std::mem::take(&mut self.controls);
@@ -187,8 +177,8 @@ impl Chain {
             let set = self.base_fee_next.filter(|_| branch.is_empty());
             let base_fee = set.unwrap_or_else(|| execute::base_fee_after(&self.config, parent));
             let salt = self.reorgs + 1;
-            let block = Block::seal(number, parent.hash, timestamp, base_fee, self.config.block_gas_limit, salt, None);
-            branch.push(block);
+            let params = BlockParams { number, parent_hash: parent.hash, timestamp, base_fee, salt };
+            branch.push(Block::seal(params, self.config.block_gas_limit, None));
         }
         Ok(branch)
     }
@@ -201,7 +191,7 @@ impl Chain {
         let mut controls = std::mem::take(&mut self.controls);
         for _ in 0..depth {
             let (Some(history), Some(block)) = (self.history.pop_back(), self.blocks.pop()) else { break };
-            self.state.undo(history.undo);
+            self.state.apply(history.undo);
             self.numbers.remove(&block.hash);
             for tx in block.txs().iter().rev() {
                 self.places.remove(&tx.hash);

@@ -16,7 +16,6 @@ use crate::error::{ChainError, OpenError, RpcError};
 use crate::faults::Faults;
 use crate::rpc;
 use crate::state::Control;
-use crate::transport::DevchainTransport;
 
 /// Handling of the transactions in blocks that a reorg removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +61,8 @@ impl Devchain {
     }
 
     /// Returns the chain as an alloy transport: `RpcClient::new(chain.transport(), true)`. Faults apply.
-    pub fn transport(&self) -> DevchainTransport {
-        DevchainTransport::new(self.clone())
+    pub fn transport(&self) -> Self {
+        self.clone()
     }
 
     /// Returns a router for `POST /`: JSON-RPC over HTTP, single and batch, open to any origin. Faults apply.

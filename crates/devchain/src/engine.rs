@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use alloy::primitives::B256;
-use alloy::primitives::map::AddressMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::watch;
 
@@ -21,7 +20,7 @@ use crate::error::{ChainError, OpenError, RpcError};
 use crate::faults::FaultInjector;
 use crate::mempool::Mempool;
 use crate::replay::{self, Replayed, settle_pool};
-use crate::state::Control;
+use crate::state::{Changes, Control};
 use crate::store::{BlockRecord, Record, Store, Written};
 use crate::tx::Tx;
 
@@ -82,7 +81,7 @@ impl Engine {
         if self.is_closed() {
             return Err(ChainError::Closed.into());
         }
-        pool.add(&tx, chain.account(&tx.sender))?;
+        pool.add(&tx, &chain.account(&tx.sender))?;
         // Appended under the lock of the pool, so that the transaction precedes its block in the file.
         Ok(self.append(&[Record::Accepted { sender: tx.sender, raw }]))
     }
@@ -132,19 +131,17 @@ impl Engine {
         let mut left = secs;
         while left > 0 {
             if self.pool.lock().is_empty() {
-                let mut offset_secs = self.clock.lock().offset_secs;
+                let mut clock = Clock { next_timestamp_secs: None, ..*self.clock.lock() };
                 let mut parent_secs = self.chain.read().head().timestamp;
                 let mut timestamps = Vec::new();
                 while left > 0 && (timestamps.len() as u64) < EMPTY_BLOCKS_GROUP_MAX {
                     let step = left.min(spacing_secs);
                     left -= step;
-                    let mut clock = Clock { offset_secs, next_timestamp_secs: None };
                     clock.advance(step);
-                    offset_secs = clock.offset_secs;
                     parent_secs = clock.take_timestamp(parent_secs);
                     timestamps.push(parent_secs);
                 }
-                self.seal_empty(&turn, &timestamps, offset_secs)?;
+                self.seal_empty(&turn, &timestamps, clock.offset_secs)?;
             } else {
                 let step = left.min(spacing_secs);
                 left -= step;
@@ -161,8 +158,7 @@ impl Engine {
         let _turn = self.turn()?;
         let mut clock = *self.clock.lock();
         clock.advance(secs);
-        self.append(&[Record::Clock { offset_secs: clock.offset_secs }]).wait_blocking()?;
-        *self.clock.lock() = clock;
+        self.set_clock(clock)?;
         Ok(clock.offset_secs)
     }
 
@@ -175,6 +171,10 @@ impl Engine {
         }
         let mut clock = *self.clock.lock();
         clock.set(timestamp);
+        self.set_clock(clock)
+    }
+
+    fn set_clock(&self, clock: Clock) -> Result<(), ChainError> {
         self.append(&[Record::Clock { offset_secs: clock.offset_secs }]).wait_blocking()?;
         *self.clock.lock() = clock;
         Ok(())
@@ -207,7 +207,7 @@ impl Engine {
                 }
             }
             for block in blocks {
-                chain.apply(block, AddressMap::default());
+                chain.apply(block, Changes::default());
             }
             chain.head_ref()
         };
@@ -318,7 +318,7 @@ impl Engine {
         {
             let mut chain = self.chain.write();
             for block in blocks {
-                chain.apply(block, AddressMap::default());
+                chain.apply(block, Changes::default());
             }
             *self.clock.lock() = Clock { offset_secs, next_timestamp_secs: None };
         }

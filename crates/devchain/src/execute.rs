@@ -4,8 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use alloy::consensus::Transaction as _;
 use alloy::eips::eip1559::{BaseFeeParams, calc_next_block_base_fee};
-use alloy::primitives::map::AddressMap;
-use alloy::primitives::{B256, U256};
+use alloy::primitives::U256;
 use revm::context::result::{EVMError, ExecutionResult, ResultAndState};
 use revm::context::{BlockEnv, Context, TxEnv};
 use revm::context_interface::cfg::GasParams;
@@ -13,29 +12,19 @@ use revm::handler::MainnetContext;
 use revm::primitives::hardfork::SpecId;
 use revm::{ExecuteCommitEvm, ExecuteEvm, MainBuilder};
 
-use crate::block::{BENEFICIARY, Block, Body, LogEntry, Receipt, prevrandao};
+use crate::block::{BENEFICIARY, Block, BlockParams, Body, LogEntry, Receipt, prevrandao};
 use crate::config::ChainConfig;
 use crate::mempool::Candidates;
-use crate::state::{Change, Overlay};
+use crate::state::{Changes, Overlay};
 use crate::tx::Tx;
 
 /// Hard fork of all chains. It is pinned, because a newer default would change the execution of old files.
 const SPEC: SpecId = SpecId::PRAGUE;
 
-/// Parameters of a block, except its transactions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockParams {
-    pub number: u64,
-    pub parent_hash: B256,
-    pub timestamp: u64,
-    pub base_fee: u64,
-    pub salt: u64,
-}
-
 /// A block that is executed, but not applied.
 pub(crate) struct Executed {
     pub block: Block,
-    pub changes: AddressMap<Change>,
+    pub changes: Changes,
     /// Transactions that cannot be executed, with the reasons.
     pub invalid: Vec<(Arc<Tx>, String)>,
 }
@@ -71,9 +60,8 @@ pub(crate) fn fill(
 pub(crate) fn exactly(config: &ChainConfig, params: BlockParams, overlay: Overlay<'_>, txs: &[Arc<Tx>]) -> Executed {
     if txs.is_empty() {
         // Most blocks of an idle chain are empty. Creating an EVM would cost more than the rest of the block.
-        let BlockParams { number, parent_hash, timestamp, base_fee, salt } = params;
-        let block = Block::seal(number, parent_hash, timestamp, base_fee, config.block_gas_limit, salt, None);
-        return Executed { block, changes: AddressMap::default(), invalid: Vec::new() };
+        let block = Block::seal(params, config.block_gas_limit, None);
+        return Executed { block, changes: Changes::default(), invalid: Vec::new() };
     }
     let mut run = BlockRun::new(config, params, overlay);
     let mut invalid = Vec::new();
@@ -133,9 +121,7 @@ impl<'a> BlockRun<'a> {
     }
 
     fn seal(self, invalid: Vec<(Arc<Tx>, String)>) -> Executed {
-        let BlockParams { number, parent_hash, timestamp, base_fee, salt } = self.params;
-        let body = Body::new(self.txs, self.receipts, self.logs);
-        let block = Block::seal(number, parent_hash, timestamp, base_fee, self.gas_limit, salt, body);
+        let block = Block::seal(self.params, self.gas_limit, Body::new(self.txs, self.receipts, self.logs));
         let changes = self.evm.ctx.journaled_state.database.into_changes();
         Executed { block, changes, invalid }
     }

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::devchain::Devchain;
 use crate::error::RpcError;
-use crate::rpc;
 use crate::transport::{Wire, WireFailure, in_order};
 
 /// Maximum number of requests in a batch.
@@ -113,10 +112,7 @@ async fn one(wire: &Wire<'_>, request: Result<&Request<'_>, Option<&RawValue>>) 
         Ok(request) => request,
         Err(id) => return Some(error_text(id, &RpcError::new(-32_600, "invalid request"))),
     };
-    let answer = match rpc::Params::from_raw(request.params) {
-        Ok(params) => wire.request(&request.method, params).await,
-        Err(error) => Err(error),
-    };
+    let answer = wire.request(&request.method, request.params).await;
     let id = request.id?;
     Some(match answer {
         Ok(result) => {
@@ -146,7 +142,6 @@ fn json_response(text: String) -> Response {
 
 impl IntoResponse for WireFailure {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-        (status, cors(), [(header::RETRY_AFTER, "1")], self.body()).into_response()
+        (self.0, cors(), [(header::RETRY_AFTER, "1")], self.body()).into_response()
     }
 }

@@ -36,5 +36,4 @@ pub use config::{CREATE2_DEPLOYER, ChainConfig, GenesisAccount, Mining};
 pub use devchain::{Devchain, Dropped};
 pub use error::{ChainError, OpenError, RpcError};
 pub use faults::Faults;
-pub use transport::DevchainTransport;
 pub use wallet::Wallet;

@@ -2,26 +2,22 @@
 //!
 //! Not here: a minimum fee for acceptance (a transaction that offers less than the base fee waits), and expiry.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use alloy::consensus::Transaction as _;
 use alloy::primitives::map::{AddressMap, B256Map};
 use alloy::primitives::{Address, B256, U256};
 use revm::primitives::eip3860::MAX_INITCODE_SIZE;
+use revm::state::AccountInfo;
 
 use crate::error::RpcError;
 use crate::tx::Tx;
 
 /// Minimum increase of both fees for a replacement, in percent.
 const REPLACEMENT_BUMP_PERCENT: u128 = 10;
-
-/// Account of a sender at the head.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SenderAccount {
-    pub nonce: u64,
-    pub balance: U256,
-}
 
 #[derive(Debug)]
 pub(crate) struct Mempool {
@@ -51,7 +47,7 @@ impl Mempool {
     }
 
     /// Adds a transaction, with the rules and error messages of geth.
-    pub(crate) fn add(&mut self, tx: &Arc<Tx>, account: SenderAccount) -> Result<(), RpcError> {
+    pub(crate) fn add(&mut self, tx: &Arc<Tx>, account: &AccountInfo) -> Result<(), RpcError> {
         if self.hashes.contains_key(&tx.hash) {
             return Err(RpcError::server("already known"));
         }
@@ -83,7 +79,7 @@ impl Mempool {
         Ok(())
     }
 
-    fn check(&self, tx: &Tx, account: SenderAccount) -> Result<(), RpcError> {
+    fn check(&self, tx: &Tx, account: &AccountInfo) -> Result<(), RpcError> {
         let envelope = &tx.envelope;
         if let Some(id) = envelope.chain_id()
             && id != self.chain_id
@@ -192,7 +188,7 @@ impl Mempool {
                 .take_while(|((nonce, pooled), expected)| *nonce == expected && pooled.tx.tip(base_fee).is_some())
                 .map(|((_, pooled), _)| pooled.clone())
                 .collect();
-            candidates.runs.push(run.into_iter());
+            candidates.runs.push(run.into_iter().peekable());
             candidates.advance(candidates.runs.len() - 1);
         }
         candidates
@@ -202,47 +198,23 @@ impl Mempool {
 /// Transactions in block order: the highest tip first, then the oldest; those of one sender by nonce.
 pub(crate) struct Candidates {
     base_fee: u64,
-    runs: Vec<std::vec::IntoIter<Pooled>>,
-    ready: BinaryHeap<Ready>,
-}
-
-struct Ready {
-    tip: u128,
-    pooled: Pooled,
-    run: usize,
+    runs: Vec<Peekable<std::vec::IntoIter<Pooled>>>,
+    /// Tip and arrival of the next transaction of a run.
+    ready: BinaryHeap<(u128, Reverse<u64>, usize)>,
 }
 
 impl Candidates {
     /// Returns the best transaction. `advance` with its run makes the next transaction of the sender available; without
     /// it, the rest of the run is skipped.
     pub(crate) fn next(&mut self) -> Option<(Arc<Tx>, usize)> {
-        self.ready.pop().map(|ready| (ready.pooled.tx, ready.run))
+        let (_, _, run) = self.ready.pop()?;
+        Some((self.runs[run].next()?.tx, run))
     }
 
     pub(crate) fn advance(&mut self, run: usize) {
-        if let Some(pooled) = self.runs[run].next() {
+        if let Some(pooled) = self.runs[run].peek() {
             let tip = pooled.tx.tip(self.base_fee).unwrap_or_default();
-            self.ready.push(Ready { tip, pooled, run });
+            self.ready.push((tip, Reverse(pooled.arrival), run));
         }
     }
 }
-
-impl Ord for Ready {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.tip.cmp(&other.tip).then(other.pooled.arrival.cmp(&self.pooled.arrival))
-    }
-}
-
-impl PartialOrd for Ready {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ready {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ready {}

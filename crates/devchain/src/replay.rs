@@ -8,12 +8,11 @@ use std::sync::Arc;
 use alloy::primitives::B256;
 use alloy::primitives::map::B256Map;
 
-use crate::block::Block;
+use crate::block::{Block, BlockParams};
 use crate::chain::Chain;
 use crate::clock::{Clock, wall_secs};
 use crate::config::ChainConfig;
 use crate::error::OpenError;
-use crate::execute::BlockParams;
 use crate::mempool::Mempool;
 use crate::store::{BlockRecord, MAGIC, Record, frame, unframe};
 use crate::tx::Tx;

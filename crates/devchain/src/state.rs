@@ -1,7 +1,8 @@
 //! Accounts and storage at the head, and the data to undo blocks.
 //!
 //! [`State`] contains only the head. Blocks and calls execute in an [`Overlay`]: reads fall through to the state,
-//! writes stay in the overlay. Applying an overlay returns an [`Undo`] with the old values of everything that changed.
+//! writes stay in the overlay. Applying an overlay returns the [`Changes`] that undo it: the old values of everything
+//! that changed.
 
 use std::convert::Infallible;
 
@@ -46,24 +47,15 @@ enum Info {
     Is(AccountInfo),
 }
 
-/// Changes of one account in an overlay.
+/// Changes of accounts: those of an overlay, or the old values of the changes of one block.
+pub(crate) type Changes = AddressMap<Change>;
+
+/// Changes of one account.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     info: Info,
     /// The earlier storage of the account no longer counts.
     wiped: bool,
-    slots: Slots,
-}
-
-/// Old values of the changes of one block.
-#[derive(Debug, Default)]
-pub(crate) struct Undo {
-    accounts: AddressMap<AccountUndo>,
-}
-
-#[derive(Debug, Default)]
-struct AccountUndo {
-    info: Info,
     slots: Slots,
 }
 
@@ -105,11 +97,11 @@ impl State {
         }
     }
 
-    /// Applies changes and returns the old values.
-    pub(crate) fn apply(&mut self, changes: AddressMap<Change>) -> Undo {
-        let mut undo = Undo::default();
+    /// Applies changes and returns the old values. Applying those reverts them.
+    pub(crate) fn apply(&mut self, changes: Changes) -> Changes {
+        let mut undo = Changes::default();
         for (address, change) in changes {
-            let mut old = AccountUndo::default();
+            let mut old = Change::default();
             let known = self.accounts.get(&address);
             if !matches!(change.info, Info::Same) {
                 old.info = known.map_or(Info::Absent, |account| Info::Is(account.info.clone()));
@@ -122,7 +114,7 @@ impl State {
                     .entry(*slot)
                     .or_insert_with(|| known.and_then(|account| account.slots.get(slot)).copied().unwrap_or_default());
             }
-            undo.accounts.insert(address, old);
+            undo.insert(address, old);
 
             if matches!(change.info, Info::Absent) {
                 self.accounts.remove(&address);
@@ -141,23 +133,6 @@ impl State {
         }
         undo
     }
-
-    /// Reverts the block that returned this undo.
-    pub(crate) fn undo(&mut self, undo: Undo) {
-        for (address, old) in undo.accounts {
-            if matches!(old.info, Info::Absent) {
-                self.accounts.remove(&address);
-                continue;
-            }
-            let account = self.accounts.entry(address).or_default();
-            if let Info::Is(info) = old.info {
-                account.info = info;
-            }
-            for (slot, value) in old.slots {
-                write_slot(&mut account.slots, slot, value);
-            }
-        }
-    }
 }
 
 fn write_slot(slots: &mut Slots, slot: U256, value: U256) {
@@ -171,19 +146,19 @@ fn write_slot(slots: &mut Slots, slot: U256, value: U256) {
 /// A state with changes on top.
 pub(crate) struct Overlay<'a> {
     state: &'a State,
-    changes: AddressMap<Change>,
+    changes: Changes,
     /// Hashes of the up to 256 blocks before the executing block.
     hashes: &'a dyn Fn(u64) -> B256,
 }
 
 impl<'a> Overlay<'a> {
     pub(crate) fn new(state: &'a State, hashes: &'a dyn Fn(u64) -> B256) -> Self {
-        Self { state, changes: AddressMap::default(), hashes }
+        Self { state, changes: Changes::default(), hashes }
     }
 
     /// Reverts one more block. Must be called from the newest block downwards.
-    pub(crate) fn rewind(&mut self, undo: &Undo) {
-        for (address, old) in &undo.accounts {
+    pub(crate) fn rewind(&mut self, undo: &Changes) {
+        for (address, old) in undo {
             let change = self.changes.entry(*address).or_default();
             if !matches!(old.info, Info::Same) {
                 change.info = old.info.clone();
@@ -192,7 +167,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    pub(crate) fn into_changes(self) -> AddressMap<Change> {
+    pub(crate) fn into_changes(self) -> Changes {
         self.changes
     }
 

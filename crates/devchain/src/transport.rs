@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use alloy::rpc::json_rpc::{ErrorPayload, RequestPacket, Response, ResponsePacket, ResponsePayload, SerializedRequest};
 use alloy::transports::{TransportError, TransportErrorKind, TransportFut};
-use serde_json::value::to_raw_value;
+use axum::http::StatusCode;
+use serde_json::value::{RawValue, to_raw_value};
 use tower::Service;
 
 use crate::devchain::Devchain;
@@ -14,50 +15,37 @@ use crate::error::RpcError;
 use crate::faults::Faults;
 use crate::rpc;
 
-/// A tower service for alloy's request and response packets.
-#[derive(Clone, Debug)]
-pub struct DevchainTransport {
-    chain: Devchain,
-}
-
-impl DevchainTransport {
-    pub(crate) fn new(chain: Devchain) -> Self {
-        Self { chain }
-    }
-
+impl Devchain {
     async fn answer(self, packet: RequestPacket) -> Result<ResponsePacket, TransportError> {
-        let wire = Wire::of(&self.chain, packet.method_names());
+        let wire = Wire::of(&self, packet.method_names());
         wire.before().await.map_err(WireFailure::transport_error)?;
         let answer = match packet {
-            RequestPacket::Single(request) => ResponsePacket::Single(self.one(&request, &wire).await),
+            RequestPacket::Single(request) => ResponsePacket::Single(answer_one(&request, &wire).await),
             RequestPacket::Batch(requests) => {
                 let methods = requests.iter().map(SerializedRequest::method);
-                let answers = requests.iter().map(|request| self.one(request, &wire));
+                let answers = requests.iter().map(|request| answer_one(request, &wire));
                 ResponsePacket::Batch(in_order(methods, answers).await)
             }
         };
         wire.after().map_err(WireFailure::transport_error)?;
         Ok(answer)
     }
-
-    async fn one(&self, request: &SerializedRequest, wire: &Wire<'_>) -> Response {
-        let answer = match rpc::Params::from_raw(request.params()) {
-            Ok(params) => wire.request(request.method(), params).await,
-            Err(error) => Err(error),
-        };
-        let payload = match answer {
-            Ok(result) => ResponsePayload::Success(result),
-            Err(RpcError { code, message, data }) => ResponsePayload::Failure(ErrorPayload {
-                code,
-                message: Cow::Owned(message),
-                data: data.and_then(|data| to_raw_value(&data).ok()),
-            }),
-        };
-        Response { id: request.id().clone(), payload }
-    }
 }
 
-impl Service<RequestPacket> for DevchainTransport {
+async fn answer_one(request: &SerializedRequest, wire: &Wire<'_>) -> Response {
+    let payload = match wire.request(request.method(), request.params()).await {
+        Ok(result) => ResponsePayload::Success(result),
+        Err(RpcError { code, message, data }) => ResponsePayload::Failure(ErrorPayload {
+            code,
+            message: Cow::Owned(message),
+            data: data.and_then(|data| to_raw_value(&data).ok()),
+        }),
+    };
+    Response { id: request.id().clone(), payload }
+}
+
+/// A tower service for alloy's request and response packets.
+impl Service<RequestPacket> for Devchain {
     type Response = ResponsePacket;
     type Error = TransportError;
     type Future = TransportFut<'static>;
@@ -97,28 +85,15 @@ pub(crate) struct Wire<'a> {
 
 /// An HTTP status instead of a response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum WireFailure {
-    RateLimited,
-    Unavailable,
-}
+pub(crate) struct WireFailure(pub StatusCode);
 
 impl WireFailure {
-    pub(crate) fn status(self) -> u16 {
-        match self {
-            Self::RateLimited => 429,
-            Self::Unavailable => 503,
-        }
-    }
-
-    pub(crate) fn body(self) -> &'static str {
-        match self {
-            Self::RateLimited => "too many requests",
-            Self::Unavailable => "service unavailable",
-        }
+    pub(crate) fn body(self) -> String {
+        self.0.canonical_reason().unwrap_or_default().to_lowercase()
     }
 
     fn transport_error(self) -> TransportError {
-        TransportErrorKind::http_error(self.status(), self.body().to_owned())
+        TransportErrorKind::http_error(self.0.as_u16(), self.body())
     }
 }
 
@@ -141,19 +116,16 @@ impl<'a> Wire<'a> {
             tokio::time::sleep(Duration::from_millis(latency_ms)).await;
         }
         if dice.happens(self.faults.rate_limited_rate) {
-            return Err(WireFailure::RateLimited);
+            return Err(WireFailure(StatusCode::TOO_MANY_REQUESTS));
         }
         if dice.happens(self.faults.unavailable_rate) {
-            return Err(WireFailure::Unavailable);
+            return Err(WireFailure(StatusCode::SERVICE_UNAVAILABLE));
         }
         Ok(())
     }
 
-    pub(crate) async fn request(
-        &self,
-        method: &str,
-        params: rpc::Params,
-    ) -> Result<Box<serde_json::value::RawValue>, RpcError> {
+    pub(crate) async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        let params = rpc::Params::from_raw(params)?;
         if !self.faults.hits(method) {
             return rpc::answer(&self.chain.engine, method, params, &Faults::default()).await;
         }
@@ -166,7 +138,7 @@ impl<'a> Wire<'a> {
     /// Applies failures after execution.
     pub(crate) fn after(&self) -> Result<(), WireFailure> {
         if self.hit && self.chain.engine.faults.happens(self.faults.lost_answer_rate) {
-            return Err(WireFailure::Unavailable);
+            return Err(WireFailure(StatusCode::SERVICE_UNAVAILABLE));
         }
         Ok(())
     }

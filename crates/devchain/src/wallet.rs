@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::consensus::{SignableTransaction, TxEip1559, TxEnvelope};
 use alloy::eips::eip2718::Encodable2718;
-use alloy::primitives::{Address, B256, Bytes, TxKind, U256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, TxKind, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 
@@ -68,9 +68,8 @@ impl Wallet {
             max_fee_per_gas: max_fee,
             max_priority_fee_per_gas: priority,
             to: TxKind::Call(to),
-            value: U256::ZERO,
-            access_list: alloy::eips::eip2930::AccessList::default(),
             input,
+            ..TxEip1559::default()
         })
     }
 

@@ -23,12 +23,8 @@ const TX_GAS: u64 = 21_000;
 const ESTIMATE_TOLERANCE_PER_MILLE: u64 = 15;
 
 pub(super) fn call(view: &View<'_>, mut params: Params) -> Answer {
-    let request: TransactionRequest = params.take(0, "transaction")?;
-    let id: Option<BlockId> = params.optional(1, "block")?;
-    no_overrides(&mut params)?;
-    let block = view.by_id(id)?;
+    let (request, block) = requested(view, &mut params)?;
     let gas_limit = request.gas.unwrap_or(u64::MAX).min(view.engine.config.block_gas_limit);
-    check_request(view, &request)?;
     match run(view, block, &request, gas_limit)?.map_err(|error| unrunnable(&error))? {
         ExecutionResult::Success { output, .. } => json(&output.into_data()),
         ExecutionResult::Revert { output, .. } => Err(RpcError::reverted(&output)),
@@ -37,11 +33,7 @@ pub(super) fn call(view: &View<'_>, mut params: Params) -> Answer {
 }
 
 pub(super) fn estimate_gas(view: &View<'_>, mut params: Params) -> Answer {
-    let request: TransactionRequest = params.take(0, "transaction")?;
-    let id: Option<BlockId> = params.optional(1, "block")?;
-    no_overrides(&mut params)?;
-    let block = view.by_id(id)?;
-    check_request(view, &request)?;
+    let (request, block) = requested(view, &mut params)?;
     // As in geth, a limit below the minimum of any transaction is ignored.
     let asked = request.gas.filter(|gas| *gas >= TX_GAS).unwrap_or(u64::MAX);
     let mut high = asked.min(view.engine.config.block_gas_limit);
@@ -139,11 +131,17 @@ fn rewards(block: &Block, percentiles: &[f64]) -> Vec<u128> {
     percentiles.iter().map(at).collect()
 }
 
-fn no_overrides(params: &mut Params) -> Result<(), RpcError> {
-    match params.optional::<serde_json::Map<_, _>>(2, "state overrides")? {
-        Some(overrides) if !overrides.is_empty() => Err(RpcError::invalid_params("state overrides are not supported")),
-        _ => Ok(()),
+/// Returns the call and the block whose state it sees.
+fn requested<'a>(view: &View<'a>, params: &mut Params) -> Result<(TransactionRequest, &'a Block), RpcError> {
+    let request: TransactionRequest = params.take(0, "transaction")?;
+    let id: Option<BlockId> = params.optional(1, "block")?;
+    let overrides = params.optional::<serde_json::Map<_, _>>(2, "state overrides")?;
+    if overrides.is_some_and(|overrides| !overrides.is_empty()) {
+        return Err(RpcError::invalid_params("state overrides are not supported"));
     }
+    let block = view.by_id(id)?;
+    check_request(view, &request)?;
+    Ok((request, block))
 }
 
 /// Rejects contradictory requests and requests for another chain.
@@ -186,7 +184,7 @@ fn run(
     view.with_state(block, |state| {
         let from = request.from.unwrap_or_default();
         let env = env(view, request, gas_limit, state.info(&from).map_or(0, |info| info.nonce));
-        Ok(execute::call(&view.engine.config, View::params_at(block), state, env))
+        Ok(execute::call(&view.engine.config, block.params(), state, env))
     })
 }
 

@@ -7,7 +7,6 @@ use crate::block::Block;
 use crate::chain::Chain;
 use crate::engine::Engine;
 use crate::error::RpcError;
-use crate::execute::BlockParams;
 use crate::faults::Faults;
 use crate::state::Overlay;
 
@@ -56,16 +55,5 @@ impl<'a> View<'a> {
         let hashes = |number| self.chain.recent_hash(block.number, number);
         let overlay = self.chain.state_at(block.number, &hashes);
         read(overlay.ok_or_else(|| RpcError::server("required historical state unavailable"))?)
-    }
-
-    /// Returns the environment of a call on this block.
-    pub(crate) fn params_at(block: &Block) -> BlockParams {
-        BlockParams {
-            number: block.number,
-            parent_hash: block.parent_hash,
-            timestamp: block.timestamp,
-            base_fee: block.base_fee,
-            salt: block.salt,
-        }
     }
 }

@@ -15,13 +15,11 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Returns number and timestamp of the head, which must be the same on both. The timestamp is relative to block 0.
 async fn head(pair: &Pair) -> (u64, u64) {
-    let mut heads = Vec::new();
-    for node in pair.nodes() {
-        let block = node.get("eth_getBlockByNumber", json!(["latest", false])).await;
-        heads.push((quantity(&block["number"]), quantity(&block["timestamp"]) - GENESIS_SECS));
-    }
-    assert_eq!(heads[0], heads[1]);
-    heads[0]
+    let blocks = pair.each("eth_getBlockByNumber", json!(["latest", false])).await;
+    let [anvil, devchain] =
+        blocks.map(|block| (quantity(&block["number"]), quantity(&block["timestamp"]) - GENESIS_SECS));
+    assert_eq!(anvil, devchain);
+    devchain
 }
 
 #[tokio::test]
@@ -59,28 +57,26 @@ async fn mines_several_blocks() {
     // Ten seconds before each block, plus the elapsed time.
     let before = seconds(&pair).await;
     pair.same("anvil_mine", json!(["0x5", "0xa"])).await;
-    let after = seconds(&pair).await;
+    let before_increase = passed(&pair, before, 50).await;
     assert_eq!(pair.same("eth_blockNumber", json!([])).await, "0x11");
-    let before_increase = after;
+    pair.each("evm_increaseTime", json!([3_600])).await;
+    pair.each("evm_increaseTime", json!(["0x10"])).await;
+    pair.each("evm_mine", json!([])).await;
+    passed(&pair, before_increase, 3_616).await;
+}
+
+/// Asserts that this many seconds, plus the elapsed time, have passed on each node. Returns the current timestamps.
+async fn passed(pair: &Pair, before: [u64; 2], secs: u64) -> [u64; 2] {
+    let after = seconds(pair).await;
     for ((before, after), node) in before.into_iter().zip(after).zip(pair.nodes()) {
-        assert!((50..50 + PATIENCE.as_secs()).contains(&(after - before)), "{}: {}", node.name, after - before);
+        assert!((secs..secs + PATIENCE.as_secs()).contains(&(after - before)), "{}: {}", node.name, after - before);
     }
-    for node in pair.nodes() {
-        node.get("evm_increaseTime", json!([3_600])).await;
-        node.get("evm_increaseTime", json!(["0x10"])).await;
-        node.get("evm_mine", json!([])).await;
-    }
-    for ((before, after), node) in before_increase.into_iter().zip(seconds(&pair).await).zip(pair.nodes()) {
-        assert!((3_616..3_616 + PATIENCE.as_secs()).contains(&(after - before)), "{}: {}", node.name, after - before);
-    }
+    after
 }
 
 async fn seconds(pair: &Pair) -> [u64; 2] {
-    let mut seconds = [0; 2];
-    for (seconds, node) in seconds.iter_mut().zip(pair.nodes()) {
-        *seconds = quantity(&node.get("eth_getBlockByNumber", json!(["latest", false])).await["timestamp"]);
-    }
-    seconds
+    let blocks = pair.each("eth_getBlockByNumber", json!(["latest", false])).await;
+    blocks.map(|block| quantity(&block["timestamp"]))
 }
 
 #[tokio::test]

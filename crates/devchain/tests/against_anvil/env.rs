@@ -1,6 +1,6 @@
 //! Accounts, contracts, and transactions, the same on both nodes.
 
-use alloy::consensus::{SignableTransaction, Signed, TxEip1559, TxEip2930, TxEnvelope, TxLegacy};
+use alloy::consensus::{SignableTransaction, Signed, TxEip1559, TxEnvelope};
 use alloy::eips::eip2718::Encodable2718;
 use alloy::primitives::{Address, B256, Bytes, Signature, TxKind, U256};
 use alloy::signers::SignerSync;
@@ -78,16 +78,8 @@ pub fn tx(nonce: u64) -> TxEip1559 {
     }
 }
 
-pub fn legacy(wallet: &Wallet, tx: TxLegacy) -> Bytes {
-    signed(wallet, tx)
-}
-
-pub fn with_access_list(wallet: &Wallet, tx: TxEip2930) -> Bytes {
-    signed(wallet, tx)
-}
-
-/// Returns the raw signed transaction.
-fn signed<T: SignableTransaction<Signature>>(wallet: &Wallet, tx: T) -> Bytes
+/// Returns the raw signed transaction, of any type.
+pub fn signed<T: SignableTransaction<Signature>>(wallet: &Wallet, tx: T) -> Bytes
 where
     TxEnvelope: From<Signed<T>>,
 {

@@ -182,17 +182,18 @@ impl Pair {
     /// Mines one block on each node, [`BLOCK_SECS`] after the previous one.
     pub async fn mine(&self) {
         let timestamp = self.timestamp.fetch_add(BLOCK_SECS, Ordering::Relaxed) + BLOCK_SECS;
-        for node in self.nodes() {
-            node.get("evm_setNextBlockTimestamp", json!([timestamp])).await;
-            node.get("evm_mine", json!([])).await;
-        }
+        self.each("evm_setNextBlockTimestamp", json!([timestamp])).await;
+        self.each("evm_mine", json!([])).await;
         self.learn().await;
     }
 
     pub async fn fund(&self, address: Address, wei: U256) {
-        for node in self.nodes() {
-            node.get("anvil_setBalance", json!([address, wei])).await;
-        }
+        self.each("anvil_setBalance", json!([address, wei])).await;
+    }
+
+    /// Makes a call to both that must succeed, and returns the results, which may differ.
+    pub async fn each(&self, method: &str, params: Value) -> [Value; 2] {
+        [self.anvil.get(method, params.clone()).await, self.devchain.get(method, params).await]
     }
 
     /// Sends to both nodes, which must accept it.

@@ -7,7 +7,7 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
 use serde_json::{Value, json};
 
-use crate::env::{Env, GWEI, legacy, payee, tx, with_access_list};
+use crate::env::{Env, GWEI, payee, signed, tx};
 use crate::normal::{BLOCK_DIFFERENT, BLOCK_ONLY_ANVIL, RECEIPT_ONLY_ANVIL};
 use crate::pair::{CHAIN_ID, Expected, SAFE_DEPTH};
 
@@ -24,8 +24,8 @@ async fn full_env() -> (Env, Vec<B256>) {
         env.call(env.usdt, Token::transferFromCall { from: payee(1), to: payee(2), value: U256::from(9) }.abi_encode()),
         env.sign(TxEip1559 { to: TxKind::Create, input: "0x60015f5260205ff3".parse().unwrap(), ..env.tx() }),
         env.sign(TxEip1559 { value: U256::from(77), gas_limit: 21_000, ..env.tx() }),
-        legacy(owner, legacy_transfer(&env, owner.next_nonce())),
-        with_access_list(owner, accessing(&env, owner.next_nonce())),
+        signed(owner, legacy_transfer(&env, owner.next_nonce())),
+        signed(owner, accessing(&env, owner.next_nonce())),
         // Emits two logs.
         env.call(
             env.usdt,
@@ -245,9 +245,7 @@ async fn unknown_blocks(env: &Env, method: &str, params: &[Value]) {
 async fn set_values_are_visible_in_older_blocks() {
     let env = Env::new().await;
     let code: Bytes = "0x60015f5260205ff3".parse().unwrap();
-    for node in env.pair.nodes() {
-        node.get("anvil_setCode", json!([payee(9), code])).await;
-    }
+    env.pair.each("anvil_setCode", json!([payee(9), code])).await;
     env.pair.mine().await;
     env.pair.same("eth_getCode", json!([payee(9), "latest"])).await;
     let (anvil, devchain) = (Expected::Is(json!("0x")), Expected::Is(json!(code)));

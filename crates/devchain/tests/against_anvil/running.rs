@@ -30,9 +30,7 @@ async fn env() -> Env {
         (INVALID, "0xfe"),
         (UNKNOWN_OPCODE, "0x0c"),
     ] {
-        for node in env.pair.nodes() {
-            node.get("anvil_setCode", json!([address, code])).await;
-        }
+        env.pair.each("anvil_setCode", json!([address, code])).await;
     }
     env.pay(env.usdc, payee(1), 5).await;
     env.pair.mine().await;

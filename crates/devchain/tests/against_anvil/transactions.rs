@@ -2,11 +2,11 @@
 //! follows geth, whose mempool most endpoints use.
 
 use alloy::consensus::{TxEip1559, TxEip2930, TxLegacy};
-use alloy::primitives::{Address, B256, Bytes, TxKind, U256};
+use alloy::primitives::{Address, Bytes, TxKind, U256};
 use payferry_devchain::Wallet;
 use serde_json::{Value, json};
 
-use crate::env::{GWEI, ether, legacy, payee, tx, with_access_list};
+use crate::env::{GWEI, ether, payee, signed, tx};
 use crate::pair::{BLOCK_GAS_LIMIT, CHAIN_ID, Expected, Pair};
 
 const SEND: &str = "eth_sendRawTransaction";
@@ -27,11 +27,8 @@ async fn refuses(pair: &Pair, raw: &Bytes, anvil: (i64, &str), devchain: (i64, &
 }
 
 async fn nonces(pair: &Pair, of: Address) -> [Value; 2] {
-    let mut nonces = [Value::Null, Value::Null];
-    for (nonce, tag) in nonces.iter_mut().zip(["latest", "pending"]) {
-        *nonce = pair.same("eth_getTransactionCount", json!([of, tag])).await;
-    }
-    nonces
+    let nonce = async |tag: &str| pair.same("eth_getTransactionCount", json!([of, tag])).await;
+    [nonce("latest").await, nonce("pending").await]
 }
 
 fn fees(nonce: u64, max_fee: u128, tip: u128) -> TxEip1559 {
@@ -168,9 +165,7 @@ async fn transactions_that_only_one_node_accepts() {
     let (raw, hash) = rich.sign(fees(0, 100, 1));
     let below = Expected::Refused(-32_003, "max fee per gas less than block base fee");
     pair.differs(SEND, json!([raw]), &below, &Expected::Is(json!(hash))).await;
-    for node in pair.nodes() {
-        node.get("anvil_dropTransaction", json!([hash])).await;
-    }
+    pair.each("anvil_dropTransaction", json!([hash])).await;
     for (tx, words) in [
         (
             TxEip1559 { gas_limit: 21_000, input: vec![1].into(), ..tx(0) },
@@ -266,20 +261,14 @@ async fn accepts_all_transaction_types() {
     let value = U256::from(7);
     let plain = |nonce, chain_id| {
         let (gas_price, gas_limit, to) = (2 * GWEI, 21_000, payee(3).into());
-        legacy(&rich, TxLegacy { chain_id, nonce, gas_price, gas_limit, to, value, input: Bytes::new() })
+        signed(&rich, TxLegacy { chain_id, nonce, gas_price, gas_limit, to, value, input: Bytes::new() })
     };
-    let hashes: Vec<B256> = {
-        let (gas_price, gas_limit, to) = (2 * GWEI, 60_000, payee(3).into());
-        let access_list = alloy::eips::eip2930::AccessList::default();
-        let chain_id = CHAIN_ID;
-        let listed =
-            TxEip2930 { chain_id, nonce: 2, gas_price, gas_limit, to, value, access_list, input: Bytes::new() };
-        let mut hashes = Vec::new();
-        for raw in [plain(0, Some(CHAIN_ID)), plain(1, None), with_access_list(&rich, listed), rich.sign(tx(3)).0] {
-            hashes.push(pair.send(&raw).await);
-        }
-        hashes
-    };
+    let (gas_price, gas_limit, to) = (2 * GWEI, 60_000, payee(3).into());
+    let listed = TxEip2930 { chain_id: CHAIN_ID, nonce: 2, gas_price, gas_limit, to, value, ..TxEip2930::default() };
+    let mut hashes = Vec::new();
+    for raw in [plain(0, Some(CHAIN_ID)), plain(1, None), signed(&rich, listed), rich.sign(tx(3)).0] {
+        hashes.push(pair.send(&raw).await);
+    }
     pair.mine().await;
     for (hash, kind) in hashes.into_iter().zip(["0x0", "0x0", "0x1", "0x2"]) {
         assert_eq!(pair.same("eth_getTransactionReceipt", json!([hash])).await["type"], kind);

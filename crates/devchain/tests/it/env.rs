@@ -10,6 +10,7 @@ use payferry_contracts::{Token, test_usdc_init_code};
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, RpcError, Wallet};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 pub const GWEI: u128 = 1_000_000_000;
 pub const CHAIN_ID: u64 = 8453;
@@ -28,6 +29,13 @@ pub fn config() -> ChainConfig {
         genesis: vec![GenesisAccount { address: owner, balance: ether * U256::from(1_000), ..Default::default() }],
         ..ChainConfig::default()
     }
+}
+
+/// Returns a configuration of a chain with a file, and the folder of the file, which is removed on drop.
+pub fn on_disk() -> (TempDir, ChainConfig) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Some(folder.path().join("base.chain"));
+    (folder, ChainConfig { path, ..config() })
 }
 
 impl Env {
@@ -103,8 +111,26 @@ impl Env {
     }
 
     pub async fn nonce(&self, tag: &str) -> u64 {
-        let nonce: U256 = self.call("eth_getTransactionCount", json!([self.owner.address(), tag])).await.unwrap();
-        nonce.to()
+        self.quantity("eth_getTransactionCount", json!([self.owner.address(), tag])).await
+    }
+
+    /// Makes a call that returns a quantity.
+    pub async fn quantity(&self, method: &str, params: Value) -> u64 {
+        self.call::<U256>(method, params).await.unwrap().to()
+    }
+
+    pub async fn balance(&self, of: Address) -> u64 {
+        self.quantity("eth_getBalance", json!([of, "latest"])).await
+    }
+
+    /// Returns the block, without its transactions.
+    pub async fn block(&self, number: u64) -> Value {
+        self.call("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await.unwrap()
+    }
+
+    /// Makes a call whose result does not matter.
+    pub async fn control(&self, method: &str, params: Value) {
+        self.call::<Value>(method, params).await.unwrap();
     }
 
     pub async fn token_balance(&self, of: Address, block: impl serde::Serialize) -> u64 {

@@ -3,7 +3,7 @@
 use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining};
 use serde_json::{Value, json};
 
-use crate::env::{Env, GWEI, config, payee};
+use crate::env::{Env, GWEI, config, on_disk, payee};
 
 const HIGH_WEI: u64 = 4_000_000_000;
 
@@ -71,8 +71,7 @@ async fn a_transaction_below_the_base_fee_waits_until_it_falls() {
 
 #[tokio::test]
 async fn a_set_base_fee_persists_over_a_restart_until_it_is_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = ChainConfig { path: Some(folder.path().join("base.chain")), ..config() };
+    let (_folder, config) = on_disk();
     let chain = Devchain::open(config.clone()).await.unwrap();
     chain.set_next_base_fee(HIGH_WEI).await.unwrap();
     chain.close().await;
@@ -106,7 +105,7 @@ async fn a_reorg_uses_the_set_base_fee_in_its_first_block() {
 async fn a_block_for_a_transaction_uses_the_set_base_fee() {
     let env = Env::with(ChainConfig { mining: Mining::PerTransaction, ..config() }).await;
     let wei = u64::try_from(GWEI / 2).unwrap();
-    env.call::<Value>("anvil_setNextBlockBaseFeePerGas", json!([wei])).await.unwrap();
+    env.control("anvil_setNextBlockBaseFeePerGas", json!([wei])).await;
     let hash = env.transfer(payee(1), 5).await;
     let receipt = env.receipt(hash).await.unwrap();
     assert_eq!(receipt.effective_gas_price, u128::from(wei) + 1_000_000);

@@ -151,8 +151,7 @@ async fn serves_64_clients_at_once() {
     let clients = clients.join_all().await;
     env.chain.mine(1).await.unwrap();
     for client in clients {
-        let nonce: U256 = env.call("eth_getTransactionCount", json!([client, "latest"])).await.unwrap();
-        assert_eq!(nonce, U256::from(ROUNDS));
+        assert_eq!(env.quantity("eth_getTransactionCount", json!([client, "latest"])).await, ROUNDS);
     }
 }
 

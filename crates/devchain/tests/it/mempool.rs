@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use alloy::consensus::TxEip1559;
-use alloy::primitives::{B256, U256};
+use alloy::primitives::{B256, Bytes, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
 use payferry_devchain::{ChainConfig, Mining, RpcError, Wallet};
@@ -15,7 +15,7 @@ fn message(result: Result<B256, RpcError>) -> String {
     error.message
 }
 
-fn signed(env: &Env, nonce: u64, units: u64, max_fee: u128, priority: u128) -> (alloy::primitives::Bytes, B256) {
+fn signed(env: &Env, nonce: u64, units: u64, max_fee: u128, priority: u128) -> (Bytes, B256) {
     let input = Token::transferCall { to: payee(1), value: U256::from(units) }.abi_encode();
     env.owner.sign_call(CHAIN_ID, nonce, env.token, input.into(), 150_000, max_fee, priority)
 }
@@ -55,16 +55,19 @@ async fn rejections_use_geth_messages() {
     let env = Env::new().await;
     let nonce = env.nonce("latest").await;
     let poor = Wallet::from_seed("poor");
-    let (raw, _) = poor.sign_call(CHAIN_ID, 0, payee(1), "0x".parse().unwrap(), 21_000, GWEI, 1);
-    assert!(message(env.send(&raw).await).starts_with("insufficient funds for gas * price + value"));
-    let (raw, _) = env.owner.sign_call(1, nonce, payee(1), "0x".parse().unwrap(), 21_000, GWEI, 1);
-    assert!(message(env.send(&raw).await).starts_with("invalid chain id"));
-    let (raw, _) = env.owner.sign_call(CHAIN_ID, nonce, payee(1), "0x".parse().unwrap(), 20_999, GWEI, 1);
-    assert_eq!(message(env.send(&raw).await), "intrinsic gas too low: gas 20999, minimum needed 21000");
-    let (raw, _) = env.owner.sign_call(CHAIN_ID, nonce, payee(1), "0x".parse().unwrap(), 300_000_000, GWEI, 1);
-    assert_eq!(message(env.send(&raw).await), "exceeds block gas limit");
-    let (raw, _) = env.owner.sign_call(CHAIN_ID, nonce, payee(1), "0x".parse().unwrap(), 21_000, GWEI, GWEI + 1);
-    assert!(message(env.send(&raw).await).starts_with("max priority fee per gas higher than max fee per gas"));
+    let (owner, gas) = (&env.owner, "intrinsic gas too low: gas 20999, minimum needed 21000");
+    let tip = "max priority fee per gas higher than max fee per gas";
+    for (wallet, chain_id, nonce, gas_limit, priority, words, is_whole) in [
+        (&poor, CHAIN_ID, 0, 21_000, 1, "insufficient funds for gas * price + value", false),
+        (owner, 1, nonce, 21_000, 1, "invalid chain id", false),
+        (owner, CHAIN_ID, nonce, 20_999, 1, gas, true),
+        (owner, CHAIN_ID, nonce, 300_000_000, 1, "exceeds block gas limit", true),
+        (owner, CHAIN_ID, nonce, 21_000, GWEI + 1, tip, false),
+    ] {
+        let (raw, _) = wallet.sign_call(chain_id, nonce, payee(1), Bytes::new(), gas_limit, GWEI, priority);
+        let message = message(env.send(&raw).await);
+        assert!(message.starts_with(words) && (message == words || !is_whole), "{words}: {message}");
+    }
     assert!(message(env.send(&"0x0102".parse().unwrap()).await).contains("rlp"));
     let create = |size: usize| TxEip1559 {
         chain_id: CHAIN_ID,

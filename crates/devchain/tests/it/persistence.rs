@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 use alloy::primitives::U256;
 use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining, OpenError};
 use serde_json::json;
+use tempfile::TempDir;
 
-use crate::env::{Env, config, payee};
+use crate::env::{Env, config, on_disk, payee};
 
 fn at(path: &Path) -> ChainConfig {
     ChainConfig { path: Some(path.into()), ..config() }
@@ -17,11 +18,15 @@ fn killed(path: &Path, name: &str) -> PathBuf {
     copy
 }
 
+async fn started() -> (TempDir, PathBuf, Env) {
+    let (folder, config) = on_disk();
+    let path = config.path.clone().unwrap();
+    (folder, path, Env::with(config).await)
+}
+
 #[tokio::test]
 async fn everything_survives_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("base.chain");
-    let env = Env::with(at(&path)).await;
+    let (_folder, path, env) = started().await;
     let paid = env.pay(payee(1), 10).await;
     env.pay(payee(2), 20).await;
     env.chain.reorg(1, Dropped::Remine).await.unwrap();
@@ -41,8 +46,7 @@ async fn everything_survives_a_restart() {
         assert_eq!(again.receipt(paid.transaction_hash).await.unwrap(), paid);
         assert_eq!(again.logs(&again.transfers().select(0..)).await, logs);
         assert_eq!(again.token_balance(payee(2), "latest").await, 20);
-        let balance: U256 = again.call("eth_getBalance", json!([payee(3), "latest"])).await.unwrap();
-        assert_eq!(balance, U256::from(33));
+        assert_eq!(again.balance(payee(3)).await, 33);
         again.chain.mine(1).await.unwrap();
         assert!(again.receipt(waiting).await.unwrap().status());
         again.chain.reorg(3, Dropped::Discard).await.unwrap();
@@ -55,9 +59,7 @@ async fn everything_survives_a_restart() {
 
 #[tokio::test]
 async fn an_incomplete_record_at_the_end_is_cut_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("base.chain");
-    let env = Env::with(at(&path)).await;
+    let (folder, path, env) = started().await;
     env.pay(payee(1), 1).await;
     let length_before = std::fs::metadata(&path).unwrap().len();
     let head_before = env.chain.head();
@@ -85,9 +87,7 @@ async fn an_incomplete_record_at_the_end_is_cut_off() {
 
 #[tokio::test]
 async fn damage_is_distinguished_from_an_incomplete_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("base.chain");
-    let env = Env::with(at(&path)).await;
+    let (folder, path, env) = started().await;
     env.pay(payee(1), 1).await;
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[200] ^= 1;

@@ -3,7 +3,7 @@ use payferry_contracts::{CREATE2_DEPLOYER, create2_deploy_input, test_usdc_init_
 use payferry_devchain::{ChainConfig, ChainError, Devchain, Dropped, Mining};
 use serde_json::{Value, json};
 
-use crate::env::{CHAIN_ID, Env, GWEI, config, payee};
+use crate::env::{CHAIN_ID, Env, GWEI, config, on_disk, payee};
 
 #[tokio::test]
 async fn discarded_transactions_are_gone() {
@@ -26,7 +26,7 @@ async fn discarded_transactions_are_gone() {
     // The branch is connected and every hash is new.
     let mut parent = fork;
     for number in fork.number + 1..=head.number {
-        let block: Value = env.call("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await.unwrap();
+        let block = env.block(number).await;
         assert_eq!(block["parentHash"], json!(parent.hash));
         parent.hash = serde_json::from_value(block["hash"].clone()).unwrap();
         assert_ne!(Some(parent.hash), gone.block_hash);
@@ -61,8 +61,7 @@ async fn repeated_reorgs_have_different_hashes() {
     let first = env.chain.reorg(2, Dropped::Discard).await.unwrap();
     let second = env.chain.reorg(3, Dropped::Discard).await.unwrap();
     assert_eq!(second.number, first.number + 1);
-    let block: Value = env.call("eth_getBlockByNumber", json!([format!("{:#x}", first.number), false])).await.unwrap();
-    assert_ne!(block["hash"], json!(first.hash));
+    assert_ne!(env.block(first.number).await["hash"], json!(first.hash));
 }
 
 #[tokio::test]
@@ -87,8 +86,7 @@ async fn a_reorg_restores_the_state_and_keeps_controls() {
     let head = env.chain.reorg(8, Dropped::Discard).await.unwrap();
     assert_eq!(read(head.number).await, state);
     assert_eq!(env.token_balance(payee(2), "latest").await, 0);
-    let balance: U256 = env.call("eth_getBalance", json!([payee(9), "latest"])).await.unwrap();
-    assert_eq!(balance, U256::from(99));
+    assert_eq!(env.balance(payee(9)).await, 99);
     assert!(env.chain.reorg(0, Dropped::Discard).await.is_err());
 }
 
@@ -119,9 +117,7 @@ async fn a_reorg_removes_a_contract_that_can_be_created_again() {
 /// Payments, both kinds of reorgs, and restarts in random order: balances always match the branch.
 #[tokio::test]
 async fn a_random_walk_keeps_balances_consistent() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("walk.chain");
-    let at_path = ChainConfig { path: Some(path), ..config() };
+    let (_folder, at_path) = on_disk();
     let mut env = Env::with(at_path.clone()).await;
     let books = async |env: &Env| {
         let mut books = [0; 3];
@@ -185,10 +181,8 @@ async fn a_random_walk_keeps_balances_consistent() {
 /// Concurrent senders, blocks by interval, and reorgs: no accepted transaction is lost, and the file matches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_senders_and_reorgs_lose_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("race.chain");
-    let mining = Mining::Interval(std::time::Duration::from_millis(2));
-    let at_path = ChainConfig { path: Some(path), mining, ..config() };
+    let (_folder, config) = on_disk();
+    let at_path = ChainConfig { mining: Mining::Interval(std::time::Duration::from_millis(2)), ..config };
     let env = Env::with(at_path.clone()).await;
     env.chain.mine(2).await.unwrap();
     let mut sends = tokio::task::JoinSet::new();

@@ -1,0 +1,568 @@
+//! Test environment: a chain with the contracts, a database with payments, a journal, and functions that start watchers
+//! and settlers.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use payferry_actors::chain::{
+    Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs, WatcherMessage,
+    WatcherReport, Watchlist, wake_on_change,
+};
+use payferry_actors::inbox::PaymentInbox;
+use payferry_devchain::ChainConfig;
+use payferry_domain::outbound::{self, OutboundId};
+use payferry_domain::payment::{
+    ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Payment, Purpose, Terms, initiate,
+};
+use payferry_domain::{
+    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp,
+    Token, Tolerance, WithdrawalId,
+};
+use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments, sendings, transfers};
+use payferry_evm::ChainClient;
+use payferry_harness::database::TestDatabase;
+use payferry_journal::Journal;
+use payferry_journal::payments::row_of;
+use payferry_journal::psps::PspPolicies;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorRegistry, Mailbox};
+use sea_orm::sea_query::{Condition, Expr, IntoCondition};
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
+
+use crate::env::{ChainEnv, Coin, SettlerKill, chain_config, open_new, operator_signer, senses, tenants, until_some};
+
+/// Time of the service for payments without an actor.
+pub const NOW: Timestamp = Timestamp(1_732_000_000_000);
+/// A base fee above the ceiling of every transaction of ours (Base's ceiling, unless a test sets another).
+const TOO_DEAR_WEI: u64 = 30_000_000_000;
+/// Initial base fee of the chains.
+const USUAL_WEI: u64 = 10_000_000;
+
+pub struct Env {
+    chain: ChainEnv,
+    pub psp: PspId,
+    pub merchant: MerchantId,
+    pub database: Database,
+    pub journal: Journal,
+    pub watchlist: Watchlist,
+    pub inbox: Arc<Inbox>,
+    pub clock: Clock,
+    pub handle: SettlerHandle,
+    _test_database: TestDatabase,
+    _hold: senses::Hold,
+}
+
+impl Deref for Env {
+    type Target = ChainEnv;
+
+    fn deref(&self) -> &ChainEnv {
+        &self.chain
+    }
+}
+
+impl DerefMut for Env {
+    fn deref_mut(&mut self) -> &mut ChainEnv {
+        &mut self.chain
+    }
+}
+
+/// Records every notification.
+#[derive(Default)]
+pub struct Inbox {
+    pub notified: Mutex<Vec<(PaymentId, Command)>>,
+    pub sendings: Mutex<Vec<(OutboundId, outbound::Command)>>,
+    pub progress: Mutex<Vec<Progress>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    To(Timestamp),
+    StoodStill { outage: u64, from: Timestamp, to: Timestamp },
+}
+
+impl PaymentInbox for Inbox {
+    fn notify(&self, payment_id: PaymentId, command: Command) {
+        self.notified.lock().push((payment_id, command));
+    }
+
+    fn notify_outbound(&self, sending_id: OutboundId, command: outbound::Command) {
+        self.sendings.lock().push((sending_id, command));
+    }
+
+    fn chain_progressed(&self, _chain: Chain, block_time: Timestamp) {
+        self.progress.lock().push(Progress::To(block_time));
+    }
+
+    fn chain_stalled(&self, _chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
+        self.progress.lock().push(Progress::StoodStill { outage, from, to });
+    }
+}
+
+impl Inbox {
+    pub fn observed(&self, payment: PaymentId) -> Vec<ObservedTransfer> {
+        let mut facts = self.find(|id, command| match command {
+            Command::ObserveTransfer(fact) if id == payment => Some(*fact),
+            _ => None,
+        });
+        // A sweep may report a transfer twice.
+        facts.dedup();
+        facts
+    }
+
+    /// Facts in the commands to payments.
+    pub fn find<T>(&self, fact: impl Fn(PaymentId, &Command) -> Option<T>) -> Vec<T> {
+        self.notified.lock().iter().filter_map(|(id, command)| fact(*id, command)).collect()
+    }
+
+    /// The same in the commands to outbound transfers.
+    pub fn find_outbound<T>(&self, fact: impl Fn(OutboundId, &outbound::Command) -> Option<T>) -> Vec<T> {
+        self.sendings.lock().iter().filter_map(|(id, command)| fact(*id, command)).collect()
+    }
+
+    pub fn count(&self, of: impl Fn(&Command) -> bool) -> usize {
+        self.find(|_, command| of(command).then_some(())).len()
+    }
+
+    pub fn completed(&self) -> usize {
+        self.count(|command| matches!(command, Command::CompleteSettlement { .. }))
+    }
+
+    pub fn orphaned(&self) -> usize {
+        self.count(|command| matches!(command, Command::OrphanSettlement { .. }))
+    }
+
+    pub fn failed(&self) -> usize {
+        self.count(|command| matches!(command, Command::FailSettlement { .. }))
+    }
+
+    pub fn finalised(&self, payment: PaymentId) -> usize {
+        self.find(|id, command| (id == payment && matches!(command, Command::FinaliseTransfer { .. })).then_some(()))
+            .len()
+    }
+}
+
+/// A running watcher and settler.
+pub struct Running {
+    pub watcher: Mailbox<WatcherMessage>,
+    pub settler: Mailbox<SettlerMessage>,
+}
+
+impl Running {
+    pub async fn report(&self) -> SettlerReport {
+        settler_report(&self.settler).await
+    }
+
+    pub async fn stop(self) {
+        stop_both(self.settler, self.watcher).await;
+    }
+}
+
+impl Env {
+    pub async fn new() -> Self {
+        Self::on(chain_config(Chain::Base)).await
+    }
+
+    /// Creates the environment on a chain with this configuration.
+    pub async fn on(config: ChainConfig) -> Self {
+        let hold = senses::hold(senses::Senses::Unused).await;
+        let mut chain = ChainEnv::open(Chain::Base, config, 0).await;
+        chain.spec.poll_interval = Duration::from_millis(25);
+        chain.spec.batch_window = Duration::from_millis(30);
+        let (test_database, database) = open_new().await;
+        let (psp, merchant) = tenants(&database, &PspPolicies::default()).await;
+        let (journal, task) = Journal::start(database.clone());
+        tokio::spawn(task.supervise(|reason| panic!("the journal panicked: {reason}")));
+        Self {
+            chain,
+            psp,
+            merchant,
+            database,
+            journal,
+            watchlist: Watchlist::new(),
+            inbox: Arc::default(),
+            clock: Clock::default(),
+            handle: SettlerHandle::new(),
+            _test_database: test_database,
+            _hold: hold,
+        }
+    }
+
+    pub fn client(&self) -> ChainClient {
+        self.chain.client(Duration::from_secs(2))
+    }
+
+    pub fn vault(&self, payment: PaymentId) -> Address {
+        self.vaults().of_payment(payment)
+    }
+
+    pub fn psp_vault(&self) -> Address {
+        self.vaults().of_psp(self.psp)
+    }
+
+    /// Starts a watcher and a settler.
+    pub async fn start(&self) -> Running {
+        Running { watcher: self.watch().await, settler: self.settle().await }
+    }
+
+    pub async fn watch(&self) -> Mailbox<WatcherMessage> {
+        self.watch_with(self.client()).await
+    }
+
+    pub async fn watch_with(&self, client: ChainClient) -> Mailbox<WatcherMessage> {
+        let args = WatcherArgs {
+            spec: Arc::new(self.spec.clone()),
+            client,
+            database: self.database.clone(),
+            journal: self.journal.clone(),
+            watchlist: self.watchlist.clone(),
+            inbox: self.inbox.clone(),
+            clock: self.clock.clone(),
+            wake_ups: Some(wake_on_change(self.devchain.heads())),
+        };
+        Watcher::start(&ActorRegistry::default(), args, None).await.unwrap()
+    }
+
+    pub fn settler_args(&self) -> SettlerArgs {
+        SettlerArgs {
+            spec: Arc::new(self.spec.clone()),
+            client: self.client(),
+            database: self.database.clone(),
+            journal: self.journal.clone(),
+            watchlist: self.watchlist.clone(),
+            inbox: self.inbox.clone(),
+            clock: self.clock.clone(),
+            settle_signer: operator_signer(),
+            send_signer: operator_signer(),
+            handle: self.handle.clone(),
+            checkpoint: SettlerArgs::no_checkpoint(),
+        }
+    }
+
+    pub async fn settle(&self) -> Mailbox<SettlerMessage> {
+        settle_with(self.settler_args()).await
+    }
+
+    pub async fn settle_until(&self, checkpoint: Arc<SettlerKill>) -> Mailbox<SettlerMessage> {
+        settle_with(SettlerArgs { checkpoint, ..self.settler_args() }).await
+    }
+
+    /// Inserts only the row of a payment; the watcher is not notified.
+    pub async fn payment(&self) -> PaymentId {
+        self.payments(1).await.remove(0)
+    }
+
+    pub async fn payments(&self, count: usize) -> Vec<PaymentId> {
+        let finality = FinalityPolicy::flat(Finality::Blocks(2));
+        let new = || initiate(self.terms(PaymentId::generate(), 10_000_000, finality), NOW.plus_secs(1_200)).payment;
+        let payments: Vec<Payment> = (0..count).map(|_| new()).collect();
+        let rows = payments.iter().map(|payment| row_of(payment).unwrap().into_active_model());
+        payments::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();
+        payments.iter().map(Payment::id).collect()
+    }
+
+    pub fn terms(&self, id: PaymentId, units: i64, finality: FinalityPolicy) -> Terms {
+        Terms {
+            id,
+            psp_id: self.psp,
+            purpose: Purpose::PayIn,
+            merchant_id: Some(self.merchant),
+            customer_id: None,
+            reference: None,
+            metadata: None,
+            amount: Amount::from_units(units),
+            token: Token::Usdc,
+            token_address: self.coin(Coin::Usdc),
+            chain: Chain::Base,
+            chain_choice: ChainChoice::Asked,
+            wallet: self.vault(id),
+            link_token: id.to_string(),
+            fee_bps: FeeBps::DEFAULT,
+            tolerance: Tolerance::default(),
+            overpayment: OverpaymentPolicy::Hold,
+            refund_to_sender: false,
+            dust_floor: Amount::ZERO,
+            finality,
+            created_at: NOW,
+        }
+    }
+
+    /// Mines a block with this base fee.
+    pub async fn mine_at(&self, base_fee_wei: u64) {
+        self.devchain.set_next_base_fee(base_fee_wei).await.unwrap();
+        self.mine(1).await;
+    }
+
+    /// Mines blocks whose base fee excludes our transactions; the next block has the usual fee.
+    pub async fn pass_by(&self, blocks: u32) {
+        for _ in 0..blocks {
+            self.mine_at(TOO_DEAR_WEI).await;
+        }
+        self.devchain.set_next_base_fee(USUAL_WEI).await.unwrap();
+    }
+
+    /// Sends money to a wallet, into the mempool.
+    pub async fn send_money(&self, to: Address, units: u64) {
+        self.mint(self.coin(Coin::Usdc), &[to], units).await;
+    }
+
+    /// Sends money to a payment and mines it.
+    pub async fn pay(&self, payment: PaymentId, units: u64) {
+        self.pay_all(&[payment], units).await;
+    }
+
+    /// Sends `units` to each of many payments, mined in one block.
+    pub async fn pay_all(&self, payments: &[PaymentId], units: u64) {
+        let to: Vec<Address> = payments.iter().map(|id| self.vault(*id)).collect();
+        self.mint(self.coin(Coin::Usdc), &to, units).await;
+        self.mine(1).await;
+    }
+
+    /// Creates payments and pays them.
+    pub async fn paid(&self, count: usize, units: u64) -> Vec<PaymentId> {
+        let payments = self.payments(count).await;
+        self.pay_all(&payments, units).await;
+        payments
+    }
+
+    /// Creates paid payments and queues their settlements.
+    pub async fn queued(&self, count: usize, units: u64) -> Vec<PaymentId> {
+        let payments = self.paid(count, units).await;
+        self.queue_settlements(&payments, units).await;
+        payments
+    }
+
+    pub async fn balance(&self, of: Address) -> u64 {
+        self.chain.balance(Coin::Usdc, of).await.try_into().unwrap()
+    }
+
+    pub async fn transfers(&self) -> Vec<transfers::Model> {
+        let in_order = transfers::Entity::find().order_by_asc(transfers::Column::BlockNumber);
+        in_order.order_by_asc(transfers::Column::LogIndex).all(self.database.reader()).await.unwrap()
+    }
+
+    pub async fn operations(&self) -> Vec<operations::Model> {
+        operations::Entity::find().order_by_asc(operations::Column::Number).all(self.database.reader()).await.unwrap()
+    }
+
+    pub async fn txs(&self) -> Vec<chain_txs::Model> {
+        chain_txs::Entity::find().order_by_asc(chain_txs::Column::Id).all(self.database.reader()).await.unwrap()
+    }
+
+    pub async fn attempts(&self) -> Vec<chain_tx_attempts::Model> {
+        let in_order = chain_tx_attempts::Entity::find().order_by_asc(chain_tx_attempts::Column::CreatedAt);
+        in_order.order_by_asc(chain_tx_attempts::Column::Nonce).all(self.database.reader()).await.unwrap()
+    }
+
+    /// Number of attempts of all transactions.
+    pub async fn attempts_len(&self) -> usize {
+        self.attempts().await.len()
+    }
+
+    /// The only operation.
+    pub async fn operation(&self) -> operations::Model {
+        self.operations().await.remove(0)
+    }
+
+    /// Queues the settlement of `units` per payment, 1 % of it for the treasury, as a payment would.
+    pub async fn queue_settlements(&self, payments: &[PaymentId], units: u64) {
+        let units = i64::try_from(units).unwrap();
+        let row = |payment: &PaymentId| operations::Model {
+            id: OperationId::settlement_of(*payment).to_string(),
+            kind: "settle".to_owned(),
+            payment_id: payment.to_string(),
+            psp_amount: units - units / 100,
+            treasury_fee: units / 100,
+            ..self.operation_row(units)
+        };
+        self.queue(payments.iter().map(row)).await;
+    }
+
+    /// Queues a withdrawal of this amount to each recipient, as withdrawals do after their screening.
+    pub async fn queue_withdrawals(&self, recipients: &[Address], units: u64) {
+        let row = |to: &Address| {
+            let id = OutboundId::Withdrawal(WithdrawalId::generate());
+            operations::Model {
+                id: id.operation().to_string(),
+                kind: "withdrawal".to_owned(),
+                payment_id: id.to_string(),
+                recipient: Some(to.to_string()),
+                ..self.operation_row(units.try_into().unwrap())
+            }
+        };
+        self.queue(recipients.iter().map(row)).await;
+    }
+
+    fn operation_row(&self, amount: i64) -> operations::Model {
+        operations::Model {
+            id: String::new(),
+            chain: "base".to_owned(),
+            number: 0,
+            kind: String::new(),
+            payment_id: String::new(),
+            psp_id: self.psp.to_string(),
+            token_address: self.coin(Coin::Usdc).to_string(),
+            amount,
+            psp_amount: 0,
+            treasury_fee: 0,
+            recipient: None,
+            status: "queued".to_owned(),
+            chain_tx_id: None,
+            tx_hash: None,
+            block_number: None,
+            failure: None,
+            revision: 1,
+            attempts: 0,
+            not_before: 0,
+            created_at: 0,
+            updated_at: 0,
+        }
+    }
+
+    async fn queue(&self, rows: impl Iterator<Item = operations::Model>) {
+        let before = i64::try_from(self.operations().await.len()).unwrap();
+        let rows =
+            (before + 1..).zip(rows).map(|(number, row)| operations::Model { number, ..row }.into_active_model());
+        operations::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();
+        self.handle.nudge();
+    }
+
+    /// Changes these columns of some operations.
+    pub async fn update_operations<const N: usize>(
+        &self,
+        which: impl IntoCondition,
+        changes: [(operations::Column, Expr); N],
+    ) {
+        let update = operations::Entity::update_many().filter(which.into_condition());
+        let update = changes.into_iter().fold(update, |update, (column, value)| update.col_expr(column, value));
+        update.exec(self.database.writer()).await.unwrap();
+    }
+
+    /// Changes the amounts as if the payments were confirmed again with other money while their first transaction was
+    /// in flight.
+    pub async fn confirmed_anew(&self, psp_amount: i64, treasury_fee: i64) {
+        let changes = [
+            (operations::Column::Amount, Expr::value(psp_amount + treasury_fee)),
+            (operations::Column::PspAmount, Expr::value(psp_amount)),
+            (operations::Column::TreasuryFee, Expr::value(treasury_fee)),
+        ];
+        self.update_operations(Condition::all(), changes).await;
+    }
+
+    /// Inserts the outbound transfer of this operation as a withdrawal that was given up.
+    pub async fn withdrawal_failed(&self, row: &operations::Model) {
+        let row = sendings::Model {
+            id: row.payment_id.clone(),
+            psp_id: row.psp_id.clone(),
+            kind: "withdrawal".to_owned(),
+            customer_id: None,
+            reference: None,
+            chain: row.chain.clone(),
+            token: "USDC".to_owned(),
+            amount: row.amount,
+            recipient: row.recipient.clone().unwrap(),
+            version: 3,
+            status: "failed".to_owned(),
+            live: false,
+            in_review: false,
+            created_at: 0,
+            updated_at: 0,
+            state: "{}".to_owned(),
+        };
+        row.into_active_model().insert(self.database.writer()).await.unwrap();
+    }
+
+    /// Waits until the watcher has read the chain's head.
+    pub async fn read_all(&self) {
+        let head = self.devchain.head();
+        let is_read = async || self.watchlist.view(Chain::Base).is_some_and(|view| view.read_hash.0 == head.hash.0);
+        self.until("the head is read", is_read).await;
+    }
+
+    pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let state = async || {
+            let view = self.watchlist.view(Chain::Base);
+            let view = view.map(|view| (view.read_number, view.head_number, view.trouble));
+            let operations = self.operations().await;
+            let (head, some, txs) = (self.devchain.head(), &operations[..operations.len().min(5)], self.txs().await);
+            format!("chain {head:?}, view {view:?}, operations {some:?}, txs {txs:?}")
+        };
+        until_some(what, async || condition().await.then_some(()), state).await;
+    }
+
+    /// Mines until the condition holds.
+    pub async fn mine_until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        self.until(what, async || {
+            self.mine(1).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            condition().await
+        })
+        .await;
+    }
+
+    /// Mines until all operations have this status.
+    pub async fn mine_until_all(&self, status: &str) {
+        let have_it = async || self.operations().await.iter().all(|row| row.status == status);
+        self.mine_until(&format!("all operations are {status}"), have_it).await;
+    }
+
+    /// Mines until some operation has this status.
+    pub async fn mine_until_some(&self, status: &str) {
+        let has_it = async || self.operations().await.iter().any(|row| row.status == status);
+        self.mine_until(&format!("an operation is {status}"), has_it).await;
+    }
+
+    pub async fn until_signed(&self, settler: &Mailbox<SettlerMessage>, operations: u64) {
+        self.until("they are signed", async || settler_report(settler).await.operations == operations).await;
+    }
+
+    /// Lets blocks pass until the transaction was replaced twice, with at least an eighth more each time.
+    pub async fn until_raised_twice(&self) {
+        self.until("its fee was raised twice", async || {
+            self.pass_by(1).await;
+            self.attempts_len().await >= 3
+        })
+        .await;
+        let mut attempts = self.attempts().await;
+        attempts.sort_by_key(|attempt| attempt.created_at);
+        let fees: Vec<u128> = attempts.iter().map(|attempt| attempt.max_fee_per_gas.parse().unwrap()).collect();
+        assert!(fees.windows(2).all(|pair| pair[1] * 8 >= pair[0] * 9), "{fees:?}");
+    }
+
+    /// Creates paid payments, starts a watcher and a settler, and queues the settlements.
+    pub async fn settling(&self, count: usize, units: u64) -> (Running, Vec<PaymentId>) {
+        let payments = self.paid(count, units).await;
+        let run = self.start().await;
+        self.queue_settlements(&payments, units).await;
+        (run, payments)
+    }
+
+    /// Asserts all balances: each payment was settled once.
+    pub async fn assert_settled_once(&self, payments: usize, units: u64) {
+        let payments = payments as u64;
+        assert_eq!(self.balance(self.spec.treasury).await, payments * (units / 100));
+        assert_eq!(self.balance(self.psp_vault()).await, payments * (units - units / 100));
+    }
+}
+
+pub async fn settle_with(args: SettlerArgs) -> Mailbox<SettlerMessage> {
+    Settler::start(&ActorRegistry::default(), args, None).await.unwrap()
+}
+
+pub async fn report(watcher: &Mailbox<WatcherMessage>) -> WatcherReport {
+    ractor::call!(watcher, WatcherMessage::Observe).unwrap()
+}
+
+pub async fn settler_report(settler: &Mailbox<SettlerMessage>) -> SettlerReport {
+    ractor::call!(settler, SettlerMessage::Observe).unwrap()
+}
+
+pub async fn stop_both(settler: Mailbox<SettlerMessage>, watcher: Mailbox<WatcherMessage>) {
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+pub async fn stop<M>(actor: Mailbox<M>) {
+    actor.stop_and_wait(None, None).await.unwrap();
+}

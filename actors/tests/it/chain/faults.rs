@@ -1,0 +1,102 @@
+//! Endpoints that lag, lie, refuse or limit. The cursor never passes blocks that were not read.
+
+use payferry_devchain::{Devchain, Faults};
+use payferry_domain::Chain;
+use payferry_domain::payment::Presence;
+use payferry_evm::ChainClient;
+
+use super::env::{Env, report, stop};
+use crate::env::chain_config;
+
+/// Pays during the faults, checks the effect (`reads_on`), ends the faults, and waits for the money.
+async fn survives(faults: Faults, reads_on: bool) {
+    let env = Env::new().await;
+    let watcher = env.watch().await;
+    env.mine(6).await;
+    env.read_all().await;
+    let payment = env.payment().await;
+    env.devchain.set_faults(faults);
+    let before = report(&watcher).await.read_number;
+    env.pay(payment, 5).await;
+    if reads_on {
+        env.read_all().await;
+        assert_eq!(env.inbox.observed(payment).len(), 1);
+        assert_eq!(report(&watcher).await.trouble, None);
+    } else {
+        env.until("the watcher reports the error", async || report(&watcher).await.trouble.is_some()).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let report = report(&watcher).await;
+        assert_eq!((report.read_number, report.blocks_orphaned), (before, 0));
+        assert!(env.inbox.observed(payment).is_empty());
+    }
+    env.devchain.set_faults(Faults::default());
+    env.read_all().await;
+    let facts = env.inbox.observed(payment);
+    assert_eq!(facts.iter().map(|fact| (fact.presence, fact.revision)).collect::<Vec<_>>(), [(Presence::Present, 1)]);
+    assert_eq!(env.transfers().await.len(), 1);
+    stop(watcher).await;
+}
+
+cases! {
+    #[tokio::test]
+
+    lagging_node_causes_no_reorg => survives(Faults { head_lag_blocks: 5, ..Faults::default() }, false);
+    omitted_logs_are_found_through_receipts => survives(Faults { empty_logs_rate: 1.0, ..Faults::default() }, true);
+    logs_of_another_block_are_rejected => survives(Faults { stale_log_rate: 1.0, ..Faults::default() }, false);
+    duplicate_log_counts_once => survives(Faults { duplicate_log_rate: 1.0, ..Faults::default() }, true);
+    watcher_waits_out_rate_limits => survives(Faults { rate_limited_rate: 1.0, ..Faults::default() }, false);
+    watcher_waits_out_errors => survives(Faults { error_rate: 1.0, ..Faults::default() }, false);
+    watcher_waits_out_lost_answers => survives(Faults { lost_answer_rate: 1.0, ..Faults::default() }, false);
+}
+
+#[tokio::test]
+async fn range_limit_halves_the_step_and_skips_nothing() {
+    for code in [-32_005, -32_602, -32_614] {
+        let mut env = Env::new().await;
+        // With one recent block, almost everything is requested by range.
+        env.spec.recent_blocks = 1;
+        let payments = env.payments(4).await;
+        for payment in &payments {
+            env.mine(30).await;
+            env.pay(*payment, 5).await;
+        }
+        env.devchain.set_faults(Faults { logs_range_blocks_max: 7, logs_range_error_code: code, ..Faults::default() });
+        let watcher = env.watch().await;
+        env.read_all().await;
+        assert!(payments.iter().all(|payment| env.inbox.observed(*payment).len() == 1));
+        let report = report(&watcher).await;
+        assert_eq!(report.read_number, Some(env.devchain.head().number));
+        assert!(report.step_blocks < 20, "{report:?}");
+        stop(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn another_endpoint_takes_over_and_the_highest_head_counts() {
+    let env = Env::new().await;
+    // One absent endpoint, one broken endpoint, and one that works.
+    let [away, broken] =
+        [Faults { unavailable_rate: 1.0, ..Faults::default() }, Faults { error_rate: 1.0, ..Faults::default() }].map(
+            async |faults| {
+                let chain = Devchain::open(chain_config(Chain::Base)).await.unwrap();
+                chain.set_faults(faults);
+                chain
+            },
+        );
+    let (away, broken) = (away.await, broken.await);
+    let client = ChainClient::new(away.transport()).or(ChainClient::new(broken.transport())).or(env.client());
+    let watcher = env.watch_with(client.clone()).await;
+    let payment = env.payment().await;
+    env.pay(payment, 5).await;
+    env.read_all().await;
+    assert_eq!(env.inbox.observed(payment).len(), 1);
+    stop(watcher).await;
+
+    // An endpoint that answers but has stayed at its genesis.
+    let behind = Devchain::open(chain_config(Chain::Base)).await.unwrap();
+    let client = ChainClient::new(behind.transport()).or(env.client());
+    let head = env.devchain.head().number;
+    for floor in [head, head + 1] {
+        assert_eq!(client.heads(true, true, None, floor).await.unwrap().latest.number, head);
+    }
+}

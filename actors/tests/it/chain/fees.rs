@@ -1,0 +1,223 @@
+//! A base fee that jumps before or after transactions are signed. Nothing is sent above the ceiling, the settler
+//! reports why, and once the fee falls everything is sent once. Each case covers a settlement and an outbound transfer,
+//! in separate transactions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_actors::chain::{SettlerArgs, SettlerMessage};
+use payferry_domain::{Address, PaymentId};
+use payferry_evm::ChainSpec;
+use payferry_journal::chain::Role;
+use payferry_runtime::observe::Mailbox;
+
+use super::env::{Env, settle_with, settler_report, stop, stop_both};
+use crate::env::quantity;
+
+const UNITS: u64 = 10_000_000;
+/// Amount of each withdrawal from the PSP's vault.
+const SENT: u64 = 1_000_000;
+/// Highest fee that a transaction may offer.
+const CEILING_WEI: u128 = 100_000_000;
+/// Above any offer at the usual base fee, and below the ceiling.
+pub(crate) const RAISED_WEI: u64 = 60_000_000;
+/// Above the ceiling.
+const DEAR_WEI: u64 = 1_000_000_000;
+/// Number of blocks with the same report: enough for many passes over the chain.
+const LOOKS: u32 = 20;
+
+fn recipients() -> [Address; 2] {
+    [Address([1; 20]), Address([2; 20])]
+}
+
+pub(crate) async fn env() -> Env {
+    let mut env = Env::new().await;
+    env.spec.fees.max_fee_wei = CEILING_WEI;
+    env.spec.stuck_after = Duration::from_millis(300);
+    env
+}
+
+/// Funds this many payments, and the PSP.
+async fn funded(env: &Env, payments: usize) -> Vec<PaymentId> {
+    env.send_money(env.psp_vault(), SENT * 100).await;
+    env.paid(payments, UNITS).await
+}
+
+/// Queues a settlement of each payment and two withdrawals.
+async fn queue(env: &Env, payments: &[PaymentId]) {
+    env.queue_settlements(payments, UNITS).await;
+    env.queue_withdrawals(&recipients(), SENT).await;
+}
+
+/// Sends two settlements in one transaction and two withdrawals in another. The settler that signed them never raises
+/// fees and stops, so that however slow the test is, nothing offers more before the next settler starts.
+pub(crate) async fn under_way(env: &Env) {
+    let payments = funded(env, 2).await;
+    let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..env.spec.clone() });
+    let args = SettlerArgs { spec, ..env.settler_args() };
+    let settler = settle_with(args).await;
+    queue(env, &payments).await;
+    env.until_signed(&settler, 4).await;
+    stop(settler).await;
+    let offers: Vec<u128> = offers(env).await.into_iter().map(|(_, wei)| wei).collect();
+    assert!(offers.len() == 2 && offers.iter().all(|wei| *wei < RAISED_WEI.into()), "{offers:?}");
+}
+
+/// Nonce and highest fee of every attempt.
+async fn offers(env: &Env) -> Vec<(i64, u128)> {
+    let offers = env.attempts().await.into_iter();
+    offers.map(|attempt| (attempt.nonce, attempt.max_fee_per_gas.parse().unwrap())).collect()
+}
+
+async fn is_held_up_by_the_ceiling(env: &Env, settler: &Mailbox<SettlerMessage>) -> bool {
+    let said = [settler_report(settler).await.trouble, env.handle.trouble()];
+    let is_the_ceiling = |trouble: &String| trouble.ends_with(&format!("and the ceiling is {CEILING_WEI}"));
+    said.iter().all(|trouble| trouble.as_ref().is_some_and(is_the_ceiling))
+}
+
+/// Mines blocks above the ceiling; the settler reports throughout that it cannot continue.
+async fn stays_expensive(env: &Env, settler: &Mailbox<SettlerMessage>) {
+    env.until("the settler reports the ceiling", async || {
+        env.mine_at(DEAR_WEI).await;
+        is_held_up_by_the_ceiling(env, settler).await
+    })
+    .await;
+    for _ in 0..LOOKS {
+        env.mine_at(DEAR_WEI).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(is_held_up_by_the_ceiling(env, settler).await, "{:?}", settler_report(settler).await);
+    }
+}
+
+/// Mines at this base fee until every operation is mined.
+pub(crate) async fn until_mined_at(env: &Env, base_fee_wei: u64) {
+    env.until("everything is mined", async || {
+        env.mine_at(base_fee_wei).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        env.operations().await.iter().all(|row| row.status == "mined")
+    })
+    .await;
+}
+
+/// Asserts all balances, and that no operation was in two transactions.
+pub(crate) async fn assert_done_once(env: &Env, payments: u64) {
+    assert_moved_once(env, payments).await;
+    let rows = env.operations().await;
+    assert!(rows.iter().all(|row| row.attempts == 1), "{rows:?}");
+}
+
+/// Asserts all balances, and that no offer exceeded the ceiling.
+pub(crate) async fn assert_moved_once(env: &Env, payments: u64) {
+    let [one, other] = recipients();
+    assert_eq!((env.balance(one).await, env.balance(other).await), (SENT, SENT));
+    assert_eq!(env.balance(env.spec.treasury).await, payments * (UNITS / 100));
+    let vault = SENT * 98 + payments * (UNITS - UNITS / 100);
+    assert_eq!(env.balance(env.psp_vault()).await, vault);
+    let offers = offers(env).await;
+    assert!(offers.iter().all(|(_, wei)| *wei <= CEILING_WEI), "{offers:?}");
+}
+
+#[tokio::test]
+async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
+    let env = env().await;
+    let payments = funded(&env, 2).await;
+    let run = env.start().await;
+    env.mine_at(DEAR_WEI).await;
+    queue(&env, &payments).await;
+    stays_expensive(&env, &run.settler).await;
+    assert!(env.txs().await.is_empty() && env.attempts().await.is_empty(), "nothing is signed");
+    assert!(env.operations().await.iter().all(|row| row.status == "queued"), "nothing is lost");
+    // The fee falls by an eighth with each empty block.
+    env.mine_until_all("mined").await;
+    assert_done_once(&env, 2).await;
+    env.until("the settler continues", async || env.handle.trouble().is_none()).await;
+    assert_eq!(run.report().await.failures, 0);
+    run.stop().await;
+}
+
+#[tokio::test]
+async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
+    let env = env().await;
+    let payments = funded(&env, 1).await;
+    let run = env.start().await;
+    env.mine_at(DEAR_WEI).await;
+    env.handle.set_paused(Role::Send, true);
+    queue(&env, &payments).await;
+    stays_expensive(&env, &run.settler).await;
+    env.handle.set_paused(Role::Settle, true);
+    env.until("no trouble is reported", async || env.handle.trouble().is_none()).await;
+    assert!(env.txs().await.is_empty());
+    run.stop().await;
+}
+
+#[tokio::test]
+async fn fee_jump_below_the_ceiling_raises_offers_and_mines_once() {
+    let env = env().await;
+    let watcher = env.watch().await;
+    under_way(&env).await;
+    let first: Vec<String> = env.attempts().await.into_iter().map(|attempt| attempt.tx_hash).collect();
+    let settler = env.settle().await;
+    until_mined_at(&env, RAISED_WEI).await;
+    assert_done_once(&env, 2).await;
+    let txs = env.txs().await;
+    assert_eq!(txs.iter().map(|tx| tx.nonce).collect::<Vec<_>>(), [0, 1]);
+    for tx in &txs {
+        let hash = tx.tx_hash.as_ref().unwrap();
+        assert!(!first.contains(hash), "it was signed again");
+        let paid = quantity(&env.receipt(hash).await["effectiveGasPrice"]);
+        assert!((RAISED_WEI..=u64::try_from(CEILING_WEI).unwrap()).contains(&paid), "{paid}");
+    }
+    assert!(settler_report(&settler).await.raised >= 2);
+    stop_both(settler, watcher).await;
+}
+
+#[tokio::test]
+async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
+    let env = env().await;
+    let watcher = env.watch().await;
+    under_way(&env).await;
+    let later = funded_later(&env).await;
+    env.mine_at(DEAR_WEI).await;
+    let settler = env.settle().await;
+    stays_expensive(&env, &settler).await;
+    let before = env.attempts_len().await;
+    env.queue_settlements(&[later], UNITS).await;
+    stays_expensive(&env, &settler).await;
+    assert_eq!(env.attempts_len().await, before, "nothing is signed, neither new nor again");
+    let statuses: Vec<_> = env.txs().await.into_iter().map(|tx| tx.status).collect();
+    assert_eq!(statuses, ["submitted", "submitted"]);
+    until_mined_at(&env, RAISED_WEI).await;
+    assert_done_once(&env, 3).await;
+    let attempts = env.attempts().await;
+    for nonce in [0, 1] {
+        assert!(attempts.iter().filter(|attempt| attempt.nonce == nonce).count() >= 2, "nonce {nonce}");
+    }
+    env.until("the settler continues", async || env.handle.trouble().is_none()).await;
+    stop_both(settler, watcher).await;
+}
+
+#[tokio::test]
+async fn next_settler_clears_the_error_of_a_stopped_one() {
+    let env = env().await;
+    let payments = funded(&env, 1).await;
+    let (watcher, settler) = (env.watch().await, env.settle().await);
+    env.mine_at(DEAR_WEI).await;
+    queue(&env, &payments).await;
+    stays_expensive(&env, &settler).await;
+    stop(settler).await;
+    assert!(env.handle.trouble().is_some(), "the error is still reported");
+    env.mine_at(RAISED_WEI / 10).await;
+    let settler = env.settle().await;
+    env.until("the settler continues", async || env.handle.trouble().is_none()).await;
+    stop_both(settler, watcher).await;
+}
+
+/// Creates one more payment and funds it without including the waiting transactions in a block.
+async fn funded_later(env: &Env) -> PaymentId {
+    let payment = env.payment().await;
+    env.send_money(env.vault(payment), UNITS).await;
+    // More than our transactions offer, and less than the owner's.
+    env.mine_at(RAISED_WEI).await;
+    assert_eq!(env.balance(env.vault(payment)).await, UNITS);
+    payment
+}

@@ -1,0 +1,14 @@
+//! Watchers and settlers on a real EVM in the process, with a real journal on SQLite.
+
+mod blocking_error;
+mod crash;
+mod env;
+mod faults;
+mod fees;
+mod given_up;
+mod numbers;
+mod reorg;
+mod send;
+mod settle;
+mod waiting;
+mod watch;

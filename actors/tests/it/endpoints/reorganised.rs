@@ -1,0 +1,171 @@
+//! Reorgs of depth 1 to 20, with money at every stage: seen, confirmed, settled.
+
+use std::time::Duration;
+
+use alloy::primitives::{B256, Bytes};
+use payferry_devchain::{BlockRef, Dropped};
+use payferry_domain::payment::{Payment, Status};
+
+use super::behind;
+use crate::env::senses::{Senses, logged, metric};
+use crate::env::{BLOCK_TIME, Coin, Env, Options, PAYERS};
+
+const DEPTH_MAX: u64 = 20;
+
+/// A payment, and the signed transaction that paid it with its hash.
+type Paid = (Payment, Bytes, B256);
+
+async fn pay_another(env: &Env) -> Paid {
+    let payment = env.initiate("10").await;
+    let (raw, hash) = env.chain().transfer(PAYERS[0], Coin::Usdc, payment.terms.wallet, payment.terms.amount).await;
+    (payment, raw, hash)
+}
+
+/// Creates three payments whose transfers are at different stages, the oldest furthest; the last one is in the newest
+/// block. Mining is paused, and all blocks are read.
+async fn at_different_stages(env: &Env, depth: u64) -> Vec<Paid> {
+    let devchain = &env.chain().devchain;
+    let mut paid = Vec::new();
+    for wait in [depth, depth / 2] {
+        paid.push(pay_another(env).await);
+        env.chain().blocks(wait.max(1)).await;
+    }
+    devchain.pause_mining();
+    // Waits for a block in progress.
+    tokio::time::sleep(BLOCK_TIME).await;
+    paid.push(pay_another(env).await);
+    devchain.mine(1).await.unwrap();
+    env.until_read(env.chain()).await;
+    paid
+}
+
+/// Reorgs the last blocks, resumes mining, and returns the head of the new branch.
+async fn reorg_last_blocks(env: &Env, depth: u64, dropped: Dropped) -> BlockRef {
+    let head = env.chain().devchain.reorg(depth, dropped).await.unwrap();
+    env.chain().devchain.resume_mining();
+    head
+}
+
+async fn until_read(env: &Env, branch: BlockRef) {
+    // The dropped branch was one block shorter.
+    let read = async || env.view().read_number >= branch.number;
+    env.until("the new branch is read", read).await;
+    env.chain().blocks(2).await;
+    env.until_read(env.chain()).await;
+}
+
+async fn env() -> Env {
+    Env::with(Options { senses: Senses::Shared, ..behind(1) }).await
+}
+
+fn payments(paid: &[Paid]) -> Vec<Payment> {
+    paid.iter().map(|(payment, ..)| payment.clone()).collect()
+}
+
+async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
+    let env = env().await;
+    let mut all = Vec::new();
+    for depth in depths {
+        let paid = at_different_stages(&env, depth).await;
+        let branch = reorg_last_blocks(&env, depth, Dropped::Remine).await;
+        until_read(&env, branch).await;
+        all.extend(payments(&paid));
+        env.finish(&all).await;
+    }
+    assert!(metric("payferry_settler_submitted_total", &["chain=base"]) > 0);
+    assert!(metric("payferry_chain_reorgs_total", &["chain=base"]) > 0);
+    assert!(logged(&["chain base was reorganised", "depth="]));
+}
+
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
+
+    remined_in_the_same_order_up_to_depth_10 => with_the_same_transactions(1..=10);
+    remined_in_the_same_order_up_to_depth_20 => with_the_same_transactions(11..=DEPTH_MAX);
+}
+
+/// The payers' transactions return one by one, some blocks later; the settler sends the settlements again.
+async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
+    let env = env().await;
+    let mut all = Vec::new();
+    for depth in depths {
+        let paid = at_different_stages(&env, depth).await;
+        let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
+        for (_, raw, _) in &paid {
+            env.chain().blocks(2).await;
+            // A transaction below the fork is already included.
+            let _ = env.chain().devchain.send_raw(raw.clone()).await;
+        }
+        until_read(&env, branch).await;
+        all.extend(payments(&paid));
+        env.finish(&all).await;
+    }
+}
+
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
+
+    remined_in_later_blocks_up_to_depth_10 => in_later_blocks(1..=10);
+    remined_in_later_blocks_up_to_depth_20 => in_later_blocks(11..=DEPTH_MAX);
+}
+
+/// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
+/// nothing is settled without money. When the payers pay again, everything is settled once.
+async fn gone(depths: std::ops::RangeInclusive<u64>) {
+    let env = env().await;
+    let mut all = Vec::new();
+    for depth in depths {
+        let paid = at_different_stages(&env, depth).await;
+        let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
+        until_read(&env, branch).await;
+        let mut lost = Vec::new();
+        for (payment, _, hash) in &paid {
+            if !env.chain().receipt(hash).await.is_null() {
+                continue;
+            }
+            let state = env.until_status(payment.id(), Status::Pending).await;
+            assert_eq!(state.amount_received().units(), 0, "{state:#?}");
+            lost.push(payment.clone());
+        }
+        assert!(!lost.is_empty(), "the last transfer was in the last block");
+        all.extend(payments(&paid));
+        env.assert_true_to_chain(&all).await;
+        tokio::time::sleep(BLOCK_TIME * 10).await;
+        env.assert_true_to_chain(&all).await;
+        for payment in &lost {
+            env.pay(payment, "10").await;
+        }
+        env.finish(&all).await;
+    }
+}
+
+cases! {
+    #[tokio::test(flavor = "multi_thread")]
+
+    dropped_for_good_up_to_depth_10 => gone(1..=10);
+    dropped_for_good_up_to_depth_20 => gone(11..=DEPTH_MAX);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reorged_settlement_batch_is_sent_again() {
+    let env = env().await;
+    let paid = env.initiate_and_pay(5).await;
+    env.chain().blocks(6).await;
+    env.until_settled(&paid).await;
+    let before = metric("payferry_settler_taken_back_total", &[]);
+    // Only our transactions of the last blocks; the payers' money came before.
+    let loaded = futures::future::join_all(paid.iter().map(|payment| env.load(payment.id()))).await;
+    let newest = loaded.iter().flat_map(|payment| &payment.transfers).map(|t| t.block.number).max().unwrap();
+    env.chain().devchain.pause_mining();
+    tokio::time::sleep(BLOCK_TIME).await;
+    env.until_read(env.chain()).await;
+    let depth = env.chain().devchain.head().number - newest;
+    let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
+    until_read(&env, branch).await;
+    env.until("the settlements are orphaned", async || metric("payferry_settler_taken_back_total", &[]) > before).await;
+    let is_mined = async || env.balance(env.chain().spec.treasury).await == 500_000;
+    env.until("the settlements are mined again", is_mined).await;
+    env.until_settled(&paid).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    env.assert_balances(&paid, 5).await;
+}

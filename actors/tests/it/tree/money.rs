@@ -1,0 +1,176 @@
+//! Outbound transfers and the ledger in the whole tree: crashes, and data older than the ledger.
+
+use std::time::Duration;
+
+use payferry_actors::{OrderError, OutboundOrder};
+use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
+use payferry_domain::payment::Status;
+use payferry_domain::{Address, Chain, Token, WithdrawalId};
+use payferry_entities::{balances, ledger_openings, ledger_postings};
+use payferry_journal::outbound as sendings;
+use payferry_runtime::observe::ActorKind;
+use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, QueryOrder};
+
+use crate::env::{Env, until_some};
+
+pub const TOKEN: i64 = 1_000_000;
+pub const TREASURER: Address = Address([0xbe; 20]);
+
+/// Settles payments of 10 tokens each, of which 9.9 go to the PSP.
+pub async fn settle_payments(env: &Env, count: usize) {
+    let paid = env.initiate_and_pay(count).await;
+    env.until_settled(&paid).await;
+}
+
+pub async fn order(env: &Env, tokens: &str) -> Result<OutboundTransfer, OrderError> {
+    order_to(env, tokens, TREASURER).await
+}
+
+pub async fn order_to(env: &Env, tokens: &str, to: Address) -> Result<OutboundTransfer, OrderError> {
+    let request = OutboundOrder {
+        id: OutboundId::Withdrawal(WithdrawalId::generate()),
+        psp_id: env.psp,
+        customer_id: None,
+        reference: None,
+        metadata: None,
+        amount: tokens.parse().unwrap(),
+        token: Token::Usdc,
+        chain: Chain::Base,
+        to,
+        answer: None,
+    };
+    env.system().order_outbound(request).await
+}
+
+pub async fn load(env: &Env, id: OutboundId) -> OutboundTransfer {
+    sendings::load(&env.database, id).await.unwrap().unwrap()
+}
+
+pub async fn until_outbound(
+    env: &Env,
+    id: OutboundId,
+    what: &str,
+    wanted: impl Fn(&OutboundTransfer) -> bool,
+) -> OutboundTransfer {
+    let loaded = async || Some(load(env, id).await).filter(&wanted);
+    until_some(what, loaded, async || format!("{:#?} {:#?}", load(env, id).await, env.system().observe())).await
+}
+
+pub async fn ended(env: &Env, id: OutboundId) -> OutboundTransfer {
+    until_outbound(env, id, "ended", |outbound| !outbound.is_live()).await
+}
+
+/// Asserts that all of these were sent.
+pub async fn all_sent(env: &Env, ordered: &[OutboundId]) {
+    for id in ordered {
+        assert_eq!(ended(env, *id).await.status, OutboundStatus::Sent);
+    }
+}
+
+/// Asserts that every withdrawal has one operation, and that all of them succeeded.
+pub async fn each_was_sent_once(env: &Env, count: usize) {
+    let sent = env.operations_of_kind("withdrawal").await;
+    assert_eq!(sent.len(), count);
+    assert!(sent.iter().all(|row| row.status == "succeeded"), "{sent:#?}");
+    assert_eq!(env.balance(TREASURER).await, i64::try_from(count).unwrap() * TOKEN);
+}
+
+/// Available and reserved balance.
+pub async fn balance(env: &Env) -> (i64, i64) {
+    let rows = balances::Entity::find().all(env.database.reader()).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    (rows[0].available, rows[0].reserved)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn withdrawals_are_sent_once_when_actors_die() {
+    let env = Env::new().await;
+    settle_payments(&env, 3).await;
+    let kinds = [
+        ActorKind::SendingDesk,
+        ActorKind::Settler,
+        ActorKind::Screening,
+        ActorKind::Watcher,
+        ActorKind::WebhookSender,
+    ];
+    let mut ordered = Vec::new();
+    for round in 0..15_u64 {
+        env.system().inject_crash(kinds[usize::try_from(round).unwrap() % kinds.len()]);
+        ordered.push(order(&env, "1").await.unwrap().id());
+        tokio::time::sleep(Duration::from_millis(9 * (round % 6))).await;
+    }
+    all_sent(&env, &ordered).await;
+    assert_eq!(balance(&env).await, (3 * 9_900_000 - 15 * TOKEN, 0));
+    assert_eq!(env.holdings().await.0, 3 * 9_900_000 - 15 * TOKEN);
+    each_was_sent_once(&env, 15).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn withdrawals_in_progress_continue_after_an_abrupt_end() {
+    let mut env = Env::new().await;
+    settle_payments(&env, 1).await;
+    let mut ordered = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..3 {
+            ordered.push(order(&env, "1").await.unwrap().id());
+        }
+        env.restart(false).await;
+    }
+    all_sent(&env, &ordered).await;
+    assert_eq!(env.balance(TREASURER).await, 9 * TOKEN);
+    assert_eq!(balance(&env).await, (900_000, 0));
+    assert!(matches!(order(&env, "1").await, Err(OrderError::InsufficientBalance)));
+}
+
+async fn postings(env: &Env) -> Vec<ledger_postings::Model> {
+    use ledger_postings::Column::{Line, Subject, Version};
+    let all = ledger_postings::Entity::find().order_by_asc(Subject).order_by_asc(Version).order_by_asc(Line);
+    let mut all = all.all(env.database.reader()).await.unwrap();
+    for posting in &mut all {
+        posting.position = 0;
+    }
+    all
+}
+
+/// Restores the state of a database from before the ledger existed.
+async fn forget_the_ledger(env: &Env) {
+    let writer = env.database.writer();
+    let triggers: &[&str] = match writer.get_database_backend() {
+        DbBackend::Sqlite => &["DROP TRIGGER ledger_postings_no_delete", "DROP TRIGGER ledger_postings_no_update"],
+        _ => &["DROP TRIGGER ledger_postings_append_only ON ledger_postings"],
+    };
+    let tables = ["DELETE FROM ledger_postings", "DELETE FROM balances", "DELETE FROM ledger_openings"];
+    for sql in triggers.iter().chain(&tables) {
+        writer.execute_unprepared(sql).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_older_than_the_ledger_are_on_the_balance() {
+    let mut env = Env::new().await;
+    settle_payments(&env, 3).await;
+    let short = env.initiate("10").await;
+    env.pay(&short, "4").await;
+    env.until_status(short.id(), Status::Mismatched).await;
+    let open = env.initiate("10").await;
+    let (posted, had) = (postings(&env).await, balance(&env).await);
+    assert_eq!((posted.len(), had), (3 * 3 + 1, (3 * 9_900_000, 0)));
+
+    env.stop(true).await;
+    forget_the_ledger(&env).await;
+    env.start().await;
+    assert_eq!((postings(&env).await, balance(&env).await), (posted.clone(), had));
+    // Payments in progress continue in their state.
+    env.pay(&short, "6").await;
+    env.pay(&open, "10").await;
+    for id in [short.id(), open.id()] {
+        env.until_status(id, Status::Settled).await;
+    }
+    assert_eq!(balance(&env).await, (5 * 9_900_000, 0));
+    let marks = ledger_openings::Entity::find().all(env.database.reader()).await.unwrap();
+    assert_eq!(marks.len(), 1);
+    let posted = postings(&env).await;
+    env.restart(true).await;
+    assert_eq!((postings(&env).await, balance(&env).await), (posted, (5 * 9_900_000, 0)), "once is enough");
+    order(&env, "49.5").await.unwrap();
+}

@@ -1,0 +1,75 @@
+//! Lifecycle and crashes of payments.
+
+use payferry_domain::payment::{Command, FailureReason, Label, Status};
+use payferry_runtime::observe::ActorKind;
+
+use crate::env::{Env, PAYERS};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exact_amount_is_settled_on_chain() {
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.pay(&payment, "10").await;
+    let settled = env.until_status(payment.id(), Status::Settled).await;
+    assert_eq!(settled.amount_received(), payment.terms.amount);
+    env.assert_settled(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_payment_leaves_and_a_late_transfer_wakes_it() {
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    assert_eq!(env.system().observe().payments_live, 1);
+    let cancelled = env.system().command(payment.id(), Command::Cancel, None).await.unwrap();
+    assert_eq!((cancelled.status, cancelled.failure_reason), (Status::Failed, Some(FailureReason::Cancelled)));
+    env.until_payments_live(0).await;
+    env.pay(&payment, "10").await;
+    let late = env.until_status(payment.id(), Status::Mismatched).await;
+    assert!(late.labels.contains(Label::Late));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocked_money_fails_the_payment() {
+    let env = Env::new().await;
+    let payment = env.initiate("10").await;
+    env.pay_from(PAYERS[2], &payment, "10").await;
+    let failed = env.until_status(payment.id(), Status::Failed).await;
+    assert_eq!(failed.failure_reason, Some(FailureReason::KytBlocked));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tree_continues_after_a_restart_between_any_two_steps() {
+    for gently in [true, false] {
+        let mut env = Env::new().await;
+        let mut payments = Vec::new();
+        for round in 0..3 {
+            payments.extend(env.initiate_and_pay(10).await);
+            tokio::time::sleep(std::time::Duration::from_millis(60 * round)).await;
+            env.restart(gently).await;
+        }
+        env.until_settled(&payments).await;
+        env.assert_settled(30).await;
+        env.stop(true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_panics_are_forgiven_and_the_fourth_quarantines() {
+    let env = Env::new().await;
+    let (bad, good) = (env.initiate("10").await, env.initiate("10").await);
+    for panics in 1..=3 {
+        env.system().inject_panic(bad.id());
+        env.until_restarts(ActorKind::Payment, panics).await;
+    }
+    assert_eq!(env.system().observe().payments_quarantined, 0);
+    env.system().inject_panic(bad.id());
+    env.until("quarantined", async || env.system().is_quarantined(bad.id())).await;
+    env.pay(&bad, "10").await;
+    env.pay(&good, "10").await;
+    env.until_status(good.id(), Status::Settled).await;
+    assert_eq!(env.load(bad.id()).await.status, Status::Pending);
+
+    assert!(env.system().release(bad.id()));
+    env.until_status(bad.id(), Status::Settled).await;
+    env.assert_settled(2).await;
+}
