@@ -41,9 +41,6 @@ pub const SQLITE_OPEN_PATIENCE: Duration = Duration::from_secs(30);
 /// Delay between attempts.
 const SQLITE_OPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Error of opening the database.
-pub type DatabaseError = DbErr;
-
 /// The database. On SQLite, writers share one connection (`BEGIN IMMEDIATE`); readers have separate connections.
 #[derive(Clone, Debug)]
 pub struct Database {
@@ -62,7 +59,7 @@ impl Database {
     ///
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys enabled, so committed data survives a power
     /// failure.
-    pub async fn open(url: &str) -> Result<Self, DatabaseError> {
+    pub async fn open(url: &str) -> Result<Self, DbErr> {
         if url.starts_with("sqlite:") {
             let until = Instant::now() + SQLITE_OPEN_PATIENCE;
             let connect =
@@ -117,7 +114,7 @@ impl Database {
 
     /// Begins a write transaction (on SQLite `BEGIN IMMEDIATE`, so that it never fails in the middle because of a
     /// lock).
-    pub async fn begin(&self) -> Result<Transaction, DatabaseError> {
+    pub async fn begin(&self) -> Result<Transaction, DbErr> {
         let turn = self.writer.turn().await?;
         let Connection { pool, limit, .. } = &self.writer;
         let mode = (self.backend() == DbBackend::Sqlite).then_some(SqliteTransactionMode::Immediate);
@@ -128,7 +125,7 @@ impl Database {
 
     /// Begins a read-only transaction on the current state of the database, unaffected by later commits. Its queries
     /// have no time limit.
-    pub async fn snapshot(&self) -> Result<Transaction, DatabaseError> {
+    pub async fn snapshot(&self) -> Result<Transaction, DbErr> {
         let (inner, first) = if self.backend() == DbBackend::Sqlite {
             (self.reader.pool.begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
         } else {
@@ -152,7 +149,7 @@ impl Database {
     }
 
     /// Closes all connections.
-    pub async fn close(self) -> Result<(), DatabaseError> {
+    pub async fn close(self) -> Result<(), DbErr> {
         let Self { writer, reader, visitors, long_timeout, checkpoints, .. } = self;
         if let Some(checkpoints) = checkpoints {
             checkpoints.close().await?;
@@ -165,7 +162,7 @@ impl Database {
 }
 
 /// Opens SQLite. Retries if the disk is slow or another process locks the file.
-async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<DatabaseConnection, DatabaseError> {
+async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<DatabaseConnection, DbErr> {
     loop {
         match sea_orm::Database::connect(options.clone()).await {
             Err(error) if Failure::is_delay(&error) && Instant::now() < until => {

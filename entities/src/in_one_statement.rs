@@ -47,11 +47,6 @@ impl Batch {
         let parts: Vec<_> = statements.iter().enumerate().map(|(n, part)| format!("part{n} AS ({part})")).collect();
         Self { sql: format!("WITH {} SELECT 1", parts.join(",\n")).into(), statements: 1 }
     }
-
-    /// Returns the SQL text that is sent to the database.
-    pub fn sql(&self) -> &str {
-        &self.sql
-    }
 }
 
 impl Database {

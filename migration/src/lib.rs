@@ -7,6 +7,9 @@ use sea_orm_migration::prelude::*;
 
 pub use sea_orm_migration::{MigrationStatus, MigratorTrait};
 
+use change::Change;
+
+mod change;
 mod m0001_tenants;
 mod m0002_payments;
 mod m0003_chains;
@@ -23,31 +26,30 @@ mod m0013_set_aside;
 mod m0014_customers_by_time;
 mod m0015_undelivered;
 mod m0016_wallets;
-mod statements;
 
 /// All migrations, oldest first.
 pub struct Migrator;
 
-#[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_tenants::Migration),
-            Box::new(m0002_payments::Migration),
-            Box::new(m0003_chains::Migration),
-            Box::new(m0004_webhooks::Migration),
-            Box::new(m0005_customers::Migration),
-            Box::new(m0006_live_payments::Migration),
-            Box::new(m0007_money_out::Migration),
-            Box::new(m0008_operation::Migration),
-            Box::new(m0009_event_floors::Migration),
-            Box::new(m0010_ledger_openings::Migration),
-            Box::new(m0011_payment_lists::Migration),
-            Box::new(m0012_by_time::Migration),
-            Box::new(m0013_set_aside::Migration),
-            Box::new(m0014_customers_by_time::Migration),
-            Box::new(m0015_undelivered::Migration),
-            Box::new(m0016_wallets::Migration),
-        ]
+        let changes = [
+            Change::plain("m0001_tenants", m0001_tenants::UP),
+            Change::plain("m0002_payments", m0002_payments::UP),
+            Change::plain("m0003_chains", m0003_chains::UP),
+            Change::plain("m0004_webhooks", m0004_webhooks::UP),
+            m0005_customers::CHANGE,
+            Change::plain("m0006_live_payments", m0006_live_payments::UP),
+            m0007_money_out::CHANGE,
+            Change::plain("m0008_operation", m0008_operation::UP),
+            Change::plain("m0009_event_floors", m0009_event_floors::UP),
+            Change::plain("m0010_ledger_openings", m0010_ledger_openings::UP),
+            Change::plain("m0011_payment_lists", m0011_payment_lists::UP),
+            Change::plain("m0012_by_time", m0012_by_time::UP),
+            Change::plain("m0013_set_aside", m0013_set_aside::UP),
+            Change::plain("m0014_customers_by_time", m0014_customers_by_time::UP),
+            Change::plain("m0015_undelivered", m0015_undelivered::UP),
+            m0016_wallets::CHANGE,
+        ];
+        changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }
 }

@@ -1,14 +1,6 @@
 //! PSPs, API keys, merchants, and idempotency keys.
 
-use sea_orm_migration::prelude::*;
-
-use crate::statements;
-
-/// PSPs, API keys, merchants, and idempotency keys.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
-
-const UP: &[&str] = &[
+pub(crate) const UP: &[&str] = &[
     "CREATE TABLE psps (
          id TEXT NOT NULL,
          name TEXT NOT NULL,
@@ -59,10 +51,3 @@ const UP: &[&str] = &[
      )",
     "CREATE INDEX idempotency_keys_expires_at ON idempotency_keys (expires_at)",
 ];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await
-    }
-}

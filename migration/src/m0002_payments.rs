@@ -1,14 +1,6 @@
 //! Payments, their transitions, and received transfers.
 
-use sea_orm_migration::prelude::*;
-
-use crate::statements;
-
-/// Payments, their transitions, and received transfers.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
-
-const UP: &[&str] = &[
+pub(crate) const UP: &[&str] = &[
     "CREATE TABLE payments (
          id TEXT NOT NULL,
          psp_id TEXT NOT NULL,
@@ -78,10 +70,3 @@ const UP: &[&str] = &[
     "CREATE INDEX payments_confirmed ON payments (updated_at) WHERE status = 'confirmed'",
     "CREATE INDEX transfers_unapplied ON transfers (chain) WHERE applied_revision < revision",
 ];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await
-    }
-}

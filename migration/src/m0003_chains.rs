@@ -1,14 +1,6 @@
 //! Chain cursors, operations and signed transactions.
 
-use sea_orm_migration::prelude::*;
-
-use crate::statements;
-
-/// Chain cursors, operations and signed transactions.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
-
-const UP: &[&str] = &[
+pub(crate) const UP: &[&str] = &[
     "CREATE TABLE operations (
          id TEXT NOT NULL,
          chain TEXT NOT NULL,
@@ -91,10 +83,3 @@ const UP: &[&str] = &[
          PRIMARY KEY (chain, number)
      )",
 ];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await
-    }
-}

@@ -1,14 +1,6 @@
 //! The event feed, deliveries and endpoints.
 
-use sea_orm_migration::prelude::*;
-
-use crate::statements;
-
-/// The event feed, deliveries and endpoints.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
-
-const UP: &[&str] = &[
+pub(crate) const UP: &[&str] = &[
     "CREATE TABLE events (
          position {identity},
          id TEXT NOT NULL,
@@ -72,10 +64,3 @@ const UP: &[&str] = &[
      )",
     "CREATE INDEX deliveries_queued ON deliveries (psp_id, position) WHERE status = 'queued'",
 ];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await
-    }
-}

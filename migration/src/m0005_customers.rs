@@ -1,13 +1,9 @@
 //! Customers, their payment details, documents, and checks, and the audit log.
 
-use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend};
+use crate::change::Change;
 
-use crate::statements;
-
-/// Customers, their payment details, documents, and checks, and the audit log.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
+pub(crate) const CHANGE: Change =
+    Change { sqlite: APPEND_ONLY_SQLITE, postgres: APPEND_ONLY_POSTGRES, ..Change::plain("m0005_customers", UP) };
 
 const UP: &[&str] = &[
     "CREATE TABLE customers (
@@ -108,15 +104,3 @@ const APPEND_ONLY_POSTGRES: &[&str] = &[
     "CREATE TRIGGER audit_log_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
      FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only()",
 ];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await?;
-        let append_only = match ConnectionTrait::get_database_backend(manager.get_connection()) {
-            DbBackend::Postgres => APPEND_ONLY_POSTGRES,
-            _ => APPEND_ONLY_SQLITE,
-        };
-        statements::run(manager, append_only).await
-    }
-}

@@ -1,14 +1,16 @@
 //! Ledger, balances, payouts, and withdrawals; transfers to customers as payments.
+//!
+//! Operations can now belong to subjects other than payments, and a payment that implements a transfer to a customer has
+//! no merchant.
 
-use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend};
+use crate::change::{Change, Rebuild};
 
-use crate::statements;
-
-/// Ledger, balances, payouts, and withdrawals. Operations can now belong to subjects other than payments, and a payment
-/// that implements a transfer to a customer has no merchant.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
+pub(crate) const CHANGE: Change = Change {
+    sqlite: APPEND_ONLY_SQLITE,
+    sqlite_rebuilds: RELAX_SQLITE,
+    postgres: POSTGRES,
+    ..Change::plain("m0007_money_out", UP)
+};
 
 const UP: &[&str] = &[
     "CREATE TABLE ledger_postings (
@@ -79,6 +81,7 @@ const UP: &[&str] = &[
          PRIMARY KEY (sending_id, version),
          FOREIGN KEY (sending_id) REFERENCES sendings (id)
      )",
+    "ALTER TABLE payments ADD COLUMN purpose TEXT NOT NULL DEFAULT 'payin'",
 ];
 
 /// Makes the ledger append-only.
@@ -89,41 +92,22 @@ const APPEND_ONLY_SQLITE: &[&str] = &[
      BEGIN SELECT RAISE(ABORT, 'ledger_postings is append-only'); END",
 ];
 
-const APPEND_ONLY_POSTGRES: &[&str] = &[
+/// SQLite cannot change a column, so the tables are rebuilt.
+const RELAX_SQLITE: &[Rebuild] = &[
+    Rebuild { table: "payments", from: "merchant_id TEXT NOT NULL,", to: "merchant_id TEXT,", indexes: &[] },
+    Rebuild {
+        table: "operations",
+        from: "UNIQUE (chain, number),\n         FOREIGN KEY (payment_id) REFERENCES payments (id)",
+        to: "UNIQUE (chain, number)",
+        indexes: &[],
+    },
+];
+
+const POSTGRES: &[&str] = &[
     "CREATE FUNCTION ledger_postings_append_only() RETURNS trigger LANGUAGE plpgsql AS
      $$ BEGIN RAISE EXCEPTION 'ledger_postings is append-only'; END $$",
     "CREATE TRIGGER ledger_postings_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_postings
      FOR EACH STATEMENT EXECUTE FUNCTION ledger_postings_append_only()",
-];
-
-const RELAX_POSTGRES: &[&str] = &[
     "ALTER TABLE payments ALTER COLUMN merchant_id DROP NOT NULL",
     "ALTER TABLE operations DROP CONSTRAINT operations_payment_id_fkey",
 ];
-
-/// SQLite cannot change a column, so the tables are rebuilt.
-async fn relax_sqlite(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
-    let merchant = ("merchant_id TEXT NOT NULL,", "merchant_id TEXT,");
-    statements::rebuild_sqlite(manager, "payments", merchant, &[]).await?;
-    let payment = (
-        "UNIQUE (chain, number),\n         FOREIGN KEY (payment_id) REFERENCES payments (id)",
-        "UNIQUE (chain, number)",
-    );
-    statements::rebuild_sqlite(manager, "operations", payment, &[]).await
-}
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await?;
-        statements::run(manager, &["ALTER TABLE payments ADD COLUMN purpose TEXT NOT NULL DEFAULT 'payin'"]).await?;
-        if ConnectionTrait::get_database_backend(manager.get_connection()) == DbBackend::Postgres {
-            statements::run(manager, APPEND_ONLY_POSTGRES).await?;
-            statements::run(manager, RELAX_POSTGRES).await?;
-        } else {
-            statements::run(manager, APPEND_ONLY_SQLITE).await?;
-            relax_sqlite(manager).await?;
-        }
-        Ok(())
-    }
-}

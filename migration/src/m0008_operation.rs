@@ -1,14 +1,6 @@
 //! Withdrawal wallets of PSPs, and pauses set by the operator.
 
-use sea_orm_migration::prelude::*;
-
-use crate::statements;
-
-/// Withdrawal wallets of PSPs, and pauses set by the operator.
-#[derive(DeriveMigrationName)]
-pub struct Migration;
-
-const UP: &[&str] = &[
+pub(crate) const UP: &[&str] = &[
     // Rows are only inserted; their order and times determine the current wallet.
     "CREATE TABLE withdrawal_wallets (
          number {identity},
@@ -29,10 +21,3 @@ const UP: &[&str] = &[
          PRIMARY KEY (scope)
      )",
 ];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, UP).await
-    }
-}

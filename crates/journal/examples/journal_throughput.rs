@@ -4,7 +4,7 @@
 //! `cargo run --release -p payferry-journal --example journal_throughput [folder] [payments]`
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use payferry_domain::payment::{self, ChainChoice, Command, OverpaymentPolicy, Pa
 use payferry_domain::{
     Address, Amount, Chain, FeeBps, FinalityPolicy, MerchantId, PaymentId, PspId, Timestamp, Token, Tolerance,
 };
-use payferry_entities::{Database, merchants, psps};
+use payferry_entities::Database;
+use payferry_harness::database::TestDatabase;
 use payferry_journal::payments as store;
 use payferry_journal::{Journal, JournalError, JournalWrite};
 use payferry_migration::{Migrator, MigratorTrait};
@@ -33,9 +34,7 @@ async fn main() -> Outcome<()> {
     let dir = tempfile::tempdir_in(folder)?;
     println!("in {}", dir.path().display());
 
-    let url = format!("sqlite://{}?mode=rwc", dir.path().join("bound.db").display());
-    let database = Database::open(&url).await?;
-    let (psp_id, merchant_id) = prepare(&database).await?;
+    let (database, psp_id, merchant_id) = create(&dir.path().join("bound")).await?;
     let begun = Instant::now();
     let mut inserted = 0_u32;
     while begun.elapsed() < BOUND_FOR {
@@ -49,9 +48,7 @@ async fn main() -> Outcome<()> {
     for clients in CLIENTS {
         // A single client waits for every commit, so fewer payments are enough.
         let count = if clients == 1 { payments_max / 20 } else { payments_max };
-        let url = format!("sqlite://{}?mode=rwc", dir.path().join(format!("{clients}.db")).display());
-        let database = Database::open(&url).await?;
-        let (psp_id, merchant_id) = prepare(&database).await?;
+        let (database, psp_id, merchant_id) = create(&dir.path().join(clients.to_string())).await?;
         let (journal, task) = Journal::start(database);
         let running = tokio::spawn(task.run());
 
@@ -137,29 +134,14 @@ fn millis(took: Duration) -> f64 {
     took.as_secs_f64() * 1_000.0
 }
 
-async fn prepare(database: &Database) -> Outcome<(PspId, MerchantId)> {
+async fn create(folder: &Path) -> Outcome<(Database, PspId, MerchantId)> {
+    std::fs::create_dir(folder)?;
+    let file = TestDatabase::sqlite_in(folder);
+    let database = Database::open(file.url()).await?;
     Migrator::up(database.long_timeout(), None).await?;
     let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
-    let psp = psps::Model {
-        id: psp_id.to_string(),
-        name: "PSP".to_owned(),
-        settings: "{}".to_owned(),
-        created_at: 0,
-        updated_at: 0,
-    };
-    psp.into_active_model().insert(database.writer()).await?;
-    let merchant = merchants::Model {
-        id: merchant_id.to_string(),
-        psp_id: psp_id.to_string(),
-        external_id: "m".to_owned(),
-        name: "Merchant".to_owned(),
-        email: "m@example.com".to_owned(),
-        business_id: "b".to_owned(),
-        created_at: 0,
-        updated_at: 0,
-    };
-    merchant.into_active_model().insert(database.writer()).await?;
-    Ok((psp_id, merchant_id))
+    file.add_psp(&psp_id.to_string(), &merchant_id.to_string()).await;
+    Ok((database, psp_id, merchant_id))
 }
 
 fn terms(psp_id: PspId, merchant_id: MerchantId) -> Terms {

@@ -5,12 +5,12 @@
 //! set. This runs before any other write.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 
 use payferry_domain::Timestamp;
-use payferry_domain::ledger::Account;
 use payferry_domain::payment::{Event, replay_postings};
 use payferry_entities::{
-    Database, Transaction, ledger_openings, ledger_postings, payment_transitions, payments, transfers,
+    Database, Transaction, balances, ledger_openings, ledger_postings, payment_transitions, payments, transfers,
 };
 use sea_orm::sea_query::Query;
 use sea_orm::{
@@ -19,7 +19,7 @@ use sea_orm::{
 };
 
 use crate::payments::{self as store, StoreError};
-use crate::postings::{change_of, rows};
+use crate::postings::{balance_changes, rows};
 
 /// Payments per commit.
 const STEP: u64 = 200;
@@ -108,20 +108,18 @@ fn postings_of(
     transitions: &[&payment_transitions::Model],
 ) -> Result<Vec<ledger_postings::Model>, StoreError> {
     let payment = store::payment_of(row)?;
-    let unreadable = |error: serde_json::Error| StoreError::Unreadable {
-        table: "payment_transitions",
-        id: row.id.clone(),
-        reason: error.to_string(),
-    };
+    let unreadable = |reason: &dyn fmt::Display| StoreError::unreadable("payment_transitions", &row.id, reason);
     if !(1..).map(i64::from).zip(transitions).all(|(version, transition)| transition.version == version)
         || i64::try_from(transitions.len()) != Ok(row.version)
     {
-        let reason = "transitions are missing".to_owned();
-        return Err(StoreError::Unreadable { table: "payment_transitions", id: row.id.clone(), reason });
+        return Err(unreadable(&"transitions are missing"));
     }
     let commits = transitions
         .iter()
-        .map(|transition| Ok((serde_json::from_str(&transition.events).map_err(unreadable)?, Timestamp(transition.at))))
+        .map(|transition| {
+            let events = serde_json::from_str(&transition.events).map_err(|error| unreadable(&error))?;
+            Ok((events, Timestamp(transition.at)))
+        })
         .collect::<Result<Vec<(Vec<Event>, Timestamp)>, StoreError>>()?;
     let posted = replay_postings(commits.iter().map(|(events, at)| (events.as_slice(), *at)));
     let of_version = posted
@@ -154,24 +152,15 @@ async fn write(database: &Database, missing: Vec<ledger_postings::Model>) -> Res
 
 /// Adds the changes instead of setting values, because an earlier process may still change the balances.
 async fn change_balances(transaction: &Transaction, postings: &[ledger_postings::Model]) -> Result<(), DbErr> {
-    let mut changes: BTreeMap<(&str, &str, &str), (i64, i64, i64)> = BTreeMap::new();
-    for posting in postings {
-        let (available, reserved) = (change_of(posting, Account::Psp), change_of(posting, Account::InFlight));
-        if (available, reserved) == (0, 0) {
-            continue;
-        }
-        let change = changes.entry((&posting.psp_id, &posting.chain, &posting.token_address)).or_default();
-        change.0 += available;
-        change.1 += reserved;
-        change.2 = change.2.max(posting.at);
-    }
-    for ((psp_id, chain, token_address), (available, reserved, at)) in changes {
+    for change in balance_changes(postings) {
         let sql = "INSERT INTO balances (psp_id, chain, token_address, available, reserved, updated_at)
             VALUES ($1, $2, $3, $4, $5, $6)
             ON CONFLICT (psp_id, chain, token_address) DO UPDATE SET
                 available = balances.available + excluded.available,
                 reserved = balances.reserved + excluded.reserved";
-        let values = [psp_id.into(), chain.into(), token_address.into(), available.into(), reserved.into(), at.into()];
+        let balances::Model { psp_id, chain, token_address, available, reserved, updated_at } = change;
+        let keys = [psp_id.into(), chain.into(), token_address.into()];
+        let values = keys.into_iter().chain([available.into(), reserved.into(), updated_at.into()]);
         let backend = ConnectionTrait::get_database_backend(transaction);
         transaction.execute_raw(Statement::from_sql_and_values(backend, sql, values)).await?;
     }

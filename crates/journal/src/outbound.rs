@@ -6,13 +6,13 @@ use payferry_domain::outbound::{
     Announcement, Command, Event, OutboundId, OutboundStatus, OutboundTransfer, Transition, payload,
 };
 use payferry_domain::payment::EventName;
-use payferry_domain::{Amount, DeliveryId, EventId, Timestamp};
+use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{Database, operations, sending_transitions, sendings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::payments::{RequestRows, StoreError};
+use crate::payments::{RequestRows, StoreError, new_event};
 use crate::postings;
-use crate::{DailyOutbound, JournalWrite, NewEvent, OperationChange, OutboundChange, Reserve, TransfersApplied};
+use crate::{Consequences, JournalWrite, OperationChange, OutboundChange, Reserve, TransfersApplied};
 
 /// Row of an outbound transfer.
 pub fn row_of(outbound: &OutboundTransfer) -> Result<sendings::Model, StoreError> {
@@ -48,7 +48,7 @@ pub fn outbound_of(row: &sendings::Model) -> Result<OutboundTransfer, StoreError
 }
 
 fn unreadable(id: &dyn fmt::Display, reason: &dyn fmt::Display) -> StoreError {
-    StoreError::Unreadable { table: "sending", id: id.to_string(), reason: reason.to_string() }
+    StoreError::unreadable("sending", id, reason)
 }
 
 /// Loads the outbound transfer with this id.
@@ -78,35 +78,31 @@ pub fn change(
     wants: impl Fn(EventName) -> bool,
 ) -> Result<JournalWrite, StoreError> {
     let outbound = &transition.outbound;
-    let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&outbound.id(), &error))?;
-    let announcements = transition
-        .announcements
-        .iter()
-        .map(|announcement| new_event(outbound, announcement, real_now, wants(announcement.name)))
-        .collect::<Result<_, _>>()?;
+    let (id, psp_id) = (outbound.id().to_string(), outbound.order.psp_id);
+    let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&id, &error))?;
+    let event = |announcement: &Announcement| {
+        let Announcement { name, sequence, .. } = *announcement;
+        new_event(psp_id, &id, name, sequence, |id| payload(outbound, announcement, id), real_now, wants(name))
+    };
     let queued =
         transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(outbound, real_now))));
     let done = transition.events.iter().filter_map(|event| taken_in(outbound, event));
     Ok(JournalWrite::OutboundTransfer(Box::new(OutboundChange {
         outbound: row_of(outbound)?,
         transition: sending_transitions::Model {
-            sending_id: outbound.id().to_string(),
+            sending_id: id.clone(),
             version: i64::from(outbound.version),
             at: outbound.updated_at.as_millis(),
             events,
         },
-        announcements,
-        operations: queued.into_iter().chain(done).collect(),
-        postings: postings::rows(
-            &outbound.id().to_string(),
-            outbound.version,
-            outbound.order.psp_id,
-            &transition.postings,
-            outbound.updated_at,
-        ),
-        reserve: (outbound.version == 1).then(|| reserve(outbound, real_now, send_daily_max)),
-        idempotency: rows.idempotency,
-        audit: rows.audit,
+        consequences: Consequences {
+            announcements: transition.announcements.iter().map(event).collect::<Result<_, _>>()?,
+            operations: queued.into_iter().chain(done).collect(),
+            postings: postings::rows(&id, outbound.version, psp_id, &transition.postings, outbound.updated_at),
+            reserve: (outbound.version == 1).then(|| reserve(outbound, real_now, send_daily_max)),
+            idempotency: rows.idempotency,
+            audit: rows.audit,
+        },
     })))
 }
 
@@ -147,33 +143,11 @@ fn reserve(outbound: &OutboundTransfer, real_now: Timestamp, send_daily_max: Amo
         chain: order.asset.chain.as_str().to_owned(),
         token_address: order.asset.address.to_string(),
         amount: order.amount.units(),
-        day: DailyOutbound {
-            token: order.token.as_str().to_owned(),
-            day: postings::day_of(real_now),
-            amount: order.amount.units(),
-            amount_max: send_daily_max.units(),
-        },
+        token: order.token.as_str().to_owned(),
+        day: postings::day_of(real_now),
+        day_amount: order.amount.units(),
+        day_amount_max: send_daily_max.units(),
     }
-}
-
-fn new_event(
-    outbound: &OutboundTransfer,
-    announcement: &Announcement,
-    real_now: Timestamp,
-    wanted: bool,
-) -> Result<NewEvent, StoreError> {
-    let id = EventId::generate();
-    let payload = payload(outbound, announcement, id);
-    Ok(NewEvent {
-        id: id.to_string(),
-        psp_id: outbound.order.psp_id.to_string(),
-        payment_id: outbound.id().to_string(),
-        sequence: i64::from(announcement.sequence),
-        name: announcement.name.as_str().to_owned(),
-        payload: payload.map_err(|error| unreadable(&id, &error))?,
-        created_at: real_now.as_millis(),
-        delivery_id: wanted.then(|| DeliveryId::generate().to_string()),
-    })
 }
 
 fn operation_row(outbound: &OutboundTransfer, real_now: Timestamp) -> operations::Model {
@@ -181,24 +155,16 @@ fn operation_row(outbound: &OutboundTransfer, real_now: Timestamp) -> operations
     operations::Model {
         id: order.id.operation().to_string(),
         chain: order.asset.chain.as_str().to_owned(),
-        number: 0,
         kind: order.id.kind().as_str().to_owned(),
         payment_id: order.id.to_string(),
         psp_id: order.psp_id.to_string(),
         token_address: order.asset.address.to_string(),
         amount: order.amount.units(),
-        psp_amount: 0,
-        treasury_fee: 0,
         recipient: Some(order.to.to_string()),
         status: "queued".to_owned(),
-        chain_tx_id: None,
-        tx_hash: None,
-        block_number: None,
-        failure: None,
         revision: 1,
-        attempts: 0,
-        not_before: 0,
         created_at: real_now.as_millis(),
         updated_at: real_now.as_millis(),
+        ..operations::Model::default()
     }
 }

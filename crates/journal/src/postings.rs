@@ -2,9 +2,11 @@
 //!
 //! Deliberately absent: which event posts what (the domain), and the writing itself (`writer`).
 
+use std::collections::BTreeMap;
+
 use payferry_domain::ledger::{Account, Posting};
 use payferry_domain::{PspId, Timestamp};
-use payferry_entities::ledger_postings;
+use payferry_entities::{balances, ledger_postings};
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
@@ -19,6 +21,30 @@ pub fn change_of(posting: &ledger_postings::Model, account: Account) -> i64 {
     let gives = if posting.credit == account.as_str() { posting.amount } else { 0 };
     let takes = if posting.debit == account.as_str() { posting.amount } else { 0 };
     gives - takes
+}
+
+/// Changes of the balances by these postings, in key order, like all writers.
+pub(crate) fn balance_changes<'a>(
+    postings: impl IntoIterator<Item = &'a ledger_postings::Model>,
+) -> Vec<balances::Model> {
+    let mut changes: BTreeMap<_, balances::Model> = BTreeMap::new();
+    for posting in postings {
+        let (available, reserved) = (change_of(posting, Account::Psp), change_of(posting, Account::InFlight));
+        if (available, reserved) == (0, 0) {
+            continue;
+        }
+        let ledger_postings::Model { psp_id, chain, token_address, at, .. } = posting;
+        let change = changes.entry((psp_id, chain, token_address)).or_insert_with(|| balances::Model {
+            psp_id: psp_id.clone(),
+            chain: chain.clone(),
+            token_address: token_address.clone(),
+            ..balances::Model::default()
+        });
+        change.available += available;
+        change.reserved += reserved;
+        change.updated_at = change.updated_at.max(*at);
+    }
+    changes.into_values().collect()
 }
 
 /// The rows of one commit's postings.

@@ -9,7 +9,7 @@ mod trouble;
 
 use std::path::{Path, PathBuf};
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement};
 use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
@@ -124,6 +124,18 @@ impl TestDatabase {
         }
     }
 
+    /// Adds a PSP and one merchant of it.
+    pub async fn add_psp(&self, psp_id: &str, merchant_id: &str) {
+        let rows = format!(
+            "INSERT INTO psps (id, name, settings, created_at, updated_at) VALUES ('{psp_id}', 'PSP', '{{}}', 0, 0);
+             INSERT INTO merchants (id, psp_id, external_id, name, email, business_id, created_at, updated_at)
+             VALUES ('{merchant_id}', '{psp_id}', 'm', 'Merchant', 'm@example.com', 'b', 0, 0)"
+        );
+        let connection = self.connect().await;
+        connection.execute_unprepared(&rows).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
     /// Opens a connection beside the service, to inspect or disturb the database.
     pub async fn connect(&self) -> DatabaseConnection {
         connect(&self.url).await.unwrap()
@@ -150,6 +162,13 @@ pub fn chosen_postgres() -> bool {
         Ok("sqlite") | Err(_) => false,
         Ok(other) => panic!("{DATABASE} is {other:?}, expected sqlite or postgres"),
     }
+}
+
+/// Returns the steps of SQLite's plan for a statement.
+pub async fn query_plan(connection: &impl ConnectionTrait, mut statement: Statement) -> Vec<String> {
+    statement.sql = format!("EXPLAIN QUERY PLAN {}", statement.sql);
+    let steps = connection.query_all_raw(statement).await.unwrap();
+    steps.iter().map(|step| step.try_get("", "detail").unwrap()).collect()
 }
 
 fn sqlite_url(folder: &Path) -> String {

@@ -92,9 +92,8 @@ pub fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use payferry_harness::database::TestDatabase;
-    use payferry_migration::{Migrator, MigratorTrait};
-    use sea_orm::{ConnectionTrait, DbBackend, IntoActiveModel, QueryTrait};
+    use payferry_harness::database::{TestDatabase, query_plan};
+    use sea_orm::{DbBackend, IntoActiveModel, QueryTrait};
 
     use super::*;
 
@@ -127,11 +126,8 @@ mod tests {
             input: "0x1234".to_owned(),
             gas_limit: 1,
             status: status.to_owned(),
-            tx_hash: None,
             block_number: Some(nonce),
-            block_hash: None,
-            created_at: 0,
-            updated_at: 0,
+            ..chain_txs::Model::default()
         }
     }
 
@@ -139,7 +135,6 @@ mod tests {
     async fn replaced() -> (Database, TestDatabase) {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
         let old = (0..BEFORE).map(|nonce| attempt(OLD, nonce));
         let all: Vec<_> = old.chain([attempt(NEW, 0)]).map(IntoActiveModel::into_active_model).collect();
         for some in all.chunks(500) {
@@ -165,12 +160,8 @@ mod tests {
         assert_eq!(offers.collect::<Vec<_>>(), ["1", "9", "10"]);
     }
 
-    /// SQLite's query plan.
     async fn plan(database: &Database, query: Select<chain_tx_attempts::Entity>) -> String {
-        let mut statement = query.build(DbBackend::Sqlite);
-        statement.sql = format!("EXPLAIN QUERY PLAN {}", statement.sql);
-        let rows = database.reader().query_all_raw(statement).await.unwrap();
-        rows.iter().map(|row| row.try_get::<String>("", "detail").unwrap()).collect::<Vec<_>>().join("; ")
+        query_plan(database.reader(), query.build(DbBackend::Sqlite)).await.join("; ")
     }
 
     #[tokio::test]

@@ -2,9 +2,40 @@
 
 pub mod attempts;
 pub mod cursor;
-mod kinds;
 pub mod queue;
 pub mod recipients;
 pub mod rows;
 
-pub use kinds::{Role, is_outbound, pays_customer};
+use payferry_entities::operations;
+
+/// Role of the contract that executes an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Settlements.
+    Settle,
+    /// Outbound transfers.
+    Send,
+}
+
+impl Role {
+    /// Both roles.
+    pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
+
+    /// Values of `operations.kind` that the role executes.
+    pub const fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Settle => &["settle"],
+            Self::Send => &["deliver", "send", "send_psp", "payout", "withdrawal"],
+        }
+    }
+}
+
+/// Returns true if the operation belongs to a payout or withdrawal.
+pub fn is_outbound(row: &operations::Model) -> bool {
+    matches!(row.kind.as_str(), "payout" | "withdrawal")
+}
+
+/// Returns true if the operation pays a customer, who must be cleared when it is signed.
+pub fn pays_customer(row: &operations::Model) -> bool {
+    matches!(row.kind.as_str(), "payout" | "deliver")
+}

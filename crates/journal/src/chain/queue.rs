@@ -8,8 +8,8 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Deserialize;
 
-use super::kinds::{Role, is_outbound};
 use super::rows::row_number;
+use super::{Role, is_outbound};
 
 /// Maximum number of mined or failed operations per pass; the next pass continues after them.
 const OPERATIONS_PAGE: u64 = 5_000;
@@ -43,6 +43,12 @@ impl Page {
     }
 }
 
+fn operations_with(chain: Chain, status: &str) -> Select<operations::Entity> {
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.eq(status))
+}
+
 /// Operations of this role that can be batched now, by number.
 pub async fn queued(
     database: &Database,
@@ -51,9 +57,7 @@ pub async fn queued(
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<operations::Model>, DbErr> {
-    operations::Entity::find()
-        .filter(operations::Column::Chain.eq(chain.as_str()))
-        .filter(operations::Column::Status.eq("queued"))
+    operations_with(chain, "queued")
         .filter(operations::Column::Kind.is_in(role.kinds().iter().copied()))
         .filter(operations::Column::NotBefore.lte(now.as_millis()))
         .order_by_asc(operations::Column::Number)
@@ -69,9 +73,7 @@ pub async fn with_status(
     status: &str,
     page: &mut Page,
 ) -> Result<Vec<operations::Model>, DbErr> {
-    let rows = operations::Entity::find()
-        .filter(operations::Column::Chain.eq(chain.as_str()))
-        .filter(operations::Column::Status.eq(status))
+    let rows = operations_with(chain, status)
         .filter(operations::Column::Number.gt(page.after()))
         .order_by_asc(operations::Column::Number)
         .limit(OPERATIONS_PAGE)
@@ -83,11 +85,13 @@ pub async fn with_status(
 
 /// Operations in these transactions.
 pub async fn carried(database: &Database, txs: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
+    in_txs(txs).all(database.reader()).await
+}
+
+fn in_txs(txs: &[i64]) -> Select<operations::Entity> {
     operations::Entity::find()
         .filter(operations::Column::ChainTxId.is_in(txs.iter().copied()))
         .order_by_asc(operations::Column::Number)
-        .all(database.reader())
-        .await
 }
 
 /// Operations in these mined transactions that are neither mined nor failed yet: the contract rejected them.
@@ -95,12 +99,7 @@ pub async fn carried_undecided(database: &Database, txs: &[i64]) -> Result<Vec<o
     if txs.is_empty() {
         return Ok(Vec::new());
     }
-    operations::Entity::find()
-        .filter(operations::Column::ChainTxId.is_in(txs.iter().copied()))
-        .filter(operations::Column::Status.eq("submitted"))
-        .order_by_asc(operations::Column::Number)
-        .all(database.reader())
-        .await
+    in_txs(txs).filter(operations::Column::Status.eq("submitted")).all(database.reader()).await
 }
 
 /// Operations with these numbers that are in no transaction now: queued, failed or cancelled.
@@ -162,21 +161,12 @@ fn without_input(query: Select<chain_txs::Entity>) -> Select<chain_txs::Entity> 
 
 /// Number of unmined transactions of the account.
 pub async fn unmined(database: &Database, chain: Chain, sender: Address) -> Result<u64, DbErr> {
-    chain_txs::Entity::find()
-        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
-        .filter(chain_txs::Column::Status.eq("submitted"))
-        .filter(chain_txs::Column::Sender.eq(sender.to_string()))
-        .count(database.reader())
-        .await
+    txs(chain, "submitted").filter(chain_txs::Column::Sender.eq(sender.to_string())).count(database.reader()).await
 }
 
 /// Number of operations waiting for a transaction.
 pub async fn queued_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
-    operations::Entity::find()
-        .filter(operations::Column::Chain.eq(chain.as_str()))
-        .filter(operations::Column::Status.eq("queued"))
-        .count(database.reader())
-        .await
+    operations_with(chain, "queued").count(database.reader()).await
 }
 
 /// Transactions by row id.
@@ -265,7 +255,6 @@ pub async fn tiers(database: &Database, rows: &[&operations::Model]) -> Result<H
 #[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_harness::database::TestDatabase;
-    use payferry_migration::{Migrator, MigratorTrait};
     use sea_orm::IntoActiveModel;
 
     use super::*;
@@ -280,11 +269,8 @@ mod tests {
             input: "0x1234".to_owned(),
             gas_limit: 1,
             status: status.to_owned(),
-            tx_hash: None,
             block_number: Some(nonce),
-            block_hash: None,
-            created_at: 0,
-            updated_at: 0,
+            ..chain_txs::Model::default()
         }
     }
 
@@ -292,7 +278,6 @@ mod tests {
     async fn mined_transactions_are_paged_and_hide_no_submitted_one() {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
         let rows = (0..1_001).map(|nonce| tx(nonce, "mined")).chain([tx(1_001, "submitted"), tx(1_002, "reverted")]);
         let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
         for some in rows.chunks(250) {

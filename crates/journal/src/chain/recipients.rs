@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use payferry_entities::{Database, customers, operations, payment_details, payments, sendings};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::kinds::pays_customer;
+use super::pays_customer;
 use crate::customers::customer_of;
 
 /// Ids of operations with a customer that is not cleared, is deactivated, or has another wallet than the operation's

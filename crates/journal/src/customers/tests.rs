@@ -3,10 +3,9 @@
 
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents, KycStatus, Rejection, Verdict};
 use payferry_domain::{CheckId, CustomerId, PspId, Timestamp};
-use payferry_entities::{Database, audit_log, checks, customers, psps};
+use payferry_entities::{Database, audit_log, checks, customers};
 use payferry_harness::database::TestDatabase;
-use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
+use sea_orm::{ConnectionTrait, EntityTrait, QueryOrder};
 
 use super::*;
 use crate::audit::Actor;
@@ -25,16 +24,8 @@ impl Env {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
         let (psp_id, id) = (PspId::generate(), CustomerId::generate());
-        let psp = psps::Model {
-            id: psp_id.to_string(),
-            name: "A".to_owned(),
-            settings: "{}".to_owned(),
-            created_at: 0,
-            updated_at: 0,
-        };
-        psps::Entity::insert(psp.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+        test_database.add_psp(&psp_id.to_string(), "merch_1").await;
         let new = NewCustomer {
             id,
             psp_id,

@@ -10,18 +10,21 @@ mod unapplied;
 mod units;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::ops::RangeInclusive;
 
 use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, DbBackend, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QueryResult, Statement,
+    TryGetableMany, Value,
+};
 use serde::Serialize;
 
 pub use payferry_entities::StoreError;
 pub use unapplied::Unapplied;
+pub(crate) use units::new_event;
 pub use units::{RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
 
 /// Maximum number of payments per lookup statement.
@@ -85,32 +88,13 @@ fn read(id: &str, version: i64, state: &str) -> Result<Payment, StoreError> {
     Ok(payment)
 }
 
-/// Columns that a payment is read from; the others are derived from its state.
-#[derive(FromQueryResult)]
-struct Stored {
-    id: String,
-    version: i64,
-    state: String,
+fn id_of(id: &str) -> Result<PaymentId, StoreError> {
+    id.parse::<PaymentId>().map_err(|error| StoreError::unreadable("payment", &id, &error))
 }
 
-#[derive(FromQueryResult)]
-struct StoredId {
-    id: String,
-}
-
-#[derive(FromQueryResult)]
-struct StoredWallet {
-    id: String,
-    wallet: String,
-}
-
-impl StoredWallet {
-    fn owner(&self) -> Result<(Address, PaymentId), StoreError> {
-        let unreadable = |reason: &dyn fmt::Display| StoreError::unreadable("payment", &self.id, reason);
-        let wallet = self.wallet.parse().map_err(|error: payferry_domain::chain::HexError| unreadable(&error))?;
-        let id = self.id.parse().map_err(|error: payferry_domain::ids::IdError| unreadable(&error))?;
-        Ok((wallet, id))
-    }
+fn owner_of(id: &str, wallet: &str) -> Result<(Address, PaymentId), StoreError> {
+    let wallet = wallet.parse::<Address>().map_err(|error| StoreError::unreadable("payment", &id, &error))?;
+    Ok((wallet, id_of(id)?))
 }
 
 /// Loads the payment with this id.
@@ -132,12 +116,12 @@ pub async fn load_live(
 ) -> Result<Vec<Payment>, StoreError> {
     let mut after = after.map(|after| after.to_string());
     loop {
-        let rows: Vec<Stored> = live_rows(database, "id, version, state", &shards, after, limit).await?;
+        let rows: Vec<(String, i64, String)> = live_rows(database, "id, version, state", &shards, after, limit).await?;
         let readable: Vec<_> = rows.iter().filter_map(readable).collect();
         if rows.is_empty() || !readable.is_empty() {
             return Ok(readable);
         }
-        after = rows.into_iter().next_back().map(|last| last.id);
+        after = rows.into_iter().next_back().map(|(last, ..)| last);
     }
 }
 
@@ -149,8 +133,8 @@ pub async fn live_ids(
     limit: u64,
 ) -> Result<Vec<PaymentId>, StoreError> {
     let after = after.map(|after| after.to_string());
-    let rows: Vec<StoredId> = live_rows(database, "id", &shards, after, limit).await?;
-    rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
+    let ids: Vec<String> = live_rows(database, "id", &shards, after, limit).await?;
+    ids.iter().map(|id| id_of(id)).collect()
 }
 
 /// Wallets of all live payments, including unreadable ones. A row with an invalid wallet or id is skipped and logged:
@@ -158,18 +142,18 @@ pub async fn live_ids(
 pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId)>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let rows: Vec<StoredWallet> =
+        let rows: Vec<(String, String)> =
             live_rows(database, "id, wallet", &(0..=u8::MAX), after, LIVE_WALLETS_PAGE).await?;
-        for row in &rows {
-            match row.owner() {
+        for (id, wallet) in &rows {
+            match owner_of(id, wallet) {
                 Ok(owner) => found.push(owner),
                 Err(error) => {
-                    tracing::error!(payment.id = %row.id, %error, "the wallet of a live payment cannot be watched");
+                    tracing::error!(payment.id = %id, %error, "the wallet of a live payment cannot be watched");
                 }
             }
         }
         match rows.into_iter().next_back() {
-            Some(last) => after = Some(last.id),
+            Some((last, _)) => after = Some(last),
             None => return Ok(found),
         }
     }
@@ -184,12 +168,11 @@ pub async fn live_among(database: &Database, ids: &[PaymentId]) -> Result<HashSe
         _ => "SELECT id FROM payments WHERE live AND id IN (SELECT value FROM json_each($1))",
     };
     let list = serde_json::to_string(ids).map_err(|error| StoreError::unreadable("payment", &"list", &error))?;
-    let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
-    let rows = StoredId::find_by_statement(statement).all(database.reader()).await?;
-    rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
+    let ids: Vec<String> = rows_of(database, sql, [list.into()]).await?;
+    ids.iter().map(|id| id_of(id)).collect()
 }
 
-async fn live_rows<R: FromQueryResult>(
+async fn live_rows<R: TryGetableMany>(
     database: &Database,
     columns: &str,
     shards: &RangeInclusive<u8>,
@@ -203,13 +186,22 @@ async fn live_rows<R: FromQueryResult>(
         i64::from(*shards.end()).into(),
         i64::try_from(limit).unwrap_or(i64::MAX).into(),
     ];
-    let page = Statement::from_sql_and_values(database.backend(), format!("SELECT {columns} {LIVE}"), values);
-    Ok(R::find_by_statement(page).all(database.reader()).await?)
+    rows_of(database, &format!("SELECT {columns} {LIVE}"), values).await
 }
 
-fn readable(row: &Stored) -> Option<Payment> {
-    read(&row.id, row.version, &row.state)
-        .inspect_err(|error| tracing::error!(payment.id = %row.id, %error, "payment {} cannot be read", row.id))
+async fn rows_of<R: TryGetableMany, const N: usize>(
+    database: &Database,
+    sql: &str,
+    values: [Value; N],
+) -> Result<Vec<R>, StoreError> {
+    let query = Statement::from_sql_and_values(database.backend(), sql, values);
+    let rows = database.reader().query_all_raw(query).await?;
+    Ok(rows.iter().map(QueryResult::try_get_many_by_index).collect::<Result<_, _>>()?)
+}
+
+fn readable((id, version, state): &(String, i64, String)) -> Option<Payment> {
+    read(id, *version, state)
+        .inspect_err(|error| tracing::error!(payment.id = %id, %error, "payment {id} cannot be read"))
         .ok()
 }
 
@@ -329,9 +321,9 @@ pub async fn by_wallets(
     let mut found = Vec::new();
     for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {
         let list = serde_json::to_string(wallets).map_err(|error| StoreError::unreadable("wallet", &"list", &error))?;
-        let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
-        for row in StoredWallet::find_by_statement(statement).all(database.reader()).await? {
-            found.push(row.owner()?);
+        let rows: Vec<(String, String)> = rows_of(database, sql, [list.into()]).await?;
+        for (id, wallet) in rows {
+            found.push(owner_of(&id, &wallet)?);
         }
     }
     Ok(found)

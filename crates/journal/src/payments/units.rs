@@ -6,13 +6,15 @@ use payferry_domain::payment::{
     Announcement, Command, Event, EventName, Funds, NewOperation, OperationAction, OperationBody, Payment, RefundState,
     Requester, SettlementState, TransferKey, Transition, Vault, payload,
 };
-use payferry_domain::{Amount, DeliveryId, EventId, OperationId, RefundId, Timestamp};
-use payferry_entities::{audit_log, idempotency_keys, operations, payment_transitions};
+use payferry_domain::{Amount, DeliveryId, EventId, OperationId, PspId, RefundId, Timestamp};
+use payferry_entities::{audit_log, events, idempotency_keys, operations, payment_transitions};
 
 use super::{StoreError, json, row_of};
 use crate::postings;
-use crate::writer::{self, AppliedTransfer, Initiation, JournalWrite, NewEvent, OperationChange, TransfersApplied};
-use crate::writer::{DailyOutbound, PaymentMove, Reserve};
+use crate::writer::{
+    self, AppliedTransfer, Consequences, Initiation, JournalWrite, NewEvent, OperationChange, PaymentMove, Reserve,
+    TransfersApplied,
+};
 
 /// Version in the rows of transfers that their payment has set aside.
 pub const SET_ASIDE: i64 = 0;
@@ -48,28 +50,25 @@ pub fn transition_write(
     wants: impl Fn(EventName) -> bool,
 ) -> Result<JournalWrite, StoreError> {
     let payment = &transition.payment;
-    let announcements = transition
-        .announcements
-        .iter()
-        .map(|announcement| new_event(payment, announcement, real_now, wants(announcement.name)))
-        .collect::<Result<_, _>>()?;
+    let (psp_id, public_id) = (payment.terms.psp_id, payment.terms.public_id());
+    let event = |announcement: &Announcement| {
+        let Announcement { name, sequence, .. } = *announcement;
+        let payload = |id| payload(payment, announcement, id);
+        new_event(psp_id, &public_id, name, sequence, payload, real_now, wants(name))
+    };
     let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
     Ok(JournalWrite::Transition(Box::new(writer::Transition {
         payment: row_of(payment)?,
         transition: transition_row(transition)?,
-        announcements,
-        operations: queue.chain(transition.events.iter().filter_map(|event| ended(payment, event))).collect(),
-        postings: postings::rows(
-            &payment.terms.public_id(),
-            payment.version,
-            payment.terms.psp_id,
-            &transition.postings,
-            payment.updated_at,
-        ),
-        reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, send_daily_max)),
+        consequences: Consequences {
+            announcements: transition.announcements.iter().map(event).collect::<Result<_, _>>()?,
+            operations: queue.chain(transition.events.iter().filter_map(|event| ended(payment, event))).collect(),
+            postings: postings::rows(&public_id, payment.version, psp_id, &transition.postings, payment.updated_at),
+            reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, send_daily_max)),
+            idempotency: request_rows.idempotency,
+            audit: request_rows.audit,
+        },
         applied: applied(&transition.events, command),
-        idempotency: request_rows.idempotency,
-        audit: request_rows.audit,
         moved: Some(PaymentMove::between(before, payment)),
     })))
 }
@@ -125,12 +124,10 @@ fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max
         chain: asset.chain.as_str().to_owned(),
         token_address: asset.address.to_string(),
         amount: off_balance.units(),
-        day: DailyOutbound {
-            token: token.unwrap_or(payment.terms.token).as_str().to_owned(),
-            day: postings::day_of(real_now),
-            amount: if token.is_some() { refund.amount.units() } else { 0 },
-            amount_max: if is_free { i64::MAX } else { send_daily_max.units() },
-        },
+        token: token.unwrap_or(payment.terms.token).as_str().to_owned(),
+        day: postings::day_of(real_now),
+        day_amount: if token.is_some() { refund.amount.units() } else { 0 },
+        day_amount_max: if is_free { i64::MAX } else { send_daily_max.units() },
     })
 }
 
@@ -145,24 +142,28 @@ fn transition_row(transition: &Transition) -> Result<payment_transitions::Model,
     })
 }
 
-fn new_event(
-    payment: &Payment,
-    announcement: &Announcement,
+/// Event about a payment or an outbound transfer. It is delivered if it `is_wanted`.
+pub(crate) fn new_event(
+    psp_id: PspId,
+    subject: &str,
+    name: EventName,
+    sequence: u32,
+    payload: impl FnOnce(EventId) -> serde_json::Result<String>,
     real_now: Timestamp,
-    wanted: bool,
+    is_wanted: bool,
 ) -> Result<NewEvent, StoreError> {
     let id = EventId::generate();
-    let payload = payload(payment, announcement, id);
-    Ok(NewEvent {
+    let event = events::Model {
+        position: 0,
         id: id.to_string(),
-        psp_id: payment.terms.psp_id.to_string(),
-        payment_id: payment.terms.public_id(),
-        sequence: i64::from(announcement.sequence),
-        name: announcement.name.as_str().to_owned(),
-        payload: payload.map_err(|error| StoreError::unreadable("event", &id, &error))?,
+        psp_id: psp_id.to_string(),
+        payment_id: subject.to_owned(),
+        sequence: i64::from(sequence),
+        name: name.as_str().to_owned(),
+        payload: payload(id).map_err(|error| StoreError::unreadable("event", &id, &error))?,
         created_at: real_now.as_millis(),
-        delivery_id: wanted.then(|| DeliveryId::generate().to_string()),
-    })
+    };
+    Ok(NewEvent { event, delivery_id: is_wanted.then(|| DeliveryId::generate().to_string()) })
 }
 
 fn operation_change(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> OperationChange {
@@ -186,7 +187,6 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
     operations::Model {
         id: operation.id.to_string(),
         chain: operation.chain.as_str().to_owned(),
-        number: 0,
         kind: kind.to_owned(),
         payment_id: payment.id().to_string(),
         psp_id: payment.terms.psp_id.to_string(),
@@ -196,15 +196,10 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
         treasury_fee,
         recipient: recipient.map(|to| to.to_string()),
         status: "queued".to_owned(),
-        chain_tx_id: None,
-        tx_hash: None,
-        block_number: None,
-        failure: None,
         revision: 1,
-        attempts: 0,
-        not_before: 0,
         created_at: real_now.as_millis(),
         updated_at: real_now.as_millis(),
+        ..operations::Model::default()
     }
 }
 

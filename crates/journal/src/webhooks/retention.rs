@@ -224,10 +224,8 @@ fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use payferry_entities::psps;
     use payferry_harness::PATIENCE;
     use payferry_harness::database::TestDatabase;
-    use payferry_migration::{Migrator, MigratorTrait};
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
@@ -243,15 +241,7 @@ mod tests {
         async fn new() -> Self {
             let test_database = TestDatabase::create().await;
             let database = Database::open(test_database.url()).await.unwrap();
-            Migrator::up(database.long_timeout(), None).await.unwrap();
-            let row = psps::Model {
-                id: "psp_1".to_owned(),
-                name: "P".to_owned(),
-                settings: "{}".to_owned(),
-                created_at: 0,
-                updated_at: 0,
-            };
-            psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+            test_database.add_psp("psp_1", "merch_1").await;
             Self { database, _test_database: test_database }
         }
 

@@ -2,7 +2,7 @@
 
 use payferry_domain::Chain;
 use payferry_entities::{
-    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts,
+    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts, events,
     idempotency_keys, ledger_postings, operations, payment_transitions, payments, sending_transitions, sendings,
     transfers,
 };
@@ -74,20 +74,10 @@ pub struct Transition {
     pub payment: payments::Model,
     /// Stored transition with its events.
     pub transition: payment_transitions::Model,
-    /// Announced events, in order of `sequence`.
-    pub announcements: Vec<NewEvent>,
-    /// Operations to queue (numbers are assigned in the commit), queue again, or cancel.
-    pub operations: Vec<OperationChange>,
-    /// Ledger postings.
-    pub postings: Vec<ledger_postings::Model>,
-    /// Required balance, if the transition sends funds. A precondition.
-    pub reserve: Option<Reserve>,
+    /// Other rows.
+    pub consequences: Consequences,
     /// Transfer rows that this transition applied.
     pub applied: Vec<AppliedTransfer>,
-    /// Idempotency key of the caller, if a person requested the transition. A second precondition.
-    pub idempotency: Option<idempotency_keys::Model>,
-    /// Audit entry, if the request is audited. Its `number` is ignored; the database assigns it.
-    pub audit: Option<audit_log::Model>,
     /// Change of the payment counts by the commit.
     pub(crate) moved: Option<PaymentMove>,
 }
@@ -99,17 +89,24 @@ pub struct OutboundChange {
     pub outbound: sendings::Model,
     /// Stored transition with its events.
     pub transition: sending_transitions::Model,
+    /// Other rows.
+    pub consequences: Consequences,
+}
+
+/// Rows of a transition beside those of its subject.
+#[derive(Debug, Default)]
+pub struct Consequences {
     /// Announced events, in order of `sequence`.
     pub announcements: Vec<NewEvent>,
-    /// Operations to queue, or that have succeeded.
+    /// Operations to queue (numbers are assigned in the commit), queue again, or cancel, or that have succeeded.
     pub operations: Vec<OperationChange>,
     /// Ledger postings.
     pub postings: Vec<ledger_postings::Model>,
-    /// Required balance, at version 1. A precondition.
+    /// Required balance, if the transition sends funds. A precondition.
     pub reserve: Option<Reserve>,
-    /// Idempotency key of the caller with the response. A precondition.
+    /// Idempotency key of the caller with the response, if a person requested the transition. A precondition.
     pub idempotency: Option<idempotency_keys::Model>,
-    /// Audit entry of an operator's decision.
+    /// Audit entry, if the request is audited. Its `number` is ignored; the database assigns it.
     pub audit: Option<audit_log::Model>,
 }
 
@@ -125,21 +122,14 @@ pub struct Reserve {
     pub token_address: String,
     /// Base units deducted from the balance; 0 for funds that leave the payment's own vault.
     pub amount: i64,
-    /// Amount for the daily limit.
-    pub day: DailyOutbound,
-}
-
-/// Amount that an outbound transfer adds to its day.
-#[derive(Clone, Debug)]
-pub struct DailyOutbound {
-    /// USDC or USDT.
+    /// USDC or USDT, for the daily limit.
     pub token: String,
     /// Days since the epoch, UTC.
     pub day: i64,
-    /// Base units.
-    pub amount: i64,
+    /// Base units that the outbound transfer adds to its day.
+    pub day_amount: i64,
     /// Daily limit in base units.
-    pub amount_max: i64,
+    pub day_amount_max: i64,
 }
 
 impl JournalWrite {
@@ -153,14 +143,21 @@ impl JournalWrite {
         }
     }
 
+    /// Returns the rows beside those of the subject, if the write is a transition.
+    pub(crate) fn consequences(&self) -> Option<&Consequences> {
+        match self {
+            Self::Transition(transition) => Some(&transition.consequences),
+            Self::OutboundTransfer(change) => Some(&change.consequences),
+            _ => None,
+        }
+    }
+
     /// Returns the idempotency key of the caller, if any.
     pub(crate) fn idempotency(&self) -> Option<&idempotency_keys::Model> {
         match self {
             Self::Initiation(initiation) => initiation.idempotency.as_ref(),
             Self::Customer(creation) => creation.idempotency.as_ref(),
-            Self::Transition(transition) => transition.idempotency.as_ref(),
-            Self::OutboundTransfer(change) => change.idempotency.as_ref(),
-            _ => None,
+            _ => self.consequences()?.idempotency.as_ref(),
         }
     }
 
@@ -175,18 +172,14 @@ impl JournalWrite {
 
     /// Returns the announced events.
     pub(crate) fn announcements(&self) -> &[NewEvent] {
-        match self {
-            Self::Transition(transition) => &transition.announcements,
-            Self::OutboundTransfer(change) => &change.announcements,
-            _ => &[],
-        }
+        self.consequences().map_or(&[], |consequences| &consequences.announcements)
     }
 
     /// Returns the changes of operations, and their time.
     pub(crate) fn operations(&self) -> (&[OperationChange], i64) {
         match self {
-            Self::Transition(transition) => (&transition.operations, transition.transition.at),
-            Self::OutboundTransfer(change) => (&change.operations, change.transition.at),
+            Self::Transition(transition) => (&transition.consequences.operations, transition.transition.at),
+            Self::OutboundTransfer(change) => (&change.consequences.operations, change.transition.at),
             Self::TransfersApplied(applied) => (&applied.operations, applied.at),
             _ => (&[], 0),
         }
@@ -194,20 +187,12 @@ impl JournalWrite {
 
     /// Returns the ledger postings.
     pub(crate) fn postings(&self) -> &[ledger_postings::Model] {
-        match self {
-            Self::Transition(transition) => &transition.postings,
-            Self::OutboundTransfer(change) => &change.postings,
-            _ => &[],
-        }
+        self.consequences().map_or(&[], |consequences| &consequences.postings)
     }
 
     /// Returns the reserved funds.
     pub(crate) fn reserve(&self) -> Option<&Reserve> {
-        match self {
-            Self::Transition(transition) => transition.reserve.as_ref(),
-            Self::OutboundTransfer(change) => change.reserve.as_ref(),
-            _ => None,
-        }
+        self.consequences()?.reserve.as_ref()
     }
 }
 
@@ -237,20 +222,8 @@ pub struct TransfersApplied {
 /// An event before it has a position in the feed.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    /// `evt_` id.
-    pub id: String,
-    /// Owner.
-    pub psp_id: String,
-    /// Subject of the event.
-    pub payment_id: String,
-    /// Sequence number per payment, without gaps.
-    pub sequence: i64,
-    /// Name, such as `payment.confirmed`.
-    pub name: String,
-    /// Body as it will be signed and sent.
-    pub payload: String,
-    /// Milliseconds since the epoch.
-    pub created_at: i64,
+    /// Row of the feed. Its `position` is ignored; the database assigns it.
+    pub event: events::Model,
     /// The `whd_` id of its delivery; `None` if the PSP's filter excludes the event.
     pub delivery_id: Option<String>,
 }

@@ -4,47 +4,46 @@
 //! Owned here: the queues and their limits, the grouping of writes into commits, the order of statements in a commit,
 //! and the outcome of a write that fails a precondition or that the database rejects. Deliberately absent: the contents
 //! of writes (`payments` builds those of payments), and every read.
+//!
+//! Commits wake open pages and long polls, so that they need not poll the database. A subject is the id of a payment, or
+//! of a PSP whose feed grows. The webhook sender is notified before the results of the writes are returned, so that
+//! webhooks are not delayed by other actors. A subscriber reads the committed data after the wake-up.
 
-mod insert;
+mod bind;
 mod journal_write;
-mod ledger;
-mod metrics;
-mod new_payments;
 mod observer;
 mod preconditions;
 mod queue;
 mod rows;
 mod statements;
 mod stats;
-mod table;
 mod task;
 #[cfg(test)]
 mod tests;
-mod wake;
 mod write;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use parking_lot::RwLock;
 use payferry_entities::Database;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use journal_write::{
-    AppliedTransfer, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DailyOutbound,
-    DeliveryOutcome, Initiation, JournalWrite, MovedAmounts, NewEvent, OperationChange, OperationOutcome,
-    OutboundChange, Receipt, Refusal, RefusedOperation, Renumbering, Reserve, SignedOperation, Submission,
-    TransfersApplied, Transition,
+    AppliedTransfer, ChainBatch, ChainTxOutcome, Consequences, CustomerCreation, DELIVERY_RETRIES_MAX, DeliveryOutcome,
+    Initiation, JournalWrite, MovedAmounts, NewEvent, OperationChange, OperationOutcome, OutboundChange, Receipt,
+    Refusal, RefusedOperation, Renumbering, Reserve, SignedOperation, Submission, TransfersApplied, Transition,
 };
 pub use observer::{CommitObserver, PaymentMove, PaymentState, Quiet};
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
-pub use stats::{CommitBlocker, JournalStats};
+pub use stats::{COMMIT_SECONDS, CommitBlocker, GROUP_UNITS, JournalStats};
 pub use task::JournalTask;
-pub use wake::Wake;
 
-use metrics::JournalMetrics;
-pub use metrics::{COMMIT_SECONDS, GROUP_UNITS};
 use observer::NoObserver;
 use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, Stamp};
 use queue::Queues;
@@ -123,8 +122,7 @@ impl Journal {
             database,
             queues: Mutex::new(queues),
             announced,
-            counters: Counters::default(),
-            metrics: JournalMetrics::new(),
+            counters: Counters::new(),
             own: registry.of(ActorKind::Journal, NAME),
             registry,
             observer,
@@ -178,7 +176,7 @@ impl Journal {
     /// Registers the callback that receives the id of each PSP with announcements in a commit, before the results of
     /// the writes are returned. It replaces an earlier callback and must not block.
     pub fn on_announced(&self, sender: impl Fn(&str) + Send + Sync + 'static) {
-        self.shared.wakes.on_announced(Box::new(sender));
+        *self.shared.wakes.sender.write() = Some(Box::new(sender));
     }
 
     /// Reports that something was announced to this PSP, as a commit does.
@@ -188,7 +186,7 @@ impl Journal {
 
     /// Returns the number of payments and PSPs with waiting subscribers.
     pub fn waited_for(&self) -> usize {
-        self.shared.wakes.len()
+        self.shared.wakes.subjects.load(Ordering::SeqCst)
     }
 
     /// Rejects new writes, commits everything queued, and returns when the task has ended. The task must be running;
@@ -211,7 +209,7 @@ impl Journal {
     /// Updates the metrics that are not counted as events occur.
     pub fn refresh_metrics(&self) {
         let JournalStats { transitions_queued, initiations_queued, .. } = self.stats();
-        self.shared.metrics.refresh(transitions_queued, initiations_queued, !self.is_writing());
+        self.shared.counters.refresh(transitions_queued, initiations_queued);
     }
 
     /// Returns the statistics of the journal and the current queue lengths.
@@ -233,4 +231,94 @@ impl fmt::Debug for Journal {
 
 fn stopped() -> JournalError {
     JournalError::Unavailable("the journal is closed".to_owned())
+}
+
+/// Subjects with subscribers.
+#[derive(Default)]
+struct CommitSubscriptions {
+    by_subject: DashMap<String, watch::Sender<()>>,
+    /// Number of subjects, so that a commit without subscribers costs only one check.
+    subjects: AtomicUsize,
+    /// Callback for the ids of PSPs with announcements.
+    sender: RwLock<Option<AnnouncementCallback>>,
+}
+
+type AnnouncementCallback = Box<dyn Fn(&str) + Send + Sync>;
+
+impl CommitSubscriptions {
+    /// Subscribes to commits about `subject`.
+    fn subscribe(self: &Arc<Self>, subject: String) -> Wake {
+        let receiver = match self.by_subject.entry(subject.clone()) {
+            Entry::Occupied(entry) => entry.get().subscribe(),
+            Entry::Vacant(entry) => {
+                let (sender, receiver) = watch::channel(());
+                entry.insert(sender);
+                self.subjects.fetch_add(1, Ordering::SeqCst);
+                receiver
+            }
+        };
+        Wake { receiver, subject, wakes: Arc::clone(self) }
+    }
+
+    /// Notifies about writes that were committed, or may have been.
+    fn committed(&self, part: &[Submitted]) {
+        let announced = part.iter().filter_map(|submitted| submitted.write.announcements().first());
+        self.announced(announced.map(|new| new.event.psp_id.as_str()));
+        if self.subjects.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        for write in part.iter().map(|submitted| &submitted.write) {
+            if let JournalWrite::Transition(transition) = write {
+                self.wake(&transition.payment.id);
+            }
+            if let Some(new) = write.announcements().first() {
+                self.wake(&new.event.psp_id);
+            }
+        }
+    }
+
+    /// Notifies about announcements to these PSPs.
+    fn announced<'a>(&self, psp_ids: impl IntoIterator<Item = &'a str>) {
+        if let Some(notify) = &*self.sender.read() {
+            psp_ids.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(notify);
+        }
+    }
+
+    fn wake(&self, subject: &str) {
+        if let Some(sender) = self.by_subject.get(subject) {
+            sender.send_replace(());
+        }
+    }
+}
+
+/// A subscription to commits about a subject. Subscribe first, then read, so that nothing is missed.
+pub struct Wake {
+    receiver: watch::Receiver<()>,
+    subject: String,
+    wakes: Arc<CommitSubscriptions>,
+}
+
+impl Wake {
+    /// Resolves when something about the subject was committed since the subscription or the last wake-up. Several
+    /// commits lead to one wake-up.
+    pub async fn woken(&mut self) {
+        // The sender exists as long as this subscription.
+        let _ = self.receiver.changed().await;
+    }
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wake").field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        // The receiver of this subscription still exists.
+        let last = self.wakes.by_subject.remove_if(&self.subject, |_, sender| sender.receiver_count() <= 1);
+        if last.is_some() {
+            self.wakes.subjects.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }

@@ -57,24 +57,29 @@ impl PaymentMove {
     }
 }
 
-/// Follows the commits of a journal. Its methods run in the journal's task: commits wait for them.
+/// Follows the commits of a journal. Its methods run in the journal's task: commits wait for them. By default they have
+/// no effect.
 #[async_trait]
 pub trait CommitObserver: Send + Sync + 'static {
     /// A change of a payment was committed.
-    fn committed(&self, moved: &PaymentMove);
+    fn committed(&self, _moved: &PaymentMove) {}
 
     /// A commit has an unknown outcome: the database may hold changes that were not reported.
-    fn outcome_unknown(&self);
+    fn outcome_unknown(&self) {}
 
     /// Returns true if [`CommitObserver::between_commits`] must be called before the next group.
-    fn wants_pause(&self) -> bool;
+    fn wants_pause(&self) -> bool {
+        false
+    }
 
     /// Returns once [`CommitObserver::wants_pause`] returns true. The journal waits for this while it has nothing to
     /// commit.
-    async fn pause_wanted(&self);
+    async fn pause_wanted(&self) {
+        std::future::pending().await
+    }
 
     /// Called while no commit is in progress; the next group waits until it returns.
-    async fn between_commits(self: Arc<Self>, quiet: Quiet<'_>);
+    async fn between_commits(self: Arc<Self>, _quiet: Quiet<'_>) {}
 }
 
 /// Access to the database while the journal commits nothing.
@@ -98,19 +103,4 @@ impl Quiet<'_> {
 /// Observer without effect.
 pub(super) struct NoObserver;
 
-#[async_trait]
-impl CommitObserver for NoObserver {
-    fn committed(&self, _: &PaymentMove) {}
-
-    fn outcome_unknown(&self) {}
-
-    fn wants_pause(&self) -> bool {
-        false
-    }
-
-    async fn pause_wanted(&self) {
-        std::future::pending::<()>().await;
-    }
-
-    async fn between_commits(self: Arc<Self>, _: Quiet<'_>) {}
-}
+impl CommitObserver for NoObserver {}

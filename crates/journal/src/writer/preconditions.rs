@@ -1,14 +1,21 @@
 //! Preconditions: conditions under which a write was created and that must still hold. Each kind is one statement for
 //! the whole group, which returns the keys of the rows that passed.
+//!
+//! A balance is the running sum of its ledger postings, changed in the same commit. The precondition itself deducts
+//! reserved funds, so that two reservations cannot use the same funds. All other postings are added afterwards.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
-use payferry_entities::{delivery_attempts, idempotency_keys};
-use sea_orm::DbErr;
+use payferry_entities::payments;
+use sea_orm::{DbErr, TryGetableMany};
 
-use super::rows::{Advance, ChainTxRow, CursorAdvance, NumberLostRow, OutboundAdvance, SubmittedOperation};
+use super::bind::{Row, RowStatement};
+use super::rows::{ChainTxRow, CursorAdvance, DayRow, NumberLostRow, PaymentAdvance, ReserveRow, SubmittedOperation};
+use super::statements::Statements;
 use super::write::{Writer, keys_of};
-use super::{JournalError, JournalWrite};
+use super::{ChainBatch, JournalError, JournalWrite, Renumbering, Reserve, SignedOperation};
 
 /// Results of the preconditions.
 #[derive(Default)]
@@ -22,231 +29,234 @@ pub(super) struct Preconditions {
     pub(super) chain_tx_ids: HashMap<usize, i64>,
 }
 
-impl Preconditions {
-    /// Fails the writes whose key is not among those that passed.
-    fn keep<'k>(&mut self, keyed: impl IntoIterator<Item = (usize, &'k str)>, passed: &HashSet<String>) {
-        self.lose(keyed, passed, || JournalError::Conflict);
-    }
+/// Position of a write in the group, and its reservation.
+type Promise<'a> = (usize, &'a Reserve);
 
-    /// Like `keep`, with another error. A write that already failed keeps its first error.
-    pub(super) fn lose<'k>(
+impl Preconditions {
+    /// Fails the writes whose key is not among those that passed. A write that already failed keeps its first error.
+    fn lose<K: Eq + Hash>(
         &mut self,
-        keyed: impl IntoIterator<Item = (usize, &'k str)>,
-        passed: &HashSet<String>,
-        why: impl Fn() -> JournalError,
+        conditions: impl IntoIterator<Item = (usize, K)>,
+        passed: &HashSet<K>,
+        error: &JournalError,
     ) {
-        for (place, key) in keyed {
-            if !passed.contains(key) {
-                self.lost.entry(place).or_insert_with(&why);
+        for (place, key) in conditions {
+            if !passed.contains(&key) {
+                self.lost.entry(place).or_insert_with(|| error.clone());
             }
         }
     }
+}
+
+/// Returns the rows of the writes that have this precondition, with their positions.
+fn of_writes<'w, T>(
+    writes: &[&'w JournalWrite],
+    row: impl Fn(&'w JournalWrite) -> Option<T>,
+) -> impl Iterator<Item = (usize, T)> {
+    writes.iter().enumerate().filter_map(move |(place, write)| Some((place, row(write)?)))
 }
 
 impl Writer<'_> {
     /// Runs the preconditions of all writes.
     pub(super) async fn pass_gates(&self, writes: &[&JournalWrite]) -> Result<Preconditions, DbErr> {
         let mut preconditions = Preconditions::default();
-        self.take_idempotency_keys(writes, &mut preconditions).await?;
-        self.advance_payments(writes, &mut preconditions).await?;
-        self.advance_outbound(writes, &mut preconditions).await?;
+        let Statements { idempotency_take, payments_advance, sendings_advance, .. } = self.statements;
+        let Statements { cursors_begin, cursors_advance, .. } = self.statements;
+        let Statements { operations_lose_number, chain_txs_outcome, delivery_attempts_insert, .. } = self.statements;
+        let conflict = &JournalError::Conflict;
+
+        let keys = of_writes(writes, |write| {
+            let row = write.idempotency()?;
+            Some(((row.psp_id.clone(), row.route.clone(), row.key.clone()), row))
+        });
+        self.require(idempotency_take, keys, &JournalError::IdempotencyKeyTaken, &mut preconditions).await?;
+
+        let moved = of_writes(writes, |write| {
+            let JournalWrite::Transition(transition) = write else { return None };
+            Some((transition.payment.id.clone(), PaymentAdvance::from(&transition.payment)))
+        });
+        self.require(payments_advance, moved, conflict, &mut preconditions).await?;
+
+        let moved = of_writes(writes, |write| {
+            let JournalWrite::OutboundTransfer(change) = write else { return None };
+            (change.outbound.version > 1).then(|| (change.outbound.id.clone(), &change.outbound))
+        });
+        self.require(sendings_advance, moved, conflict, &mut preconditions).await?;
+
         self.reserve(writes, &mut preconditions).await?;
-        self.advance_cursors(writes, &mut preconditions).await?;
+
+        let begun = of_writes(writes, |write| {
+            let JournalWrite::ChainBatch(batch) = write else { return None };
+            batch.cursor_before.is_none().then(|| (batch.cursor.chain.clone(), &batch.cursor))
+        });
+        self.require(cursors_begin, begun, conflict, &mut preconditions).await?;
+        let advanced = of_writes(writes, |write| {
+            let JournalWrite::ChainBatch(batch) = write else { return None };
+            Some((batch.cursor.chain.clone(), cursor_advance(batch)?))
+        });
+        self.require(cursors_advance, advanced, conflict, &mut preconditions).await?;
+
         self.take_nonces(writes, &mut preconditions).await?;
-        self.lose_numbers(writes, &mut preconditions).await?;
-        self.record_chain_tx_outcomes(writes, &mut preconditions).await?;
-        self.record_delivery_attempts(writes, &mut preconditions).await?;
+
+        let lost = of_writes(writes, |write| {
+            let JournalWrite::Renumbering(renumbering) = write else { return None };
+            let Renumbering { id, number, revision, failure, at, .. } = &**renumbering;
+            let row = NumberLostRow { id, number: *number, revision: *revision, failure, updated_at: *at };
+            Some((id.clone(), row))
+        });
+        self.require(operations_lose_number, lost, conflict, &mut preconditions).await?;
+
+        let outcomes = of_writes(writes, |write| {
+            let JournalWrite::ChainTxOutcome(outcome) = write else { return None };
+            let row = ChainTxRow {
+                id: outcome.chain_tx_id,
+                status: outcome.status,
+                tx_hash: outcome.tx_hash.as_deref(),
+                block_number: outcome.block_number,
+                block_hash: outcome.block_hash.as_deref(),
+                updated_at: outcome.at,
+            };
+            Some((row.id, row))
+        });
+        self.require(chain_txs_outcome, outcomes, conflict, &mut preconditions).await?;
+
+        let made = of_writes(writes, |write| {
+            let JournalWrite::Delivery(outcome) = write else { return None };
+            Some((outcome.attempt.delivery_id.clone(), &outcome.attempt))
+        });
+        self.require(delivery_attempts_insert, made, conflict, &mut preconditions).await?;
         Ok(preconditions)
     }
 
-    async fn take_idempotency_keys(
+    /// Runs one precondition: the statement returns the keys of the rows that passed. Other writes fail with `error`.
+    async fn require<K: TryGetableMany + Eq + Hash, R: Row>(
         &self,
-        writes: &[&JournalWrite],
+        statement: &RowStatement<R>,
+        conditions: impl Iterator<Item = (usize, (K, impl Borrow<R>))>,
+        error: &JournalError,
         preconditions: &mut Preconditions,
     ) -> Result<(), DbErr> {
-        let keyed: Vec<(usize, &idempotency_keys::Model)> =
-            writes.iter().enumerate().filter_map(|(place, write)| Some((place, write.idempotency()?))).collect();
-        let rows: Vec<_> = keyed.iter().map(|(_, row)| *row).collect();
-        let taken = self.insert(&self.statements.idempotency_take, &rows).await?;
-        let taken: HashSet<(String, String, String)> = taken
-            .iter()
-            .map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?)))
-            .collect::<Result<_, DbErr>>()?;
-        for (place, row) in keyed {
-            if !taken.contains(&(row.psp_id.clone(), row.route.clone(), row.key.clone())) {
-                preconditions.lost.insert(place, JournalError::IdempotencyKeyTaken);
-            }
-        }
-        Ok(())
-    }
-
-    async fn advance_payments(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
-        let moved: Vec<(usize, Advance<'_>)> = writes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, write)| match write {
-                JournalWrite::Transition(transition) => Some((place, Advance::from(&transition.payment))),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
-        let passed = keys_of(&self.insert(&self.statements.payments_advance, &rows).await?)?;
-        preconditions.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
-        Ok(())
-    }
-
-    async fn advance_outbound(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
-        let moved: Vec<(usize, OutboundAdvance<'_>)> = writes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, write)| match write {
-                JournalWrite::OutboundTransfer(change) if change.outbound.version > 1 => {
-                    Some((place, (&change.outbound).into()))
-                }
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
-        let passed = self.passed(&self.statements.sendings_advance, &rows).await?;
-        preconditions.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
-        Ok(())
-    }
-
-    async fn advance_cursors(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
-        let mut begun = Vec::new();
-        let mut advanced = Vec::new();
-        let mut chains = Vec::new();
-        for (place, write) in writes.iter().enumerate() {
-            let JournalWrite::ChainBatch(batch) = write else { continue };
-            chains.push((place, batch.cursor.chain.as_str()));
-            match &batch.cursor_before {
-                None => begun.push(&batch.cursor),
-                Some(hash_before) => advanced.push(CursorAdvance {
-                    chain: &batch.cursor.chain,
-                    hash_before,
-                    block_number: batch.cursor.block_number,
-                    block_hash: &batch.cursor.block_hash,
-                    block_time: batch.cursor.block_time,
-                    second_look_from: batch.cursor.second_look_from,
-                    epoch: batch.cursor.epoch,
-                    updated_at: batch.cursor.updated_at,
-                }),
-            }
-        }
-        let mut passed = self.passed(&self.statements.cursors_begin, &begun).await?;
-        passed.extend(self.passed(&self.statements.cursors_advance, &advanced).await?);
-        preconditions.keep(chains, &passed);
+        let (keys, rows): (Vec<_>, Vec<_>) = conditions.map(|(place, (key, row))| ((place, key), row)).unzip();
+        let passed = keys_of(&self.run(statement, &rows).await?)?;
+        preconditions.lose(keys, &passed, error);
         Ok(())
     }
 
     async fn take_nonces(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
-        let submissions: Vec<_> = writes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, write)| match write {
-                JournalWrite::Submission(submission) => Some((place, submission)),
-                _ => None,
-            })
-            .collect();
+        let submissions: Vec<_> = of_writes(writes, |write| match write {
+            JournalWrite::Submission(submission) => Some(submission),
+            _ => None,
+        })
+        .collect();
         let rows: Vec<_> = submissions.iter().map(|(_, submission)| &submission.chain_tx).collect();
         let mut ids: HashMap<(String, String, i64), i64> = HashMap::new();
-        for row in self.query(&self.statements.chain_txs_insert, &rows).await? {
+        for row in self.run(&self.statements.chain_txs_insert, &rows).await? {
             let key = (row.try_get_by_index(1)?, row.try_get_by_index(2)?, row.try_get_by_index(3)?);
             ids.insert(key, row.try_get_by_index(0)?);
         }
         let mut signed = Vec::new();
-        for (place, submission) in &submissions {
+        for (place, submission) in submissions {
             let tx = &submission.chain_tx;
             let Some(&chain_tx_id) = ids.get(&(tx.chain.clone(), tx.sender.clone(), tx.nonce)) else {
-                preconditions.lost.insert(*place, JournalError::Conflict);
+                preconditions.lost.insert(place, JournalError::Conflict);
                 continue;
             };
-            preconditions.chain_tx_ids.insert(*place, chain_tx_id);
-            signed.extend(submission.operations.iter().map(|operation| SubmittedOperation {
-                id: &operation.id,
-                revision: operation.revision,
-                chain_tx_id,
-                updated_at: tx.updated_at,
+            preconditions.chain_tx_ids.insert(place, chain_tx_id);
+            signed.extend(submission.operations.iter().map(|SignedOperation { id, revision }| {
+                let (revision, updated_at) = (*revision, tx.updated_at);
+                (place, (id.clone(), SubmittedOperation { id, revision, chain_tx_id, updated_at }))
             }));
         }
-        let signed: Vec<_> = signed.iter().collect();
-        let passed = keys_of(&self.insert(&self.statements.operations_submit, &signed).await?)?;
-        let carried = submissions.iter().flat_map(|(place, submission)| {
-            submission.operations.iter().map(move |operation| (*place, operation.id.as_str()))
-        });
-        preconditions.keep(carried, &passed);
-        Ok(())
+        let operations_submit = &self.statements.operations_submit;
+        self.require(operations_submit, signed.into_iter(), &JournalError::Conflict, preconditions).await
     }
 
-    async fn lose_numbers(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
-        let lost: Vec<(usize, NumberLostRow<'_>)> = writes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, write)| match write {
-                JournalWrite::Renumbering(renumbering) => Some((place, NumberLostRow::from(&**renumbering))),
-                _ => None,
-            })
+    /// Deducts the reservations from the balances. Reservations of the same PSP run one after the other, so that each
+    /// sees the remaining balance.
+    async fn reserve(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
+        // A write that failed a precondition is not committed, so it reserves nothing.
+        let mut waiting: Vec<Promise<'_>> = of_writes(writes, JournalWrite::reserve)
+            .filter(|(place, _)| !preconditions.lost.contains_key(place))
             .collect();
-        let rows: Vec<_> = lost.iter().map(|(_, row)| row).collect();
-        let passed = self.passed(&self.statements.operations_lose_number, &rows).await?;
-        preconditions.keep(lost.iter().map(|(place, row)| (*place, row.id)), &passed);
-        Ok(())
-    }
-
-    async fn record_chain_tx_outcomes(
-        &self,
-        writes: &[&JournalWrite],
-        preconditions: &mut Preconditions,
-    ) -> Result<(), DbErr> {
-        let outcomes: Vec<_> = writes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, write)| match write {
-                JournalWrite::ChainTxOutcome(outcome) => Some((
-                    place,
-                    ChainTxRow {
-                        id: outcome.chain_tx_id,
-                        status: outcome.status,
-                        tx_hash: outcome.tx_hash.as_deref(),
-                        block_number: outcome.block_number,
-                        block_hash: outcome.block_hash.as_deref(),
-                        updated_at: outcome.at,
-                    },
-                )),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = outcomes.iter().map(|(_, row)| row).collect();
-        let found: HashSet<i64> = self
-            .query(&self.statements.chain_txs_outcome, &rows)
-            .await?
-            .iter()
-            .map(|row| row.try_get_by_index(0))
-            .collect::<Result<_, _>>()?;
-        for (place, row) in &outcomes {
-            if !found.contains(&row.id) {
-                preconditions.lost.insert(*place, JournalError::Conflict);
+        let mut promised: HashSet<&str> = HashSet::new();
+        while !waiting.is_empty() {
+            let mut psps = HashSet::new();
+            let (turn, rest): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|(_, reserve)| psps.insert(reserve.psp_id.as_str()));
+            self.reserve_turn(&turn, preconditions).await?;
+            for (place, reserve) in turn {
+                if !preconditions.lost.contains_key(&place) {
+                    promised.insert(&reserve.psp_id);
+                } else if promised.contains(reserve.psp_id.as_str()) {
+                    preconditions.outdone.insert(place);
+                }
             }
+            waiting = rest;
         }
         Ok(())
     }
 
-    async fn record_delivery_attempts(
-        &self,
-        writes: &[&JournalWrite],
-        preconditions: &mut Preconditions,
-    ) -> Result<(), DbErr> {
-        let made: Vec<(usize, &delivery_attempts::Model)> = writes
+    /// Runs at most one reservation per PSP.
+    async fn reserve_turn(&self, turn: &[Promise<'_>], preconditions: &mut Preconditions) -> Result<(), DbErr> {
+        let Statements { balances_reserve, sends_per_day_begin, sends_per_day_add, .. } = self.statements;
+        let off_balances = turn.iter().filter(|(_, reserve)| reserve.amount > 0);
+        let off_balances = off_balances
+            .map(|(place, reserve)| (*place, (reserve.psp_id.clone(), reserve_row(reserve, reserve.amount))));
+        self.require(balances_reserve, off_balances, &JournalError::InsufficientBalance, preconditions).await?;
+        let covered: Vec<_> = turn.iter().filter(|(place, _)| !preconditions.lost.contains_key(place)).collect();
+        let days: Vec<_> = covered
             .iter()
-            .enumerate()
-            .filter_map(|(place, write)| match write {
-                JournalWrite::Delivery(outcome) => Some((place, &outcome.attempt)),
-                _ => None,
+            .map(|(_, reserve)| DayRow {
+                psp_id: &reserve.psp_id,
+                token: &reserve.token,
+                day: reserve.day,
+                amount: reserve.day_amount,
+                amount_max: reserve.day_amount_max,
             })
             .collect();
-        let rows: Vec<_> = made.iter().map(|(_, row)| *row).collect();
-        let passed = keys_of(&self.insert(&self.statements.delivery_attempts_insert, &rows).await?)?;
-        preconditions.keep(made.iter().map(|(place, row)| (*place, row.delivery_id.as_str())), &passed);
-        Ok(())
+        self.run(sends_per_day_begin, &days).await?;
+        let days = covered.iter().zip(days).map(|((place, _), row)| (*place, (row.psp_id.to_owned(), row)));
+        self.require(sends_per_day_add, days, &JournalError::AboveDailyLimit, preconditions).await?;
+        // A write that exceeds the daily limit releases its funds, so that later writes see the balance without it.
+        let back: Vec<_> = covered
+            .iter()
+            .filter(|(place, reserve)| reserve.amount > 0 && preconditions.lost.contains_key(place))
+            .map(|(_, reserve)| reserve_row(reserve, -reserve.amount))
+            .collect();
+        self.run(balances_reserve, &back).await.map(|_| ())
+    }
+}
+
+fn reserve_row(Reserve { psp_id, chain, token_address, .. }: &Reserve, amount: i64) -> ReserveRow<'_> {
+    ReserveRow { psp_id, chain, token_address, amount }
+}
+
+fn cursor_advance(batch: &ChainBatch) -> Option<CursorAdvance<'_>> {
+    let cursor = &batch.cursor;
+    Some(CursorAdvance {
+        chain: &cursor.chain,
+        hash_before: batch.cursor_before.as_deref()?,
+        block_number: cursor.block_number,
+        block_hash: &cursor.block_hash,
+        block_time: cursor.block_time,
+        second_look_from: cursor.second_look_from,
+        epoch: cursor.epoch,
+        updated_at: cursor.updated_at,
+    })
+}
+
+impl<'a> From<&'a payments::Model> for PaymentAdvance<'a> {
+    fn from(row: &'a payments::Model) -> Self {
+        Self {
+            id: &row.id,
+            version: row.version,
+            status: &row.status,
+            live: row.live,
+            attention: row.attention.as_deref(),
+            amount_received: row.amount_received,
+            expires_at: row.expires_at,
+            updated_at: row.updated_at,
+            state: &row.state,
+        }
     }
 }

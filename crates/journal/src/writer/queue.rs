@@ -220,7 +220,7 @@ impl Group {
 /// Returns true if neither a caller nor a recipient of an announcement waits for the write.
 fn can_wait(write: &JournalWrite) -> bool {
     match write {
-        JournalWrite::Transition(transition) => transition.announcements.is_empty() && transition.idempotency.is_none(),
+        JournalWrite::Transition(_) => write.announcements().is_empty() && write.idempotency().is_none(),
         JournalWrite::TransfersApplied(_) => true,
         _ => false,
     }

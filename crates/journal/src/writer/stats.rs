@@ -1,11 +1,36 @@
-//! Statistics of the journal.
+//! Statistics and metrics of the journal: names with units and help texts.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
+
+/// Writes of a group.
+pub const GROUP_UNITS: &str = "payferry_journal_group_units";
+/// Duration of a group's commit.
+pub const COMMIT_SECONDS: &str = "payferry_journal_commit_seconds";
+const QUEUED: &str = "payferry_journal_queued_units";
+const CONFLICTS: &str = "payferry_journal_conflicts_total";
+const REFUSED: &str = "payferry_journal_refused_total";
+const FAILED: &str = "payferry_journal_failed_total";
+const RETRIES: &str = "payferry_journal_retries_total";
+const HINDERED: &str = "payferry_journal_hindered";
+
+fn describe() {
+    describe_histogram!(GROUP_UNITS, "Writes in one commit.");
+    describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "Time from BEGIN to the end of COMMIT.");
+    describe_gauge!(QUEUED, "Writes that wait for a commit, by queue.");
+    describe_counter!(CONFLICTS, "Writes that failed a precondition: another write changed the row, or used the key.");
+    describe_counter!(REFUSED, "Writes that the database rejected as invalid.");
+    describe_counter!(FAILED, "Writes that were not committed, or may not have been, except failed preconditions.");
+    describe_counter!(RETRIES, "Retries of groups, because of another writer or an unavailable database.");
+    describe_gauge!(HINDERED, "1 while the last group could not be committed.");
+}
 
 /// Statistics of the journal since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -37,20 +62,41 @@ pub struct JournalStats {
     pub initiations_queued: usize,
 }
 
-#[derive(Debug, Default)]
+/// A number that the statistics and a metric report.
+pub(super) struct Count {
+    total: AtomicU64,
+    metric: Counter,
+}
+
+impl Count {
+    const fn new(metric: Counter) -> Self {
+        Self { total: AtomicU64::new(0), metric }
+    }
+
+    pub(super) fn add(&self, count: usize) {
+        self.total.fetch_add(count as u64, Ordering::Relaxed);
+        self.metric.increment(count as u64);
+    }
+}
+
 pub(super) struct Counters {
     groups: AtomicU64,
     units: AtomicU64,
     group_units_max: AtomicUsize,
     commit_time_us: AtomicU64,
     commit_time_us_max: AtomicU64,
-    pub(super) conflicts: AtomicU64,
-    pub(super) refused: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) retries: AtomicU64,
+    pub(super) conflicts: Count,
+    pub(super) refused: Count,
+    pub(super) failed: Count,
+    pub(super) retries: Count,
     pub(super) panics: AtomicU64,
     /// Reason why the last group failed; `None` after a successful commit.
     hindered: Mutex<Option<(Instant, CommitBlocker)>>,
+    group_units: Histogram,
+    commit_seconds: Histogram,
+    transitions_queued: Gauge,
+    initiations_queued: Gauge,
+    is_hindered: Gauge,
 }
 
 /// Reason why groups cannot be committed.
@@ -66,6 +112,29 @@ pub struct CommitBlocker {
 const HINDRANCE_KNOWN: Duration = Duration::from_secs(15);
 
 impl Counters {
+    /// Describes the metrics and looks up their handles.
+    pub(super) fn new() -> Self {
+        describe();
+        Self {
+            groups: AtomicU64::default(),
+            units: AtomicU64::default(),
+            group_units_max: AtomicUsize::default(),
+            commit_time_us: AtomicU64::default(),
+            commit_time_us_max: AtomicU64::default(),
+            conflicts: Count::new(counter!(CONFLICTS)),
+            refused: Count::new(counter!(REFUSED)),
+            failed: Count::new(counter!(FAILED)),
+            retries: Count::new(counter!(RETRIES)),
+            panics: AtomicU64::default(),
+            hindered: Mutex::default(),
+            group_units: histogram!(GROUP_UNITS),
+            commit_seconds: histogram!(COMMIT_SECONDS),
+            transitions_queued: gauge!(QUEUED, "queue" => "transitions"),
+            initiations_queued: gauge!(QUEUED, "queue" => "initiations"),
+            is_hindered: gauge!(HINDERED),
+        }
+    }
+
     /// Records that the database is unavailable, locked, or full.
     pub(super) fn hindered(&self, why: Cow<'static, str>, now: Timestamp) {
         let since = self.commit_blocker().map_or(now, |before| before.since);
@@ -81,14 +150,25 @@ impl Counters {
             .map(|(_, commit_blocker)| commit_blocker.clone())
     }
 
+    #[allow(clippy::cast_precision_loss, reason = "groups are small")]
     pub(super) fn committed(&self, units: usize, took: Duration) {
         *self.hindered.lock() = None;
+        self.group_units.record(units as f64);
+        self.commit_seconds.record(took.as_secs_f64());
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.units.fetch_add(units as u64, Ordering::Relaxed);
         self.group_units_max.fetch_max(units, Ordering::Relaxed);
         self.commit_time_us.fetch_add(took_us, Ordering::Relaxed);
         self.commit_time_us_max.fetch_max(took_us, Ordering::Relaxed);
+    }
+
+    /// Updates the metrics that are not counted as events occur.
+    #[allow(clippy::cast_precision_loss, reason = "queues are bounded")]
+    pub(super) fn refresh(&self, transitions: usize, initiations: usize) {
+        self.transitions_queued.set(transitions as f64);
+        self.initiations_queued.set(initiations as f64);
+        self.is_hindered.set(f64::from(u8::from(self.commit_blocker().is_some())));
     }
 
     /// Returns the current values. The caller adds the lengths of the queues.
@@ -100,10 +180,10 @@ impl Counters {
             group_units_max: self.group_units_max.load(Ordering::Relaxed),
             commit_time_us: of(&self.commit_time_us),
             commit_time_us_max: of(&self.commit_time_us_max),
-            conflicts: of(&self.conflicts),
-            refused: of(&self.refused),
-            failed: of(&self.failed),
-            retries: of(&self.retries),
+            conflicts: of(&self.conflicts.total),
+            refused: of(&self.refused.total),
+            failed: of(&self.failed.total),
+            retries: of(&self.retries.total),
             panics: of(&self.panics),
             transitions_queued: 0,
             initiations_queued: 0,

@@ -12,14 +12,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::metrics::JournalMetrics;
 use super::observer::{CommitObserver, Quiet};
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
-use super::wake::CommitSubscriptions;
 use super::write::{Attempt, FailedPreconditions, attempt, outwait};
-use super::{JournalError, JournalWrite, NAME, Submitted};
+use super::{CommitSubscriptions, JournalError, JournalWrite, NAME, Submitted};
 
 /// Maximum number of retries because of another writer.
 const CONTENTION_RETRIES_MAX: u32 = 8;
@@ -42,7 +40,6 @@ pub(super) struct Shared {
     /// Number of expected transitions with announcements.
     pub(super) announced: Arc<AtomicUsize>,
     pub(super) counters: Counters,
-    pub(super) metrics: JournalMetrics,
     pub(super) registry: ActorRegistry,
     /// Receives the committed changes.
     pub(super) observer: Arc<dyn CommitObserver>,
@@ -187,8 +184,7 @@ impl Shared {
                 }
                 Attempt::Failed(Failure::Request, error) => {
                     if part.len() == 1 {
-                        self.counters.refused.fetch_add(1, Ordering::Relaxed);
-                        self.metrics.refused.increment(1);
+                        self.counters.refused.add(1);
                         self.refuse(part, &JournalError::Refused(error.to_string()));
                         return Part::Left(outdone.left());
                     }
@@ -210,8 +206,7 @@ impl Shared {
     }
 
     async fn try_again_in(&self, wait: Duration) {
-        self.counters.retries.fetch_add(1, Ordering::Relaxed);
-        self.metrics.retries.increment(1);
+        self.counters.retries.add(1);
         tokio::time::sleep(wait).await;
     }
 
@@ -225,8 +220,7 @@ impl Shared {
 
     /// Returns the error of a failed precondition.
     fn lose(&self, submitted: Submitted, error: JournalError) {
-        self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
-        self.metrics.conflicts.increment(1);
+        self.counters.conflicts.add(1);
         let _ = submitted.answer.send(Err(error));
     }
 
@@ -240,7 +234,6 @@ impl Shared {
     /// Counts a committed group.
     fn committed(&self, part: &[Submitted], took: Duration) {
         self.counters.committed(part.len(), took);
-        self.metrics.committed(part.len(), took);
         self.own.handled(took);
         for moved in part.iter().filter_map(|submitted| submitted.write.moved()) {
             self.observer.committed(moved);
@@ -264,9 +257,7 @@ impl Shared {
     }
 
     fn refuse(&self, part: Vec<Submitted>, error: &JournalError) {
-        let uncommitted = u64::try_from(part.len()).unwrap_or(u64::MAX);
-        self.counters.failed.fetch_add(uncommitted, Ordering::Relaxed);
-        self.metrics.failed.increment(uncommitted);
+        self.counters.failed.add(part.len());
         for submitted in part {
             let _ = submitted.answer.send(Err(error.clone()));
         }

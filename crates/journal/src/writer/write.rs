@@ -1,25 +1,30 @@
 //! One attempt at a group: one transaction with the preconditions of all writes first, then the dependent statements.
 //!
-//! Groups of only new payments need no intermediate answers (`new_payments`); they come here only if that attempt
-//! failed. Not here: the preconditions (`preconditions`), the handling of failed groups (`task`), the selection of a
-//! group (`queue`).
+//! Groups of only new payments are the most frequent groups under load. Their only precondition (each idempotency key
+//! is new) almost never fails, so their rows are written in one round trip, from the begin to the commit, without
+//! reading any answer. If anything fails, the database rolls back everything, and the group is attempted again with
+//! separate preconditions, which determine the affected writes. Not here: the preconditions (`preconditions`), the
+//! handling of failed groups (`task`), the selection of a group (`queue`).
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
-use payferry_entities::{Database, Failure, Transaction, chain_headers, deliveries, operations, transfers};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement};
-use serde::Serialize;
+use payferry_domain::ledger::PostingKind;
+use payferry_entities::{
+    Database, Failure, NotCommitted, Transaction, chain_counters, chain_headers, ledger_postings, operations, transfers,
+};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, TryGetableMany};
 
-use super::insert::Unplaced;
+use super::bind::{Row, RowStatement, values_of};
 use super::preconditions::Preconditions;
 use super::rows::{
-    AppliedRow, BlockRow, CounterLowestRow, CounterRow, DeliveryRow, EventRow, HeightRow, NumberRow,
-    OperationOutcomeRow, OperationRow, RefusedRow, SuccessRow,
+    AppliedRow, BlockRow, DeliveryRow, HeightRow, NewDelivery, NumberRow, OperationOutcomeRow, OperationRow,
+    RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
-use super::{
-    DELIVERY_RETRIES_MAX, JournalError, JournalWrite, OperationChange, OperationOutcome, Receipt, Renumbering,
-};
+use super::{JournalError, JournalWrite, OperationChange, OperationOutcome, Receipt, Renumbering};
+use crate::postings::balance_changes;
 
 /// Outcome of an attempt.
 pub(super) enum Attempt {
@@ -42,7 +47,7 @@ pub(super) struct FailedPreconditions {
 
 /// Commits `writes` in one transaction.
 pub(super) async fn attempt(database: &Database, statements: &Statements, writes: &[&JournalWrite]) -> Attempt {
-    if let Some(attempt) = statements.new_payments.attempt(database, writes).await {
+    if let Some(attempt) = attempt_new_payments(database, statements, writes).await {
         return attempt;
     }
     let transaction = match database.begin().await {
@@ -73,6 +78,31 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
     }
 }
 
+/// Attempts `writes` in one round trip. Returns `None`, with nothing written, if some do not create payments or if
+/// something failed.
+pub(super) async fn attempt_new_payments(
+    database: &Database,
+    statements: &Statements,
+    writes: &[&JournalWrite],
+) -> Option<Attempt> {
+    let initiations: Vec<_> = writes
+        .iter()
+        .map(|write| if let JournalWrite::Initiation(initiation) = write { Some(&**initiation) } else { None })
+        .collect::<Option<_>>()?;
+    let (batch, values) = match statements.new_payments.bind(database.backend(), &initiations) {
+        Ok(bound) => bound,
+        Err(error) => return Some(Attempt::Failed(Failure::of(&error), error)),
+    };
+    match database.commit_in_one_statement(batch, values).await {
+        Ok(()) => Some(Attempt::Committed(writes.iter().map(|_| Receipt::default()).collect())),
+        Err(NotCommitted::Unknown(error)) => Some(Attempt::Unknown(error)),
+        Err(NotCommitted::RolledBack(error)) => match Failure::of(&error) {
+            Failure::Request => None,
+            failure => Some(Attempt::Failed(failure, error)),
+        },
+    }
+}
+
 /// Waits until no transaction remains that has written to this table. A transaction whose connection was lost may still
 /// commit. SQLite has a single writer, so there is nothing to wait for.
 pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<(), DbErr> {
@@ -99,32 +129,22 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    pub(super) async fn run<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<(), DbErr> {
-        if rows.is_empty() {
-            return Ok(());
+    /// Runs the statement over the rows and returns its results.
+    pub(super) async fn run<R: Row>(
+        &self,
+        statement: &RowStatement<R>,
+        rows: &[impl Borrow<R>],
+    ) -> Result<Vec<QueryResult>, DbErr> {
+        let (rows_max, _) = statement.texts[statement.texts.len() - 1];
+        let mut returned = Vec::new();
+        for part in rows.chunks(rows_max) {
+            let mut texts = statement.texts.iter();
+            let (_, sql) = texts.find(|(room, _)| part.len() <= *room).expect("a part fits the longest list");
+            let values = values_of::<R>(self.backend, part)?;
+            let statement = Statement::from_sql_and_values(self.backend, sql, values);
+            returned.extend(self.transaction.query_all_raw(statement).await?);
         }
-        self.transaction.execute_raw(self.statement(sql, rows)?).await.map(|_| ())
-    }
-
-    pub(super) async fn query<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Vec<QueryResult>, DbErr> {
-        if rows.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.query_statement(self.statement(sql, rows)?).await
-    }
-
-    pub(super) async fn query_statement(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        self.transaction.query_all_raw(statement).await
-    }
-
-    /// Returns the first column of each row that passed.
-    pub(super) async fn passed<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<HashSet<String>, DbErr> {
-        keys_of(&self.query(sql, rows).await?)
-    }
-
-    fn statement<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Statement, DbErr> {
-        let json = serde_json::to_string(rows).map_err(|error| DbErr::Json(error.to_string()))?;
-        Ok(Statement::from_sql_and_values(self.backend, sql, [json.into()]))
+        Ok(returned)
     }
 
     async fn write(&self, writes: &[&JournalWrite], preconditions: Preconditions) -> Result<Vec<Receipt>, DbErr> {
@@ -159,8 +179,8 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        self.insert(&self.statements.payments_insert, &payments).await?;
-        self.insert(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
+        self.run(&self.statements.payments_insert, &payments).await?;
+        self.run(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
     }
 
     async fn write_outbound(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
@@ -171,8 +191,8 @@ impl Writer<'_> {
         };
         let new: Vec<_> = changes().map(|change| &change.outbound).filter(|outbound| outbound.version == 1).collect();
         let transitions: Vec<_> = changes().map(|change| &change.transition).collect();
-        self.insert(&self.statements.sendings_insert, &new).await?;
-        self.insert(&self.statements.sending_transitions_insert, &transitions).await.map(|_| ())
+        self.run(&self.statements.sendings_insert, &new).await?;
+        self.run(&self.statements.sending_transitions_insert, &transitions).await.map(|_| ())
     }
 
     /// Writes new customers and audit entries.
@@ -185,55 +205,31 @@ impl Writer<'_> {
                     customers.push(&creation.customer);
                     entries.push(&creation.audit);
                 }
-                JournalWrite::Transition(transition) => entries.extend(&transition.audit),
-                JournalWrite::OutboundTransfer(outbound) => entries.extend(&outbound.audit),
-                _ => {}
+                _ => entries.extend(write.consequences().and_then(|consequences| consequences.audit.as_ref())),
             }
         }
-        self.insert(&self.statements.customers_insert, &customers).await?;
-        self.run(&self.statements.audit_log_insert, &entries).await
+        self.run(&self.statements.customers_insert, &customers).await?;
+        self.run(&self.statements.audit_log_insert, &entries).await.map(|_| ())
+    }
+
+    /// Writes the postings and updates the balances.
+    async fn post(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
+        let postings: Vec<&ledger_postings::Model> = writes.iter().flat_map(|write| write.postings()).collect();
+        self.run(&self.statements.ledger_postings_insert, &postings).await?;
+        // The precondition has deducted reserved funds.
+        let others = postings.into_iter().filter(|posting| posting.kind != PostingKind::Reserved.as_str());
+        self.run(&self.statements.balances_add, &balance_changes(others)).await.map(|_| ())
     }
 
     async fn announce(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
-        let announced = || writes.iter().flat_map(|write| write.announcements());
-        let rows: Vec<_> = announced()
-            .map(|event| EventRow {
-                id: &event.id,
-                psp_id: &event.psp_id,
-                payment_id: &event.payment_id,
-                sequence: event.sequence,
-                name: &event.name,
-                payload: &event.payload,
-                created_at: event.created_at,
-            })
+        let announced: Vec<_> = writes.iter().flat_map(|write| write.announcements()).collect();
+        let events: Vec<_> = announced.iter().map(|new| &new.event).collect();
+        let deliveries: Vec<_> = announced
+            .iter()
+            .filter_map(|new| Some(NewDelivery { id: new.delivery_id.as_deref()?, event_id: &new.event.id }))
             .collect();
-        self.insert(&self.statements.events_insert, &rows.iter().collect::<Vec<_>>()).await?;
-        let mut queued = Vec::new();
-        for event in announced() {
-            let Some(delivery_id) = &event.delivery_id else { continue };
-            queued.push(deliveries::Model {
-                id: delivery_id.clone(),
-                event_id: event.id.clone(),
-                psp_id: event.psp_id.clone(),
-                payment_id: event.payment_id.clone(),
-                sequence: event.sequence,
-                // Looked up by the statement from its event.
-                position: 0,
-                status: "queued".to_owned(),
-                url: None,
-                attempt_count: 0,
-                retries_left: DELIVERY_RETRIES_MAX,
-                next_attempt_at: Some(event.created_at),
-                response_code: None,
-                response_body: None,
-                duration_ms: None,
-                error: None,
-                created_at: event.created_at,
-                updated_at: event.created_at,
-            });
-        }
-        let rows: Vec<_> = queued.iter().map(Unplaced).collect();
-        self.insert(&self.statements.deliveries_insert, &rows.iter().collect::<Vec<_>>()).await.map(|_| ())
+        self.run(&self.statements.events_insert, &events).await?;
+        self.run(&self.statements.deliveries_insert, &deliveries).await.map(|_| ())
     }
 
     async fn change_operations(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
@@ -259,16 +255,15 @@ impl Writer<'_> {
             }
         }
         self.number(&mut queued).await?;
-        self.insert(&self.statements.operations_queue, &queued.iter().collect::<Vec<_>>()).await?;
-        self.insert(&self.statements.operations_cancel, &cancelled.iter().collect::<Vec<_>>()).await?;
-        self.insert(&self.statements.operations_succeed, &succeeded.iter().collect::<Vec<_>>()).await.map(|_| ())
+        self.run(&self.statements.operations_queue, &queued).await?;
+        self.run(&self.statements.operations_cancel, &cancelled).await?;
+        self.run(&self.statements.operations_succeed, &succeeded).await.map(|_| ())
     }
 
     /// Assigns the next number of the chain to each operation without a row. A rollback releases the numbers.
     async fn number(&self, queued: &mut [operations::Model]) -> Result<(), DbErr> {
         let ids: Vec<_> = queued.iter().map(|row| OperationRow { id: &row.id, updated_at: row.updated_at }).collect();
-        let existing = self.insert(&self.statements.operations_existing, &ids.iter().collect::<Vec<_>>()).await?;
-        let existing = keys_of(&existing)?;
+        let existing: HashSet<String> = keys_of(&self.run(&self.statements.operations_existing, &ids).await?)?;
         let mut fresh: BTreeMap<String, Vec<&mut operations::Model>> = BTreeMap::new();
         for row in queued {
             "queued".clone_into(&mut row.status);
@@ -277,7 +272,7 @@ impl Writer<'_> {
                 fresh.entry(counter_of_operations(&row.chain)).or_default().push(row);
             }
         }
-        let counts: Vec<_> = fresh.iter().map(|(name, rows)| CounterRow { name, count: rows.len() }).collect();
+        let counts: Vec<_> = fresh.iter().map(|(name, rows)| counter(name, row_count(rows))).collect();
         let next = self.take_numbers(&counts).await?;
         for (name, rows) in fresh {
             for (number, row) in (0..after(&next, &name)?).rev().zip(rows.into_iter().rev()) {
@@ -296,9 +291,9 @@ impl Writer<'_> {
             lost.entry(name).or_default().push((place, renumbering.as_ref()));
         }
         let lowest = |lost: &[(usize, &Renumbering)]| lost.iter().map(|(_, one)| one.lowest).max().unwrap_or_default();
-        let raised: Vec<_> = lost.iter().map(|(name, lost)| CounterLowestRow { name, lowest: lowest(lost) }).collect();
+        let raised: Vec<_> = lost.iter().map(|(name, lost)| counter(name, lowest(lost))).collect();
         self.run(&self.statements.counters_raise, &raised).await?;
-        let counts: Vec<_> = lost.iter().map(|(name, lost)| CounterRow { name, count: lost.len() }).collect();
+        let counts: Vec<_> = lost.iter().map(|(name, lost)| counter(name, row_count(lost))).collect();
         let next = self.take_numbers(&counts).await?;
         let mut rows = Vec::new();
         let mut owners: HashMap<&str, usize> = HashMap::new();
@@ -308,22 +303,13 @@ impl Writer<'_> {
                 owners.insert(&one.id, *place);
             }
         }
-        for row in self.query(&self.statements.operations_number, &rows).await? {
-            let row = operations::Model::from_query_result(&row, "")?;
-            if let Some(&place) = owners.get(row.id.as_str()) {
-                receipts[place].operations.push(row);
-            }
-        }
-        Ok(())
+        report(&self.run(&self.statements.operations_number, &rows).await?, &owners, receipts)
     }
 
     /// Takes this many numbers from each counter; returns the next value of each counter by name.
-    async fn take_numbers(&self, counts: &[CounterRow<'_>]) -> Result<HashMap<String, i64>, DbErr> {
-        let mut next = HashMap::new();
-        for row in self.query(&self.statements.counters_take, counts).await? {
-            next.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
-        }
-        Ok(next)
+    async fn take_numbers(&self, counts: &[chain_counters::Model]) -> Result<HashMap<String, i64>, DbErr> {
+        let next = self.run(&self.statements.counters_take, counts).await?;
+        next.iter().map(QueryResult::try_get_many_by_index).collect()
     }
 
     async fn write_outcomes(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
@@ -367,16 +353,9 @@ impl Writer<'_> {
             }
         }
         self.run(&self.statements.chain_tx_attempts_insert, &attempts).await?;
-        let mut changed =
-            self.insert(&self.statements.operations_outcome, &outcomes.iter().collect::<Vec<_>>()).await?;
-        changed.extend(self.insert(&self.statements.operations_refuse, &refused.iter().collect::<Vec<_>>()).await?);
-        for row in changed {
-            let row = operations::Model::from_query_result(&row, "")?;
-            if let Some(&place) = owners.get(row.id.as_str()) {
-                receipts[place].operations.push(row);
-            }
-        }
-        self.insert(&self.statements.deliveries_update, &delivered.iter().collect::<Vec<_>>()).await.map(|_| ())
+        report(&self.run(&self.statements.operations_outcome, &outcomes).await?, &owners, receipts)?;
+        report(&self.run(&self.statements.operations_refuse, &refused).await?, &owners, receipts)?;
+        self.run(&self.statements.deliveries_update, &delivered).await.map(|_| ())
     }
 
     async fn write_chain(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
@@ -401,15 +380,15 @@ impl Writer<'_> {
         if places.is_empty() {
             return Ok(());
         }
-        let gone = self.query(&self.statements.transfers_orphan, &orphaned).await?;
-        let gone = gone.iter().map(|row| transfers::Model::from_query_result(row, ""));
-        let mut gone = gone.collect::<Result<Vec<_>, _>>()?;
+        let models = |rows: Vec<QueryResult>| {
+            rows.iter().map(|row| transfers::Model::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()
+        };
+        let mut gone = models(self.run(&self.statements.transfers_orphan, &orphaned).await?)?;
         self.run(&self.statements.headers_drop, &orphaned).await?;
         self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
         self.run(&self.statements.headers_forget, &forgotten).await?;
-        let changed = self.insert(&self.statements.transfers_upsert, &found.values().collect::<Vec<_>>()).await?;
-        let changed = changed.iter().map(|row| transfers::Model::from_query_result(row, ""));
-        let mut changed = changed.collect::<Result<Vec<_>, _>>()?;
+        let found: Vec<_> = found.into_values().collect();
+        let mut changed = models(self.run(&self.statements.transfers_upsert, &found).await?)?;
         // A transfer that was orphaned and mined again in one batch is reported once, in its new state.
         let again: HashSet<TransferId<'_>> = changed.iter().map(transfer_id).collect();
         gone.retain(|row| !again.contains(&transfer_id(row)));
@@ -442,7 +421,7 @@ impl Writer<'_> {
             AppliedRow { chain, tx_hash, log_index, applied_revision, applied_version }
         });
         let marks: Vec<_> = marks.collect();
-        self.insert(&self.statements.transfers_apply, &marks.iter().collect::<Vec<_>>()).await.map(|_| ())
+        self.run(&self.statements.transfers_apply, &marks).await.map(|_| ())
     }
 }
 
@@ -451,13 +430,32 @@ pub fn counter_of_operations(chain: &str) -> String {
     format!("operation:{chain}")
 }
 
+/// Adds changed operations to the receipts of their writes.
+fn report(rows: &[QueryResult], owners: &HashMap<&str, usize>, receipts: &mut [Receipt]) -> Result<(), DbErr> {
+    for row in rows {
+        let row = operations::Model::from_query_result(row, "")?;
+        if let Some(&place) = owners.get(row.id.as_str()) {
+            receipts[place].operations.push(row);
+        }
+    }
+    Ok(())
+}
+
+fn row_count<T>(rows: &[T]) -> i64 {
+    i64::try_from(rows.len()).unwrap_or(i64::MAX)
+}
+
+fn counter(name: &str, next: i64) -> chain_counters::Model {
+    chain_counters::Model { name: name.to_owned(), next }
+}
+
 fn after(next: &HashMap<String, i64>, name: &str) -> Result<i64, DbErr> {
     next.get(name).copied().ok_or_else(|| DbErr::RecordNotFound(format!("the counter {name}")))
 }
 
-/// Returns the first column of these rows.
-pub(super) fn keys_of(rows: &[QueryResult]) -> Result<HashSet<String>, DbErr> {
-    rows.iter().map(|row| row.try_get_by_index(0)).collect()
+/// Returns the keys in these rows: the first columns, or all.
+pub(super) fn keys_of<K: TryGetableMany + Eq + Hash>(rows: &[QueryResult]) -> Result<HashSet<K>, DbErr> {
+    rows.iter().map(QueryResult::try_get_many_by_index).collect()
 }
 
 fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) -> OperationOutcomeRow<'_> {

@@ -1,6 +1,17 @@
 //! Live payments and wallets are found through their indexes, also while their payments change.
 
+use payferry_migration::{Migrator, MigratorTrait};
+
 use super::*;
+
+impl Env {
+    async fn make_unreadable(&self, id: PaymentId) {
+        let row = payments::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.unwrap();
+        let mut row = row.unwrap().into_active_model();
+        row.state = ActiveValue::Set("{}".to_owned());
+        row.update(self.database.writer()).await.unwrap();
+    }
+}
 
 #[tokio::test]
 async fn live_payments_are_read_in_pages() {
@@ -14,26 +25,23 @@ async fn live_payments_are_read_in_pages() {
     assert!(!over.is_live());
     expected.sort_unstable();
 
-    let pages = async |shards: RangeInclusive<u8>, limit| {
+    let paged = async |shards: RangeInclusive<u8>, limit, only_ids: bool| {
         let mut ids = Vec::new();
         loop {
-            let page = load_live(&env.database, shards.clone(), ids.last().copied(), limit).await.unwrap();
-            if page.is_empty() {
-                return ids;
-            }
-            ids.extend(page.iter().map(Payment::id));
-        }
-    };
-    let pages_of_ids = async |shards: RangeInclusive<u8>, limit| {
-        let mut ids = Vec::new();
-        loop {
-            let page = live_ids(&env.database, shards.clone(), ids.last().copied(), limit).await.unwrap();
+            let (shards, after) = (shards.clone(), ids.last().copied());
+            let page = if only_ids {
+                live_ids(&env.database, shards, after, limit).await.unwrap()
+            } else {
+                load_live(&env.database, shards, after, limit).await.unwrap().iter().map(Payment::id).collect()
+            };
             if page.is_empty() {
                 return ids;
             }
             ids.extend(page);
         }
     };
+    let pages = async |shards, limit| paged(shards, limit, false).await;
+    let pages_of_ids = async |shards, limit| paged(shards, limit, true).await;
     assert_eq!(pages(0..=255, 7).await, expected);
     assert_eq!(pages_of_ids(0..=255, 7).await, expected);
     let half: Vec<_> = expected.iter().copied().filter(|id| id.shard() >= 128).collect();
@@ -45,21 +53,11 @@ async fn live_payments_are_read_in_pages() {
     }
 
     // An unreadable row keeps no other from starting, whatever page it fills.
-    let row = payments::Entity::find_by_id(expected[3].to_string()).one(env.database.reader()).await.unwrap();
-    let mut row = row.unwrap().into_active_model();
-    row.state = ActiveValue::Set("{}".to_owned());
-    row.update(env.database.writer()).await.unwrap();
+    env.make_unreadable(expected[3]).await;
     assert_eq!(pages_of_ids(0..=255, 1).await, expected, "an unreadable payment is still live");
     let unreadable = expected.remove(3);
     assert_eq!(pages(0..=255, 1).await, expected);
     assert!(load(&env.database, unreadable).await.is_err());
-}
-
-/// SQLite's query plan.
-async fn plan(database: &Database, sql: &str, values: Vec<sea_orm::Value>) -> Vec<String> {
-    let explain = Statement::from_sql_and_values(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"), values);
-    let plan = database.reader().query_all_raw(explain).await.unwrap();
-    plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
 }
 
 #[tokio::test]
@@ -68,18 +66,21 @@ async fn live_payments_and_wallets_use_their_indexes() {
     if env.database.backend() != DbBackend::Sqlite {
         return;
     }
+    let plan = async |sql: &str, values: Vec<Value>| {
+        query_plan(env.database.reader(), Statement::from_sql_and_values(DbBackend::Sqlite, sql, values)).await
+    };
     let over = "SEARCH payments USING INDEX payments_over (wallet=?)";
     for (columns, index) in
         [("id, version, state", "INDEX"), ("id", "COVERING INDEX"), ("id, wallet", "COVERING INDEX")]
     {
         let values = vec!["".into(), 0_i64.into(), 15_i64.into(), 100_i64.into()];
-        let plan = plan(&env.database, &format!("SELECT {columns} {LIVE}"), values).await;
+        let plan = plan(&format!("SELECT {columns} {LIVE}"), values).await;
         assert_eq!(plan, [format!("SEARCH payments USING {index} payments_live (id>?)")]);
     }
     let wallets = || vec![r#"["0x00"]"#.into()];
-    let plan_over = plan(&env.database, OVER_SQLITE, wallets()).await;
+    let plan_over = plan(OVER_SQLITE, wallets()).await;
     assert_eq!(plan_over[0], over);
-    let plan_all = plan(&env.database, ALL_SQLITE, wallets()).await;
+    let plan_all = plan(ALL_SQLITE, wallets()).await;
     for part in [over, "SCAN payments USING COVERING INDEX payments_live"] {
         assert!(plan_all.iter().any(|step| step == part), "{plan_all:?}");
     }
@@ -103,10 +104,7 @@ async fn wallets_lead_to_their_payments() {
     assert!(by_wallets(&env.database, &[], WalletScope::All).await.unwrap().is_empty());
 
     // Unreadable payments may receive transfers, too.
-    let row = payments::Entity::find_by_id(live.id().to_string()).one(env.database.reader()).await.unwrap();
-    let mut row = row.unwrap().into_active_model();
-    row.state = ActiveValue::Set("{}".to_owned());
-    row.update(env.database.writer()).await.unwrap();
+    env.make_unreadable(live.id()).await;
     assert_eq!(live_wallets(&env.database).await.unwrap(), [owner(&live)]);
     assert_eq!(found(WalletScope::All).await, [owner(&live), owner(&over)]);
 }

@@ -11,11 +11,10 @@ use payferry_domain::{
     Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PspId, Timestamp, Token,
     Tolerance,
 };
-use payferry_entities::{deliveries, events, merchants, operations, psps};
-use payferry_harness::database::TestDatabase;
-use payferry_migration::{Migrator, MigratorTrait};
+use payferry_entities::{chain_cursors, chain_tx_attempts, chain_txs, deliveries, events, operations};
+use payferry_harness::database::{TestDatabase, query_plan};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoActiveModel, Statement};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::writer::{ChainBatch, ChainTxOutcome, Journal, JournalWrite, OperationOutcome, SignedOperation, Submission};
@@ -37,32 +36,13 @@ impl Env {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
         Self::over(test_database, database).await
     }
 
     /// Adds a PSP and its merchant to a database that has its tables.
     async fn over(test_database: TestDatabase, database: Database) -> Self {
         let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
-        let psp = psps::Model {
-            id: psp_id.to_string(),
-            name: "PSP".to_owned(),
-            settings: "{}".to_owned(),
-            created_at: 0,
-            updated_at: 0,
-        };
-        psp.into_active_model().insert(database.writer()).await.unwrap();
-        let merchant = merchants::Model {
-            id: merchant_id.to_string(),
-            psp_id: psp_id.to_string(),
-            external_id: "m".to_owned(),
-            name: "Merchant".to_owned(),
-            email: "m@example.com".to_owned(),
-            business_id: "b".to_owned(),
-            created_at: 0,
-            updated_at: 0,
-        };
-        merchant.into_active_model().insert(database.writer()).await.unwrap();
+        test_database.add_psp(&psp_id.to_string(), &merchant_id.to_string()).await;
         let (journal, task) = Journal::start(database.clone());
         tokio::spawn(task.run());
         Self { database, journal, psp_id, merchant_id, _test_database: test_database }
@@ -177,10 +157,7 @@ fn transfer_row(payment: &Payment) -> transfers::Model {
         block_hash: fact.block.hash.to_string(),
         block_time: fact.block.time.as_millis(),
         presence: "present".to_owned(),
-        revision: 0,
-        applied_revision: 0,
-        applied_version: 0,
-        created_at: 0,
+        ..transfers::Model::default()
     }
 }
 
@@ -188,14 +165,11 @@ fn found(row: transfers::Model) -> JournalWrite {
     JournalWrite::ChainBatch(Box::new(ChainBatch {
         chain: Chain::Base,
         cursor_before: None,
-        cursor: payferry_entities::chain_cursors::Model {
+        cursor: chain_cursors::Model {
             chain: "base".to_owned(),
             block_number: 100,
             block_hash: row.block_hash.clone(),
-            block_time: 0,
-            second_look_from: 0,
-            epoch: 0,
-            updated_at: 0,
+            ..chain_cursors::Model::default()
         },
         orphaned_blocks: Vec::new(),
         headers: Vec::new(),
@@ -235,7 +209,7 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
     assert_eq!(names, [(1, "payment.confirmed"), (2, "payin.confirmed")]);
     assert!(feed.iter().all(|event| event.created_at == REAL.as_millis()));
 
-    let body: Value = serde_json::from_str(&feed[0].payload).unwrap();
+    let body: serde_json::Value = serde_json::from_str(&feed[0].payload).unwrap();
     let expected = json!({
         "event": "payment.confirmed",
         "payment_id": payment.id().to_string(),
@@ -272,30 +246,23 @@ async fn applied_settlement_marks_its_operation_succeeded() {
     let payment = env.confirmed().await;
     let operation = env.operation(&payment).await;
     let submission = Submission {
-        chain_tx: payferry_entities::chain_txs::Model {
-            id: 0,
+        chain_tx: chain_txs::Model {
             chain: "base".to_owned(),
             sender: "0x1".to_owned(),
-            nonce: 0,
             to_address: "0x2".to_owned(),
             input: "0x".to_owned(),
             gas_limit: 1,
             status: "submitted".to_owned(),
-            tx_hash: None,
-            block_number: None,
-            block_hash: None,
-            created_at: 0,
-            updated_at: 0,
+            ..chain_txs::Model::default()
         },
-        attempt: payferry_entities::chain_tx_attempts::Model {
+        attempt: chain_tx_attempts::Model {
             tx_hash: "0x3".to_owned(),
             chain: "base".to_owned(),
             sender: "0x1".to_owned(),
-            nonce: 0,
             raw: "0x".to_owned(),
             max_fee_per_gas: "1".to_owned(),
             max_priority_fee_per_gas: "1".to_owned(),
-            created_at: 0,
+            ..chain_tx_attempts::Model::default()
         },
         operations: vec![SignedOperation { id: operation.id.clone(), revision: operation.revision }],
     };

@@ -89,7 +89,8 @@ async fn queue_operations(env: &Env, names: &[&str]) {
     for name in names {
         let payment = env.payment(name).await;
         let mut write = transition(&payment, 0);
-        write.operations = vec![OperationChange::Queue(Box::new(operation(&format!("op_{name}"), &payment)))];
+        write.consequences.operations =
+            vec![OperationChange::Queue(Box::new(operation(&format!("op_{name}"), &payment)))];
         writes.push(boxed(write));
     }
     let submitting = env.queue(writes).await;
@@ -98,7 +99,7 @@ async fn queue_operations(env: &Env, names: &[&str]) {
 
 async fn change(env: &Env, name: &str, version: i64, change: OperationChange) {
     let mut write = transition(&payments::Model { version, ..payment_row(name) }, 0);
-    write.operations = vec![change];
+    write.consequences.operations = vec![change];
     env.submit(boxed(write)).await.unwrap();
 }
 
@@ -109,8 +110,8 @@ async fn operation_numbers_have_no_gaps_and_do_not_change() {
     // A failed group releases its numbers.
     let payment = env.payment("bad").await;
     let mut bad = transition(&payment, 0);
-    bad.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment)))];
-    bad.postings = vec![ledger_postings::Model { amount: 0, ..posting(&bad.payment) }];
+    bad.consequences.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment)))];
+    bad.consequences.postings = vec![ledger_postings::Model { amount: 0, ..posting(&bad.payment) }];
     assert!(matches!(env.submit(boxed(bad)).await, Err(JournalError::Refused(_))));
     queue_operations(&env, &["4"]).await;
     let mut elsewhere = operation("op_elsewhere", &payment);
@@ -127,6 +128,20 @@ async fn operation_numbers_have_no_gaps_and_do_not_change() {
     let found: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number, row.revision)).collect();
     assert_eq!(found, [("op_1", 0, 1), ("op_2", 1, 3), ("op_3", 2, 1), ("op_4", 3, 1), ("op_elsewhere", 0, 1)]);
     assert_eq!((rows[1].amount, rows[1].status.as_str()), (20, "queued"));
+}
+
+/// Returns the ids, statuses and revisions of the operations in the receipt.
+fn notified(receipt: &Receipt) -> Vec<(&str, &str, i64)> {
+    let operations = receipt.operations.iter();
+    let mut notified: Vec<_> = operations.map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
+    notified.sort_unstable();
+    notified
+}
+
+async fn operations_by_id(env: &Env) -> Vec<operations::Model> {
+    let mut rows = env.all::<operations::Entity>().await;
+    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    rows
 }
 
 fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static str)]) -> JournalWrite {
@@ -168,20 +183,17 @@ async fn an_operation_passes_through_its_states() {
     change(&env, "1", 2, OperationChange::Cancel { id: "op_1".to_owned() }).await;
     change(&env, "1", 3, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
     change(&env, "1", 4, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
-    let row = operations::Entity::find_by_id("op_1").one(env.database.reader()).await.unwrap().unwrap();
+    let row = operations_by_id(&env).await.remove(0);
     assert_eq!((row.status.as_str(), row.revision), ("submitted", 1));
 
     let receipt = env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "queued")])).await.unwrap();
-    let mut notified: Vec<_> =
-        receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
-    notified.sort_unstable();
-    assert_eq!(notified, [("op_1", "mined", 2), ("op_2", "queued", 2)]);
+    assert_eq!(notified(&receipt), [("op_1", "mined", 2), ("op_2", "queued", 2)]);
     let tx = &env.all::<chain_txs::Entity>().await[0];
     assert_eq!((tx.status.as_str(), tx.tx_hash.as_deref(), tx.block_number), ("mined", Some("0xmined"), Some(9)));
 
     // A success at an earlier revision was orphaned, so it does not match the current one.
     change(&env, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
-    let row = operations::Entity::find_by_id("op_1").one(env.database.reader()).await.unwrap().unwrap();
+    let row = operations_by_id(&env).await.remove(0);
     assert_eq!(row.status, "mined");
     assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (90, 80, 10), "the amounts that the chain reports");
     change(&env, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
@@ -195,10 +207,7 @@ async fn an_operation_passes_through_its_states() {
     // The transaction is mined in another block. The cancelled operation becomes mined too, because its funds have
     // moved.
     let receipt = env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")])).await.unwrap();
-    let mut notified: Vec<_> =
-        receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
-    notified.sort_unstable();
-    assert_eq!(notified, [("op_1", "mined", 4), ("op_2", "mined", 4)]);
+    assert_eq!(notified(&receipt), [("op_1", "mined", 4), ("op_2", "mined", 4)]);
 
     assert!(matches!(env.submit(outcome(999, "mined", &[])).await, Err(JournalError::Conflict)));
 }
@@ -208,11 +217,14 @@ async fn signed_bytes_require_a_free_nonce_and_unchanged_operations() {
     let env = Env::running().await;
     queue_operations(&env, &["1", "2"]).await;
     env.submit(submission(0, &[("op_1", 1)])).await.unwrap();
-    assert!(matches!(env.submit(submission(0, &[("op_2", 1)])).await, Err(JournalError::Conflict)), "nonce");
-    assert!(matches!(env.submit(submission(1, &[("op_1", 1)])).await, Err(JournalError::Conflict)), "not queued");
-    assert!(matches!(env.submit(submission(1, &[("op_2", 7)])).await, Err(JournalError::Conflict)), "changed");
-    let mixed = submission(1, &[("op_2", 1), ("op_1", 1)]);
-    assert!(matches!(env.submit(mixed).await, Err(JournalError::Conflict)), "all or none");
+    for (nonce, signed, why) in [
+        (0, &[("op_2", 1)][..], "nonce"),
+        (1, &[("op_1", 1)], "not queued"),
+        (1, &[("op_2", 7)], "changed"),
+        (1, &[("op_2", 1), ("op_1", 1)], "all or none"),
+    ] {
+        assert!(matches!(env.submit(submission(nonce, signed)).await, Err(JournalError::Conflict)), "{why}");
+    }
     assert_eq!(env.count::<chain_txs::Entity>().await, 1);
     assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 1);
     env.submit(submission(1, &[("op_2", 1)])).await.unwrap();
@@ -241,12 +253,9 @@ async fn an_operation_that_was_queued_again_is_not_refused() {
     change(&env, "1", 2, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
     env.submit(submission(0, &[("op_3", 1)])).await.unwrap();
     let receipt = env.submit(refusal(&[("op_1", 1), ("op_2", 1), ("op_3", 1)])).await.unwrap();
-    let notified: Vec<_> =
-        receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
-    assert_eq!(notified, [("op_2", "failed", 2)]);
+    assert_eq!(notified(&receipt), [("op_2", "failed", 2)]);
     assert_eq!(receipt.operations[0].failure.as_deref(), Some("given up"));
-    let mut rows = env.all::<operations::Entity>().await;
-    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    let rows = operations_by_id(&env).await;
     let found: Vec<_> = rows.iter().map(|row| (row.status.as_str(), row.revision, row.failure.as_deref())).collect();
     assert_eq!(found, [("queued", 2, None), ("failed", 2, Some("given up")), ("submitted", 1, None)]);
     // The new revision can be refused, once.
@@ -256,15 +265,8 @@ async fn an_operation_that_was_queued_again_is_not_refused() {
 
 fn renumbering(id: &str, number: i64, revision: i64, lowest: i64) -> JournalWrite {
     let (id, failure) = (id.to_owned(), "used by another".to_owned());
-    JournalWrite::Renumbering(Box::new(Renumbering {
-        id,
-        chain: Chain::Base,
-        number,
-        revision,
-        lowest,
-        failure,
-        at: 50,
-    }))
+    let renumbering = Renumbering { id, chain: Chain::Base, number, revision, lowest, failure, at: 50 };
+    JournalWrite::Renumbering(Box::new(renumbering))
 }
 
 #[tokio::test]
@@ -289,8 +291,7 @@ async fn an_operation_with_a_used_number_gets_a_new_number_once() {
     queue_operations(&env, &["3"]).await;
     env.submit(submission(1, &[("op_2", 1)])).await.unwrap();
     env.submit(renumbering("op_2", 1, 1, 5)).await.unwrap();
-    let mut rows = env.all::<operations::Entity>().await;
-    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    let rows = operations_by_id(&env).await;
     let numbers: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number)).collect();
     assert_eq!(numbers, [("op_1", 100), ("op_2", 102), ("op_3", 101)]);
 }

@@ -1,10 +1,11 @@
 //! Groups, queues, closing, and panics.
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use sea_orm::ConnectionTrait;
 
 use super::*;
-use crate::writer::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, INITIATIONS_QUEUED_MAX};
+use crate::writer::{CommitSubscriptions, GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, INITIATIONS_QUEUED_MAX};
 
 #[tokio::test]
 async fn a_group_has_a_maximum_size() {
@@ -27,8 +28,7 @@ async fn transitions_precede_initiations_which_get_a_share() {
         before.push(env.queue([initiation(&format!("old{n}"), None)]).await.remove(0));
     }
     assert!(answers(before).await.iter().all(Result::is_ok));
-    running.abort();
-    let _ = running.await;
+    stop(running).await;
 
     let new = env.queue((0..100).map(|n| initiation(&format!("new{n}"), None))).await;
     let moved =
@@ -36,9 +36,6 @@ async fn transitions_precede_initiations_which_get_a_share() {
     env.fault(Fault::AnswerLost);
     env.run();
     // The first group is identified by its result.
-    let unknown = |answers: &[Result<Receipt, JournalError>]| {
-        answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect::<Vec<_>>()
-    };
     let (new, moved) = (answers(new).await, answers(moved).await);
     let first_of = |flags: Vec<bool>| {
         let first = flags.iter().take_while(|flag| **flag).count();
@@ -50,26 +47,21 @@ async fn transitions_precede_initiations_which_get_a_share() {
     assert_eq!(env.count::<payments::Entity>().await, (GROUP_UNITS_MAX + 140) as u64);
 }
 
+/// Returns for each result if the outcome is unknown.
+fn unknown(answers: &[Result<Receipt, JournalError>]) -> Vec<bool> {
+    answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect()
+}
+
 /// Writes three transitions without announcements and several with. Returns which of them were in the first group.
 async fn in_the_first_group(announcing: usize, expected: usize) -> (Vec<bool>, Vec<bool>) {
-    let env = Env::new().await;
-    let running = env.run();
-    let mut payments = Vec::new();
-    for n in 0..3 + announcing {
-        payments.push(env.payment(&n.to_string()).await);
-    }
-    running.abort();
-    let _ = running.await;
+    let (env, payments) = Env::with_payments(0..3 + announcing).await;
     let (silent, announced) = payments.split_at(3);
     let silent = env.queue(silent.iter().map(|payment| boxed(transition(payment, 0)))).await;
     let announced = env.queue(announced.iter().map(|payment| boxed(transition(payment, 1)))).await;
     env.journal.expect_announcements(expected);
     env.fault(Fault::AnswerLost);
     env.run();
-    let unknown = |answers: Vec<Result<Receipt, JournalError>>| {
-        answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect()
-    };
-    let flags = (unknown(answers(silent).await), unknown(answers(announced).await));
+    let flags = (unknown(&answers(silent).await), unknown(&answers(announced).await));
     let rows = env.all::<payments::Entity>().await;
     assert!(rows.iter().all(|row| row.version == 2), "every write is committed, in any group");
     flags
@@ -86,14 +78,7 @@ async fn announced_transitions_precede_writes_without_waiting_callers() {
 
 #[tokio::test]
 async fn the_webhook_sender_is_notified_before_the_results() {
-    let env = Env::new().await;
-    let running = env.run();
-    let mut payments = Vec::new();
-    for n in ["1", "2", "3"] {
-        payments.push(env.payment(n).await);
-    }
-    running.abort();
-    let _ = running.await;
+    let (env, payments) = Env::with_payments(1..=3).await;
     let notified: Arc<Mutex<Vec<String>>> = Arc::default();
     let ear = Arc::clone(&notified);
     env.journal.on_announced(move |psp_id| ear.lock().push(psp_id.to_owned()));
@@ -115,13 +100,9 @@ async fn the_webhook_sender_is_notified_before_the_results() {
 
 #[tokio::test]
 async fn writes_of_one_payment_use_separate_groups_in_order() {
-    let env = Env::new().await;
-    let running = env.run();
-    let payment = env.payment("1").await;
-    running.abort();
-    let _ = running.await;
+    let (env, payments) = Env::with_payments([1]).await;
     let groups_before = env.journal.stats().groups;
-    let chain = (1..=5).map(|version| boxed(transition(&payments::Model { version, ..payment.clone() }, 1)));
+    let chain = (1..=5).map(|version| boxed(transition(&payments::Model { version, ..payments[0].clone() }, 1)));
     let submitting = env.queue(chain).await;
     env.run();
     assert!(answers(submitting).await.iter().all(Result::is_ok));
@@ -175,7 +156,7 @@ async fn a_panic_loses_only_the_results_of_the_current_group() {
         let notified = Arc::clone(&reasons);
         tokio::spawn(env.task.clone().supervise(move |reason| notified.lock().push(reason.to_owned())));
         let answers = answers(submitting).await;
-        let unknown = answers.iter().filter(|answer| matches!(answer, Err(JournalError::Unknown(_)))).count();
+        let unknown = unknown(&answers).into_iter().filter(|is_unknown| *is_unknown).count();
         assert_eq!(unknown, GROUP_UNITS_MAX, "{fault:?}");
         assert!(answers[GROUP_UNITS_MAX..].iter().all(Result::is_ok), "queued writes are committed after the restart");
         assert_eq!(env.count::<payments::Entity>().await, 50);
@@ -281,12 +262,33 @@ async fn texts_and_numbers_round_trip() {
         next.payment.state = format!("{text}{text}");
         next.payment.live = n % 2 == 1;
         next.payment.attention = (n % 2 == 1).then(|| "FUNDS_BLOCKED".to_owned());
-        next.announcements[0].payload = (*text).to_owned();
+        next.consequences.announcements[0].event.payload = (*text).to_owned();
         let expected = next.payment.clone();
         env.submit(boxed(next)).await.unwrap();
         let read = payments::Entity::find_by_id(&written.id).one(env.database.reader()).await.unwrap().unwrap();
         assert_eq!(read, expected);
-        let events = env.all::<payferry_entities::events::Entity>().await;
+        let events = env.all::<events::Entity>().await;
         assert_eq!(events[n].payload, *text);
     }
+}
+
+#[tokio::test]
+async fn each_subscriber_is_woken_once_and_subjects_are_removed() {
+    let wakes = Arc::new(CommitSubscriptions::default());
+    let subjects = |wakes: &CommitSubscriptions| wakes.subjects.load(std::sync::atomic::Ordering::SeqCst);
+    let (mut one, mut two) = (wakes.subscribe("pay_1".to_owned()), wakes.subscribe("pay_1".to_owned()));
+    let mut other = wakes.subscribe("pay_2".to_owned());
+    assert_eq!(subjects(&wakes), 2);
+    wakes.wake("pay_1");
+    wakes.wake("pay_1");
+    wakes.wake("pay_3");
+    one.woken().await;
+    two.woken().await;
+    assert!(one.woken().now_or_never().is_none(), "two commits lead to one wake-up");
+    assert!(other.woken().now_or_never().is_none());
+    drop(one);
+    wakes.wake("pay_1");
+    two.woken().await;
+    drop((two, other));
+    assert_eq!((subjects(&wakes), wakes.by_subject.len()), (0, 0));
 }

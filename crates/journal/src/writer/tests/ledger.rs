@@ -3,14 +3,14 @@
 use payferry_entities::{balances, sendings, sends_per_day};
 
 use super::*;
-use crate::writer::{DailyOutbound, OutboundChange, Reserve};
+use crate::writer::{OutboundChange, Reserve};
 
 /// Creates a payment whose settlement credits this amount to its PSP.
 async fn credited(env: &Env, name: &str, amount: i64) {
     let payment = env.payment(name).await;
     let mut settled = transition(&payment, 0);
     let credit = ledger_postings::Model { amount, credit: "psp".to_owned(), ..posting(&settled.payment) };
-    settled.postings =
+    settled.consequences.postings =
         vec![ledger_postings::Model { debit: "payment".to_owned(), kind: "settled".to_owned(), ..credit }];
     env.submit(boxed(settled)).await.unwrap();
 }
@@ -31,8 +31,6 @@ fn withdrawal(name: &str, amount: i64, amount_max: i64) -> JournalWrite {
             id: id.clone(),
             psp_id: "psp_1".to_owned(),
             kind: "withdrawal".to_owned(),
-            customer_id: None,
-            reference: None,
             chain: "base".to_owned(),
             token: "USDC".to_owned(),
             amount,
@@ -40,10 +38,10 @@ fn withdrawal(name: &str, amount: i64, amount_max: i64) -> JournalWrite {
             version: 1,
             status: "pending".to_owned(),
             live: true,
-            in_review: false,
             created_at: 5_000,
             updated_at: 5_000,
             state: "{}".to_owned(),
+            ..sendings::Model::default()
         },
         transition: payferry_entities::sending_transitions::Model {
             sending_id: id,
@@ -51,18 +49,20 @@ fn withdrawal(name: &str, amount: i64, amount_max: i64) -> JournalWrite {
             at: 5_000,
             events: "[]".to_owned(),
         },
-        announcements: Vec::new(),
-        operations: Vec::new(),
-        postings: vec![reserved],
-        reserve: Some(Reserve {
-            psp_id: "psp_1".to_owned(),
-            chain: "base".to_owned(),
-            token_address: "0xusdc".to_owned(),
-            amount,
-            day: DailyOutbound { token: "USDC".to_owned(), day: 3, amount, amount_max },
-        }),
-        idempotency: None,
-        audit: None,
+        consequences: Consequences {
+            postings: vec![reserved],
+            reserve: Some(Reserve {
+                psp_id: "psp_1".to_owned(),
+                chain: "base".to_owned(),
+                token_address: "0xusdc".to_owned(),
+                amount,
+                token: "USDC".to_owned(),
+                day: 3,
+                day_amount: amount,
+                day_amount_max: amount_max,
+            }),
+            ..Consequences::default()
+        },
     }))
 }
 
@@ -88,30 +88,21 @@ async fn only_one_of_many_withdrawals_of_the_whole_balance_succeeds() {
     assert_eq!(env.all::<sends_per_day::Entity>().await[0].amount, 100);
 }
 
-/// Submits orders before the journal runs, so that they are written together.
-async fn in_one_statement(orders: Vec<JournalWrite>) -> (Env, Vec<Result<Receipt, JournalError>>, u64) {
-    in_one_statement_with(&[], orders).await
-}
-
-/// Like `in_one_statement`, with a fault for each attempt.
-async fn in_one_statement_with(
-    faults: &[Fault],
-    orders: Vec<JournalWrite>,
-) -> (Env, Vec<Result<Receipt, JournalError>>, u64) {
+/// Submits orders before the journal runs, so that they are written together, with a fault for each attempt.
+async fn together(faults: &[Fault], orders: Vec<JournalWrite>) -> (Env, Vec<Result<Receipt, JournalError>>, u64) {
     let env = Env::new().await;
     let running = env.run();
     for name in ["1", "2"] {
         credited(&env, name, 50).await;
     }
-    running.abort();
-    let _ = running.await;
+    stop(running).await;
     let groups = env.journal.stats().groups;
     let asked = env.queue(orders).await;
     for fault in faults {
         env.fault(*fault);
     }
     env.run();
-    let answers = futures::future::join_all(asked).await.into_iter().map(Result::unwrap).collect();
+    let answers = answers(asked).await;
     let commits = env.journal.stats().groups - groups;
     (env, answers, commits)
 }
@@ -120,7 +111,7 @@ async fn in_one_statement_with(
 async fn orders_of_one_psp_share_a_group_and_see_the_remaining_balance() {
     // The third order exceeds the remaining balance, the fourth does not.
     let orders = [60, 30, 20, 10].iter().enumerate().map(|(n, amount)| withdrawal(&n.to_string(), *amount, i64::MAX));
-    let (env, answers, commits) = in_one_statement(orders.collect()).await;
+    let (env, answers, commits) = together(&[], orders.collect()).await;
     let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(passed, [true, true, false, true], "{answers:?}");
     assert!(matches!(answers[2], Err(JournalError::InsufficientBalance)), "{:?}", answers[2]);
@@ -132,7 +123,7 @@ async fn orders_of_one_psp_share_a_group_and_see_the_remaining_balance() {
 async fn an_order_above_the_daily_limit_releases_its_funds() {
     let above = |name| withdrawal(name, 90, 90);
     let orders = vec![withdrawal("0", 10, 100), above("1"), above("2"), withdrawal("3", 90, 100)];
-    let (env, answers, commits) = in_one_statement(orders).await;
+    let (env, answers, commits) = together(&[], orders).await;
     assert!(answers[0].is_ok() && answers[3].is_ok(), "{answers:?}");
     assert!(answers[1..3].iter().all(|answer| matches!(answer, Err(JournalError::AboveDailyLimit))), "{answers:?}");
     assert_eq!((balance(&env).await, commits), ((0, 100), 1));
@@ -145,8 +136,7 @@ async fn an_invalid_order_releases_its_funds() {
     let running = env.run();
     credited(&env, "1", 100).await;
     env.submit(withdrawal("0", 10, i64::MAX)).await.unwrap();
-    running.abort();
-    let _ = running.await;
+    stop(running).await;
     // The first order already exists, so the database rejects it.
     let asked = env.queue([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
     env.run();
@@ -159,7 +149,7 @@ async fn an_invalid_order_releases_its_funds() {
 #[tokio::test]
 async fn a_conflicting_order_releases_its_funds() {
     let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
-    let (env, answers, _) = in_one_statement_with(&[Fault::Nothing, Fault::FirstOvertaken], orders).await;
+    let (env, answers, _) = together(&[Fault::Nothing, Fault::FirstOvertaken], orders).await;
     assert!(matches!(answers[0], Err(JournalError::Conflict)), "{answers:?}");
     assert!(answers[1].is_ok(), "{answers:?}");
     assert_eq!(balance(&env).await, (10, 90));
@@ -168,8 +158,7 @@ async fn a_conflicting_order_releases_its_funds() {
 #[tokio::test]
 async fn no_order_is_rejected_for_a_reservation_that_is_not_committed() {
     let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
-    let (env, answers, commits) =
-        in_one_statement_with(&[Fault::Nothing, Fault::Away, Fault::Away, Fault::Away], orders).await;
+    let (env, answers, commits) = together(&[Fault::Nothing, Fault::Away, Fault::Away, Fault::Away], orders).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(JournalError::Unavailable(_)))), "{answers:?}");
     assert_eq!((balance(&env).await, commits), ((100, 0), 0));
 }
@@ -177,7 +166,7 @@ async fn no_order_is_rejected_for_a_reservation_that_is_not_committed() {
 #[tokio::test]
 async fn many_orders_of_one_psp_are_written_in_order() {
     let orders = (0..100).map(|n| withdrawal(&n.to_string(), 2, i64::MAX)).collect();
-    let (env, answers, commits) = in_one_statement(orders).await;
+    let (env, answers, commits) = together(&[], orders).await;
     let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
     assert!(passed[..50].iter().all(|passed| *passed) && !passed[50..].iter().any(|passed| *passed), "{passed:?}");
     assert_eq!((balance(&env).await, commits), ((0, 100), 2), "32 of them, then 18; the rest is rejected");
@@ -195,7 +184,7 @@ async fn reservations_of_a_day_do_not_exceed_its_limit() {
     assert_eq!(balance(&env).await, (30, 70));
     // The next day starts at zero.
     let JournalWrite::OutboundTransfer(mut tomorrow) = withdrawal("4", 20, 70) else { unreachable!() };
-    tomorrow.reserve.as_mut().unwrap().day.day += 1;
+    tomorrow.consequences.reserve.as_mut().unwrap().day += 1;
     env.submit(JournalWrite::OutboundTransfer(tomorrow)).await.unwrap();
     assert_eq!(balance(&env).await, (10, 90));
 }

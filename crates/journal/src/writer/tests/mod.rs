@@ -12,28 +12,25 @@ mod preconditions;
 mod statements;
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::task::Poll;
 
 use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_entities::{
-    Database, Failure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys,
-    ledger_postings, merchants, operations, payment_transitions, payments, psps, transfers,
+    Database, Failure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, events,
+    idempotency_keys, ledger_postings, operations, payment_transitions, payments, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
-use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{
-    ActiveModelTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr,
-};
-use tokio::sync::OnceCell;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
 use tokio::task::JoinHandle;
 
 use super::statements::Statements;
 use super::write::{Attempt, FailedPreconditions, attempt};
 use super::{
-    ChainBatch, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask, JournalWrite, NewEvent, Receipt,
-    SignedOperation, Submission, Transition,
+    ChainBatch, Consequences, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask, JournalWrite, NewEvent,
+    Receipt, SignedOperation, Submission, Transition,
 };
 
 /// Faults to inject, in order; one per group.
@@ -104,13 +101,22 @@ impl Env {
     }
 
     async fn on(test_database: TestDatabase) -> Self {
-        match test_database.file() {
-            Some(file) => std::fs::write(file, template().await).unwrap(),
-            None => prepare(test_database.url()).await,
-        }
+        test_database.add_psp("psp_1", "merch_1").await;
         let database = Database::open(test_database.url()).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
         Self { database, journal, task, test_database: Arc::new(test_database) }
+    }
+
+    /// Creates it with stored payments of these names. The task is stopped.
+    async fn with_payments(names: impl IntoIterator<Item = impl Display>) -> (Self, Vec<payments::Model>) {
+        let env = Self::new().await;
+        let running = env.run();
+        let mut payments = Vec::new();
+        for name in names {
+            payments.push(env.payment(&name.to_string()).await);
+        }
+        stop(running).await;
+        (env, payments)
     }
 
     fn is_sqlite(&self) -> bool {
@@ -183,47 +189,10 @@ async fn answers(submitting: Vec<Submitting>) -> Vec<Result<Receipt, JournalErro
     answers
 }
 
-/// Returns an SQLite file with schema, PSP, and merchant, which is created once and then copied.
-async fn template() -> &'static [u8] {
-    static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
-    TEMPLATE
-        .get_or_init(|| async {
-            let database = TestDatabase::sqlite();
-            prepare(database.url()).await;
-            std::fs::read(database.file().unwrap()).unwrap()
-        })
-        .await
-}
-
-async fn prepare(url: &str) {
-    let database = Database::open(url).await.unwrap();
-    Migrator::up(database.long_timeout(), None).await.unwrap();
-    psp().into_active_model().insert(database.writer()).await.unwrap();
-    merchant().into_active_model().insert(database.writer()).await.unwrap();
-    database.close().await.unwrap();
-}
-
-fn psp() -> psps::Model {
-    psps::Model {
-        id: "psp_1".to_owned(),
-        name: "PSP".to_owned(),
-        settings: "{}".to_owned(),
-        created_at: 0,
-        updated_at: 0,
-    }
-}
-
-fn merchant() -> merchants::Model {
-    merchants::Model {
-        id: "merch_1".to_owned(),
-        psp_id: "psp_1".to_owned(),
-        external_id: "m".to_owned(),
-        name: "Merchant".to_owned(),
-        email: "m@example.com".to_owned(),
-        business_id: "b".to_owned(),
-        created_at: 0,
-        updated_at: 0,
-    }
+/// Stops the task of the journal.
+async fn stop(running: JoinHandle<()>) {
+    running.abort();
+    let _ = running.await;
 }
 
 fn payment_row(name: &str) -> payments::Model {
@@ -232,23 +201,20 @@ fn payment_row(name: &str) -> payments::Model {
         psp_id: "psp_1".to_owned(),
         purpose: "payin".to_owned(),
         merchant_id: Some("merch_1".to_owned()),
-        customer_id: None,
-        reference: None,
         shard: 7,
         version: 1,
         status: "pending".to_owned(),
         live: true,
-        attention: None,
         chain: "base".to_owned(),
         token: "USDC".to_owned(),
         amount: 10_000_000,
-        amount_received: 0,
         wallet: format!("0x{name}"),
         link_token: format!("link-{name}"),
         expires_at: 1_000,
         created_at: 1,
         updated_at: 1,
         state: r#"{"a":1}"#.to_owned(),
+        ..payments::Model::default()
     }
 }
 
@@ -289,13 +255,8 @@ fn transition(before: &payments::Model, announced: i64) -> Transition {
     Transition {
         transition: transition_row(&payment),
         payment,
-        announcements,
-        operations: Vec::new(),
-        postings: Vec::new(),
-        reserve: None,
+        consequences: Consequences { announcements, ..Consequences::default() },
         applied: Vec::new(),
-        idempotency: None,
-        audit: None,
         moved: None,
     }
 }
@@ -303,10 +264,8 @@ fn transition(before: &payments::Model, announced: i64) -> Transition {
 /// Returns a posting of ten units received for this version of the payment.
 fn posting(payment: &payments::Model) -> ledger_postings::Model {
     ledger_postings::Model {
-        position: 0,
         subject: payment.id.clone(),
         version: payment.version,
-        line: 0,
         psp_id: payment.psp_id.clone(),
         kind: "received".to_owned(),
         debit: "external".to_owned(),
@@ -316,6 +275,7 @@ fn posting(payment: &payments::Model) -> ledger_postings::Model {
         amount: 10,
         reference: "0x1".to_owned(),
         at: 5_000,
+        ..ledger_postings::Model::default()
     }
 }
 
@@ -324,7 +284,7 @@ fn boxed(transition: Transition) -> JournalWrite {
 }
 
 fn event(payment: &payments::Model, sequence: i64) -> NewEvent {
-    NewEvent {
+    let event = events::Model {
         id: format!("evt_{}_{sequence}", payment.id),
         psp_id: payment.psp_id.clone(),
         payment_id: payment.id.clone(),
@@ -332,8 +292,9 @@ fn event(payment: &payments::Model, sequence: i64) -> NewEvent {
         name: "payment.confirmed".to_owned(),
         payload: format!(r#"{{"sequence":{sequence}}}"#),
         created_at: 5_000,
-        delivery_id: Some(format!("whd_{}_{sequence}", payment.id)),
-    }
+        ..events::Model::default()
+    };
+    NewEvent { event, delivery_id: Some(format!("whd_{}_{sequence}", payment.id)) }
 }
 
 fn operation(id: &str, payment: &payments::Model) -> operations::Model {
@@ -348,17 +309,10 @@ fn operation(id: &str, payment: &payments::Model) -> operations::Model {
         amount: 10_000_000,
         psp_amount: 9_900_000,
         treasury_fee: 100_000,
-        recipient: None,
         status: "queued".to_owned(),
-        chain_tx_id: None,
-        tx_hash: None,
-        block_number: None,
-        failure: None,
-        revision: 0,
-        attempts: 0,
-        not_before: 0,
         created_at: 1,
         updated_at: 1,
+        ..operations::Model::default()
     }
 }
 
@@ -368,9 +322,9 @@ fn cursor(hash: &str, block_number: i64) -> chain_cursors::Model {
         block_number,
         block_hash: hash.to_owned(),
         block_time: block_number * 1_000,
-        second_look_from: 0,
         epoch: 1,
         updated_at: 1,
+        ..chain_cursors::Model::default()
     }
 }
 
@@ -392,8 +346,8 @@ fn header(hash: &str, number: i64) -> chain_headers::Model {
         chain: "base".to_owned(),
         number,
         hash: hash.to_owned(),
-        parent_hash: String::new(),
         time: number * 1_000,
+        ..chain_headers::Model::default()
     }
 }
 
@@ -427,7 +381,7 @@ fn attempt_row(delivery_id: &str, number: i64) -> delivery_attempts::Model {
         response_code: Some(500),
         response_body: Some("no".to_owned()),
         duration_ms: 12,
-        error: None,
+        ..delivery_attempts::Model::default()
     }
 }
 
@@ -443,7 +397,6 @@ fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
 fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
     JournalWrite::Submission(Box::new(Submission {
         chain_tx: chain_txs::Model {
-            id: 0,
             chain: "base".to_owned(),
             sender: "0xsender".to_owned(),
             nonce,
@@ -451,11 +404,9 @@ fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
             input: "0x".to_owned(),
             gas_limit: 1,
             status: "submitted".to_owned(),
-            tx_hash: None,
-            block_number: None,
-            block_hash: None,
             created_at: 1,
             updated_at: 1,
+            ..chain_txs::Model::default()
         },
         attempt: chain_tx_attempts::Model {
             tx_hash: format!("0xtx{nonce}"),

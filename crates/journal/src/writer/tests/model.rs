@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use payferry_entities::{deliveries, events};
+use payferry_entities::deliveries;
 use proptest::prelude::*;
 
 use super::*;
@@ -127,14 +127,14 @@ impl Model {
                 before.version = self.payments.get(&before.id).map_or(1, |(version, _)| *version) + ahead;
                 let mut write = transition(&before, *announced);
                 write.payment.state.clone_from(state);
-                write.idempotency = key.map(|key| key_row(&format!("advance{key}")));
+                write.consequences.idempotency = key.map(|key| key_row(&format!("advance{key}")));
                 let id = format!("op_{}", before.id);
-                write.operations.extend(change.map(|change| match change {
+                write.consequences.operations.extend(change.map(|change| match change {
                     Change::Queue => OperationChange::Queue(Box::new(operation(&id, &before))),
                     Change::Cancel => OperationChange::Cancel { id },
                 }));
                 if *bad {
-                    write.announcements.push(event(&payment_row("seed"), 100));
+                    write.consequences.announcements.push(event(&payment_row("seed"), 100));
                 }
                 let of_payment = |(_, row): &(&String, &(String, String, String, i64, i64))| row.0 == before.id;
                 write.applied = self
@@ -206,12 +206,12 @@ impl Model {
                     return Fate::Conflict;
                 }
                 *row = (payment.version, payment.state.clone());
-                for event in &write.announcements {
+                for NewEvent { event, .. } in &write.consequences.announcements {
                     if self.events.insert(event.id.clone(), event.sequence).is_some() {
                         return Fate::Refused;
                     }
                 }
-                for change in &write.operations {
+                for change in &write.consequences.operations {
                     let row = self.operations.get_mut(change.id());
                     match (change, row) {
                         (OperationChange::Queue(_), Some((status, revision))) => {

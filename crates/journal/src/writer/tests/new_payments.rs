@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::writer::GROUP_UNITS_MAX;
-use crate::writer::new_payments::NewPayments;
+use crate::writer::write::attempt_new_payments;
 
 /// Returns `count` payments with small differences; every third one has a key.
 fn new_payments(first: usize, count: usize) -> Vec<JournalWrite> {
@@ -20,8 +20,8 @@ fn new_payments(first: usize, count: usize) -> Vec<JournalWrite> {
 }
 
 async fn attempt_in_one_statement(env: &Env, writes: &[JournalWrite]) -> Option<Attempt> {
-    let writes: Vec<_> = writes.iter().collect();
-    NewPayments::new(env.database.backend()).attempt(&env.database, &writes).await
+    let statements = Statements::new(env.database.backend());
+    attempt_new_payments(&env.database, &statements, &writes.iter().collect::<Vec<_>>()).await
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Behaviour of a database server: deadlocks, serialization failures, and connections that are cut during a commit.
 
-use payferry_entities::events;
 use payferry_harness::proxy::Proxy;
 use sea_orm::{ConnectionTrait, Statement, TransactionTrait};
 use tokio_util::task::AbortOnDropHandle;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::writer::{AppliedTransfer, DELIVERY_RETRIES_MAX, TransfersApplied};
-use payferry_entities::{deliveries, events};
+use payferry_entities::deliveries;
 
 #[tokio::test]
 async fn a_transition_requires_the_previous_version() {
@@ -10,7 +10,7 @@ async fn a_transition_requires_the_previous_version() {
     let payment = env.payment("1").await;
     let once = transition(&payment, 1);
     let mut stale = transition(&payment, 1);
-    stale.announcements[0].id = "evt_other".to_owned();
+    stale.consequences.announcements[0].event.id = "evt_other".to_owned();
     stale.payment.status = "failed".to_owned();
     env.submit(boxed(once)).await.unwrap();
     assert!(matches!(env.submit(boxed(stale)).await, Err(JournalError::Conflict)));
@@ -23,17 +23,13 @@ async fn a_transition_requires_the_previous_version() {
 
 #[tokio::test]
 async fn a_failed_precondition_does_not_affect_other_writes() {
-    let env = Env::new().await;
+    let (env, payments) = Env::with_payments([1, 2]).await;
     let running = env.run();
-    let first = env.payment("1").await;
-    let second = env.payment("2").await;
-    env.submit(boxed(transition(&first, 1))).await.unwrap();
-    running.abort();
-    let _ = running.await;
-    tokio::task::yield_now().await;
+    env.submit(boxed(transition(&payments[0], 1))).await.unwrap();
+    stop(running).await;
 
-    let stale = boxed(transition(&first, 0));
-    let fresh = boxed(transition(&second, 2));
+    let stale = boxed(transition(&payments[0], 0));
+    let fresh = boxed(transition(&payments[1], 2));
     let groups_before = env.journal.stats().groups;
     let submitting = env.queue([stale, fresh, initiation("3", None)]).await;
     env.run();
@@ -79,7 +75,7 @@ async fn a_transition_requires_both_preconditions() {
     env.submit(initiation("2", Some("key"))).await.unwrap();
     let keyed = |version, key: &str| {
         let mut transition = transition(&payments::Model { version, ..payment.clone() }, 0);
-        transition.idempotency = Some(key_row(key));
+        transition.consequences.idempotency = Some(key_row(key));
         boxed(transition)
     };
     assert!(matches!(env.submit(keyed(1, "key")).await, Err(JournalError::IdempotencyKeyTaken)));
@@ -120,21 +116,14 @@ async fn a_value_that_the_database_rejects_fails_only_its_write() {
     let payment = env.payment("1").await;
     env.submit(boxed(transition(&payment, 1))).await.unwrap();
     let mut twice = transition(&payments::Model { version: 2, ..payment.clone() }, 1);
-    twice.announcements[0].sequence = 100;
+    twice.consequences.announcements[0].event.sequence = 100;
     assert!(matches!(env.submit(boxed(twice)).await, Err(JournalError::Refused(_))));
     assert_eq!(env.all::<payments::Entity>().await[0].version, 2);
 }
 
 #[tokio::test]
 async fn the_feed_keeps_the_order_of_writes_and_announcements() {
-    let env = Env::new().await;
-    let running = env.run();
-    let mut before = Vec::new();
-    for n in 0..20 {
-        before.push(env.payment(&n.to_string()).await);
-    }
-    running.abort();
-    let _ = running.await;
+    let (env, before) = Env::with_payments(0..20).await;
     let submitting = env.queue(before.iter().rev().map(|payment| boxed(transition(payment, 3)))).await;
     env.run();
     assert!(answers(submitting).await.iter().all(Result::is_ok));
@@ -160,7 +149,7 @@ async fn a_filtered_event_is_in_the_feed_without_a_delivery() {
     let env = Env::running().await;
     let payment = env.payment("1").await;
     let mut write = transition(&payment, 2);
-    write.announcements[0].delivery_id = None;
+    write.consequences.announcements[0].delivery_id = None;
     env.submit(boxed(write)).await.unwrap();
     assert_eq!(env.count::<events::Entity>().await, 2);
     let deliveries = env.all::<deliveries::Entity>().await;

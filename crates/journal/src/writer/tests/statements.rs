@@ -1,13 +1,13 @@
 //! Query plans of SQLite, and the round trip of rows in both databases.
 
 use super::*;
-use crate::writer::insert::{Bound, Insert};
-use crate::writer::table::{Kind, Shape};
+use crate::writer::bind::{Column, Row, RowStatement};
 use crate::writer::write::Writer;
+use payferry_harness::database::query_plan;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use sea_orm::{ConnectionTrait, DbBackend, Statement, Value};
+use sea_orm::{DbBackend, Statement, Value};
 
 /// Updates must find their rows by a key. A scan would take longer with every row of the table.
 #[tokio::test]
@@ -17,28 +17,31 @@ async fn no_update_scans_its_table() {
         return;
     }
     let statements = Statements::new(DbBackend::Sqlite);
+    fn texts<R>(statement: &RowStatement<R>) -> [&str; 2] {
+        [&statement.texts[0].1, &statement.texts[statement.texts.len() - 1].1]
+    }
     for (name, texts, table) in [
-        ("payments_advance", statements.payments_advance.texts(), "payments"),
-        ("cursors_advance", [statements.cursors_advance.as_str(); 2], "chain_cursors"),
-        ("operations_submit", statements.operations_submit.texts(), "operations"),
-        ("operations_lose_number", [statements.operations_lose_number.as_str(); 2], "operations"),
-        ("operations_number", [statements.operations_number.as_str(); 2], "operations"),
-        ("operations_existing", statements.operations_existing.texts(), "operations"),
-        ("operations_cancel", statements.operations_cancel.texts(), "operations"),
-        ("operations_succeed", statements.operations_succeed.texts(), "operations"),
-        ("operations_outcome", statements.operations_outcome.texts(), "operations"),
-        ("operations_refuse", statements.operations_refuse.texts(), "operations"),
-        ("chain_txs_outcome", [statements.chain_txs_outcome.as_str(); 2], "chain_txs"),
-        ("deliveries_update", statements.deliveries_update.texts(), "deliveries"),
-        ("transfers_orphan", [statements.transfers_orphan.as_str(); 2], "transfers"),
-        ("transfers_apply", statements.transfers_apply.texts(), "transfers"),
-        ("headers_forget", [statements.headers_forget.as_str(); 2], "h"),
+        ("payments_advance", texts(&statements.payments_advance), "payments"),
+        ("sendings_advance", texts(&statements.sendings_advance), "sendings"),
+        ("cursors_advance", texts(&statements.cursors_advance), "chain_cursors"),
+        ("operations_submit", texts(&statements.operations_submit), "operations"),
+        ("operations_lose_number", texts(&statements.operations_lose_number), "operations"),
+        ("operations_number", texts(&statements.operations_number), "operations"),
+        ("operations_existing", texts(&statements.operations_existing), "operations"),
+        ("operations_cancel", texts(&statements.operations_cancel), "operations"),
+        ("operations_succeed", texts(&statements.operations_succeed), "operations"),
+        ("operations_outcome", texts(&statements.operations_outcome), "operations"),
+        ("operations_refuse", texts(&statements.operations_refuse), "operations"),
+        ("chain_txs_outcome", texts(&statements.chain_txs_outcome), "chain_txs"),
+        ("deliveries_insert", texts(&statements.deliveries_insert), "e"),
+        ("deliveries_update", texts(&statements.deliveries_update), "deliveries"),
+        ("transfers_orphan", texts(&statements.transfers_orphan), "transfers"),
+        ("transfers_apply", texts(&statements.transfers_apply), "transfers"),
+        ("headers_drop", texts(&statements.headers_drop), "chain_headers"),
+        ("headers_forget", texts(&statements.headers_forget), "h"),
     ] {
         for sql in texts {
-            let explain =
-                Statement::from_sql_and_values(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"), ["[]".into()]);
-            let plan = env.database.reader().query_all_raw(explain).await.unwrap();
-            let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+            let plan = query_plan(env.database.reader(), Statement::from_string(DbBackend::Sqlite, sql)).await;
             let searched = plan.iter().any(|line| line.starts_with(&format!("SEARCH {table} USING")));
             let scanned =
                 plan.iter().any(|line| *line == format!("SCAN {table}") || line.starts_with(&format!("SCAN {table} ")));
@@ -50,9 +53,20 @@ async fn no_update_scans_its_table() {
 type Plain = (String, Option<String>, i64, Option<i64>, bool, Option<bool>);
 
 #[derive(Debug)]
-struct Row(Plain);
+struct Sample(Plain);
 
-impl Bound for Row {
+impl Row for Sample {
+    fn columns() -> Vec<Column> {
+        vec![
+            Column::of::<&str>("text"),
+            Column::of::<Option<&str>>("maybe_text"),
+            Column::of::<i64>("number"),
+            Column::of::<Option<i64>>("maybe_number"),
+            Column::of::<bool>("bit"),
+            Column::of::<Option<bool>>("maybe_bit"),
+        ]
+    }
+
     fn bind(&self, values: &mut Vec<Value>) {
         let (text, maybe_text, number, maybe_number, bit, maybe_bit) = self.0.clone();
         values.extend([text.into(), maybe_text.into(), number.into(), maybe_number.into()]);
@@ -64,17 +78,8 @@ impl Bound for Row {
 #[tokio::test]
 async fn rows_round_trip_in_order() {
     let env = Env::new().await;
-    let columns = [
-        ("text", Kind::Text),
-        ("maybe_text", Kind::Text),
-        ("number", Kind::Int),
-        ("maybe_number", Kind::Int),
-        ("bit", Kind::Bool),
-        ("maybe_bit", Kind::Bool),
-    ];
     let backend = env.database.backend();
-    let shape = Shape::new(&columns, &["maybe_text", "maybe_number", "maybe_bit"]);
-    let select = Insert::over(backend, &shape, &[], "SELECT {columns} FROM {rows} WHERE true {in_order}");
+    let select = RowStatement::<Sample>::new(backend, "SELECT {columns} FROM {rows} WHERE true {in_order}");
 
     // Neither database accepts NUL in a text, and the API rejects it.
     let text = || prop_oneof!["[\"\\\\{}, \n'NUL]{0,8}", "[^\0]{0,12}", Just("NULL".to_owned())];
@@ -86,28 +91,16 @@ async fn rows_round_trip_in_order() {
         any::<bool>(),
         any::<Option<bool>>(),
     );
-    let rows = proptest::collection::vec(row.prop_map(Row), 300).new_tree(&mut TestRunner::deterministic()).unwrap();
+    let rows = proptest::collection::vec(row.prop_map(Sample), 300).new_tree(&mut TestRunner::deterministic()).unwrap();
     let rows = rows.current();
 
     let transaction = env.database.begin().await.unwrap();
     let statements = Statements::new(backend);
     let writer = Writer { backend, transaction: &transaction, statements: &statements };
     for count in [1, 5, rows.len()] {
-        let given: Vec<&Row> = rows.iter().take(count).collect();
-        let found = writer.insert(&select, &given).await.unwrap();
-        let found: Vec<Plain> = found
-            .iter()
-            .map(|row| {
-                (
-                    row.try_get_by_index(0).unwrap(),
-                    row.try_get_by_index(1).unwrap(),
-                    row.try_get_by_index(2).unwrap(),
-                    row.try_get_by_index(3).unwrap(),
-                    row.try_get_by_index(4).unwrap(),
-                    row.try_get_by_index(5).unwrap(),
-                )
-            })
-            .collect();
+        let given: Vec<&Sample> = rows.iter().take(count).collect();
+        let found = writer.run(&select, &given).await.unwrap();
+        let found: Vec<Plain> = found.iter().map(|row| row.try_get_many_by_index().unwrap()).collect();
         assert_eq!(found, given.iter().map(|row| row.0.clone()).collect::<Vec<_>>());
     }
     transaction.rollback().await.unwrap();

@@ -1,0 +1,46 @@
+//! SeaORM entities, one file per table.
+
+#![allow(missing_docs, reason = "the derives generate undocumented items")]
+
+/// Completes the entity of a table. It has no relations, because queries write their joins explicitly.
+macro_rules! without_relations {
+    () => {
+        #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+        pub enum Relation {}
+
+        impl ActiveModelBehavior for ActiveModel {}
+    };
+}
+use without_relations;
+
+pub mod api_keys;
+pub mod audit_log;
+pub mod balances;
+pub mod chain_counters;
+pub mod chain_cursors;
+pub mod chain_headers;
+pub mod chain_tx_attempts;
+pub mod chain_txs;
+pub mod checks;
+pub mod customer_documents;
+pub mod customers;
+pub mod deliveries;
+pub mod delivery_attempts;
+pub mod event_floors;
+pub mod events;
+pub mod idempotency_keys;
+pub mod ledger_openings;
+pub mod ledger_postings;
+pub mod merchants;
+pub mod operations;
+pub mod pauses;
+pub mod payment_details;
+pub mod payment_transitions;
+pub mod payments;
+pub mod psps;
+pub mod sending_transitions;
+pub mod sendings;
+pub mod sends_per_day;
+pub mod transfers;
+pub mod webhook_endpoints;
+pub mod withdrawal_wallets;

@@ -1,0 +1,55 @@
+//! Operations: movements of funds out of vaults (settlements and sends). Each can succeed only once.
+
+use sea_orm::entity::prelude::*;
+
+/// One row of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "operations")]
+pub struct Model {
+    /// `op_` id, derived from the settlement or send.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: String,
+    /// Chain.
+    pub chain: String,
+    /// Operation number in the contract on that chain.
+    pub number: i64,
+    /// settle, deliver (funds of a transfer to its recipient), send (a refund from the payment's wallet), send_psp (a
+    /// refund from the PSP's vault), payout or withdrawal.
+    pub kind: String,
+    /// Payment, payout, or withdrawal.
+    pub payment_id: String,
+    /// Owning PSP.
+    pub psp_id: String,
+    /// 0x lower-case hex.
+    pub token_address: String,
+    /// Total, base units.
+    pub amount: i64,
+    /// Share of the PSP's vault, base units.
+    pub psp_amount: i64,
+    /// Share of the treasury, base units.
+    pub treasury_fee: i64,
+    /// Recipient of a send.
+    pub recipient: Option<String>,
+    /// queued, submitted, mined, succeeded, failed or cancelled.
+    pub status: String,
+    /// Chain transaction that currently contains it.
+    pub chain_tx_id: Option<i64>,
+    /// Mined transaction.
+    pub tx_hash: Option<String>,
+    /// Block in which it was mined.
+    pub block_number: Option<i64>,
+    /// Reason of the last failure.
+    pub failure: Option<String>,
+    /// Incremented whenever the row is queued, queued again, cancelled, or gets an outcome; starts at 1.
+    pub revision: i64,
+    /// Number of chain transactions that contained it.
+    pub attempts: i64,
+    /// Earliest time of batching, in milliseconds since the epoch.
+    pub not_before: i64,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+    /// Milliseconds since the epoch.
+    pub updated_at: i64,
+}
+
+crate::tables::without_relations!();

@@ -1,0 +1,29 @@
+//! Webhook endpoint of each PSP, at most one per PSP.
+
+use sea_orm::entity::prelude::*;
+
+/// One row of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "webhook_endpoints")]
+pub struct Model {
+    /// Owning PSP.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub psp_id: String,
+    /// HTTPS URL.
+    pub url: String,
+    /// JSON array of event patterns; empty means all.
+    #[sea_orm(column_type = "Text")]
+    pub events: String,
+    /// Signing secret, encrypted.
+    pub secret: String,
+    /// Previous secret, encrypted.
+    pub previous_secret: Option<String>,
+    /// Time until which the previous secret also signs.
+    pub previous_secret_expires_at: Option<i64>,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+    /// Milliseconds since the epoch.
+    pub updated_at: i64,
+}
+
+crate::tables::without_relations!();
