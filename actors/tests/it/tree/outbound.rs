@@ -167,6 +167,30 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn released_withdrawal_applies_a_missed_failure_immediately() {
+    let env = Env::new().await;
+    settle_payments(&env, 1).await;
+    env.bar(TREASURER).await;
+    env.chain().devchain.pause_mining();
+    let bad = order(&env, "1").await.unwrap().id();
+    until_outbound(&env, bad, "cleared", OutboundTransfer::is_cleared).await;
+    for _ in 0..4 {
+        panic(&env, bad).await;
+    }
+    assert!(env.system().is_quarantined(bad));
+    env.chain().devchain.resume_mining();
+    let failed = operations::Entity::find().filter(operations::Column::Status.eq("failed"));
+    let is_recorded = async || failed.clone().one(env.system().database().reader()).await.unwrap().map(|_| ());
+    env.until_some("the failure is recorded", is_recorded).await;
+    assert!(sendings::load(env.system().database(), bad).await.unwrap().unwrap().is_live(), "its actor missed it");
+    assert!(env.system().release(bad));
+    // Sooner than the settler repeats a failure by itself.
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended(&env, bad)).await.unwrap();
+    assert_eq!(ended.status, OutboundStatus::Failed);
+    assert_eq!(balance(&env).await, (9_900_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn decision_with_unknown_commit_result_is_not_reported_as_failed() {
     let env = doubtful().await;
     let id = in_review(&env).await;
