@@ -24,9 +24,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::block_transfers::Reader;
 use super::metrics;
 use super::poll::PollError;
-use super::reader::Reader;
 use super::rescan::{Rescan, RescanResult};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::watchlist::Watchlist;
