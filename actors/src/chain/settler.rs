@@ -20,8 +20,8 @@ use payferry_journal::Journal;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
-use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
+use ractor::{ActorCell, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -276,11 +276,7 @@ impl Behaviour for Settler {
     type State = SettlerState;
     type Arguments = SettlerArgs;
 
-    async fn pre_start(
-        &self,
-        myself: &Mailbox<SettlerMessage>,
-        mut args: SettlerArgs,
-    ) -> Result<SettlerState, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let polls = PollRequests::default();
         // Keep showing the trouble of the previous settler, so that its end is reported as well.
@@ -307,11 +303,7 @@ impl Behaviour for Settler {
         })
     }
 
-    async fn post_start(
-        &self,
-        myself: &Mailbox<SettlerMessage>,
-        _state: &mut SettlerState,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn post_start(&self, myself: &Mailbox<SettlerMessage>, _state: &mut SettlerState) -> ActorResult {
         let _ = myself.cast(SettlerMessage::Poll);
         Ok(())
     }
@@ -321,7 +313,7 @@ impl Behaviour for Settler {
         myself: &Mailbox<SettlerMessage>,
         message: SettlerMessage,
         state: &mut SettlerState,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         match message {
             SettlerMessage::Nudge => state.open_window(myself),
             SettlerMessage::Flush => {

@@ -170,7 +170,7 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
 async fn released_withdrawal_applies_a_missed_failure_immediately() {
     let env = Env::new().await;
     settle_payments(&env, 1).await;
-    env.bar(TREASURER).await;
+    env.chain().set_blacklisted(TREASURER, true).await;
     env.chain().devchain.pause_mining();
     let bad = order(&env, "1").await.unwrap().id();
     until_outbound(&env, bad, "cleared", OutboundTransfer::is_cleared).await;
