@@ -20,14 +20,14 @@ use payferry_journal::Journal;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
-use ractor::{ActorCell, RpcReplyPort, SpawnErr};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::checkpoint::{Checkpoint, NoCheckpoint};
+use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
 use super::gas_price_cache;
 use super::metrics;
@@ -155,16 +155,11 @@ pub struct SettlerArgs {
     pub send_signer: OperatorSigner,
     /// Handle for the rest of the process.
     pub handle: SettlerHandle,
-    /// [`NoCheckpoint`] outside tests.
+    /// [`NoCheckpoint`](super::NoCheckpoint) outside tests.
     pub checkpoint: Arc<dyn Checkpoint>,
 }
 
 impl SettlerArgs {
-    /// Checkpoint without effect.
-    pub fn no_checkpoint() -> Arc<dyn Checkpoint> {
-        Arc::new(NoCheckpoint)
-    }
-
     /// Accounts that pay for gas, without duplicates.
     pub(super) fn payers(&self) -> Vec<Address> {
         let mut payers = vec![self.settle_signer.address(), self.send_signer.address()];
@@ -257,17 +252,6 @@ pub struct SettlerState {
     sending: Pass,
     _ticker: AbortOnDropHandle<()>,
     _weigher: AbortOnDropHandle<()>,
-}
-
-impl Settler {
-    /// Starts the settler, linked to its supervisor.
-    pub async fn start(
-        registry: &ActorRegistry,
-        args: SettlerArgs,
-        supervisor: Option<ActorCell>,
-    ) -> Result<Mailbox<SettlerMessage>, SpawnErr> {
-        registry.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
-    }
 }
 
 impl Behaviour for Settler {

@@ -18,8 +18,8 @@ use payferry_journal::Journal;
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
-use ractor::{ActorCell, RpcReplyPort, SpawnErr};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -126,17 +126,6 @@ pub struct WatcherState {
     polls: PollRequests,
     pub(super) swept: Sweep,
     _ticker: AbortOnDropHandle<()>,
-}
-
-impl Watcher {
-    /// Starts the watcher, linked to its supervisor.
-    pub async fn start(
-        registry: &ActorRegistry,
-        args: WatcherArgs,
-        supervisor: Option<ActorCell>,
-    ) -> Result<Mailbox<WatcherMessage>, SpawnErr> {
-        registry.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
-    }
 }
 
 impl Behaviour for Watcher {
