@@ -179,10 +179,9 @@ async fn released_withdrawal_applies_a_missed_failure_immediately() {
     }
     assert!(env.system().is_quarantined(bad));
     env.chain().devchain.resume_mining();
-    let failed = operations::Entity::find().filter(operations::Column::Status.eq("failed"));
-    let is_recorded = async || failed.clone().one(env.system().database().reader()).await.unwrap().map(|_| ());
-    env.until_some("the failure is recorded", is_recorded).await;
-    assert!(sendings::load(env.system().database(), bad).await.unwrap().unwrap().is_live(), "its actor missed it");
+    let is_recorded = async || env.operations_of_kind("withdrawal").await.iter().any(|row| row.status == "failed");
+    env.until("the failure is recorded", is_recorded).await;
+    assert!(load(&env, bad).await.is_live(), "its actor missed it");
     assert!(env.system().release(bad));
     // Sooner than the settler repeats a failure by itself.
     let ended = tokio::time::timeout(Duration::from_secs(20), ended(&env, bad)).await.unwrap();
