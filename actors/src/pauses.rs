@@ -10,7 +10,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Unit, describe_gauge, gauge};
 use parking_lot::RwLock;
 use payferry_domain::{Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, pauses};
@@ -24,6 +23,10 @@ use crate::chains::Chains;
 
 /// Maximum time until other nodes apply a pause.
 pub const STALE_MAX: Duration = Duration::from_secs(1);
+
+payferry_runtime::metrics! {
+    Gauge(Count) PAUSED = "payferry_paused", "Pauses set by the operator, by kind.";
+}
 
 /// Scope of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,7 +122,7 @@ pub struct Pauses {
 impl Pauses {
     /// Creates an empty cache over `database`.
     pub(crate) fn new(database: Database) -> Self {
-        describe_gauge!("payferry_paused", Unit::Count, "Pauses set by the operator, by kind.");
+        describe();
         Self { database, held: Arc::default(), turn: Arc::default() }
     }
 
@@ -169,8 +172,8 @@ impl Pauses {
             }
         }
         for kind in Scope::KINDS {
-            let count = u32::try_from(held.keys().filter(|scope| scope.kind() == kind).count()).unwrap_or(u32::MAX);
-            gauge!("payferry_paused", "scope" => kind).set(count);
+            let count = held.keys().filter(|scope| scope.kind() == kind).count() as u64;
+            PAUSED.set_count(&[("scope", kind)], count);
         }
         Ok(())
     }

@@ -154,14 +154,15 @@ impl System {
     /// quarantined.
     pub fn release(&self, of: impl Into<ActorSubject>) -> bool {
         let of = of.into();
-        let released = self.registry().release(of);
-        match of {
-            ActorSubject::Payment(id) if released => self.payments().send(id, Message::CatchUp),
-            // The settler and the screening send again what it missed.
-            ActorSubject::OutboundTransfer(id) if released => self.outbound().send(id, Message::Resume),
-            _ => {}
+        if !self.registry().release(of) {
+            return false;
         }
-        released
+        match of {
+            ActorSubject::Payment(id) => self.payments().send(id, Message::CatchUp),
+            ActorSubject::OutboundTransfer(id) => self.outbound().send(id, Message::CatchUp),
+        }
+        self.chains().repeat_outcomes();
+        true
     }
 
     /// Releases a quarantined payment without applying what it missed, for tests.

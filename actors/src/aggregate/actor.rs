@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use payferry_domain::{CommandError, Timestamp};
 use payferry_journal::{JournalError, JournalWrite};
-use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
-use ractor::{ActorProcessingErr, RpcReplyPort};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use serde::Serialize;
 
 use super::{Aggregate, Aggregates, Decided, SupervisorMessage, log_about};
@@ -92,17 +92,12 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
     type State = State<A>;
     type Arguments = Box<A>;
 
-    async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> Result<State<A>, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> ActorResult<State<A>> {
         myself.actor_metrics().set_note(aggregate.note());
         Ok(State { aggregate, stale: false, has_left: false })
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message<A>>,
-        message: Message<A>,
-        state: &mut State<A>,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message<A>>, message: Message<A>, state: &mut State<A>) -> ActorResult {
         if state.has_left {
             self.pass_on(message, state);
             return Ok(());
@@ -142,7 +137,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
 impl<A: Aggregate> AggregateActor<A> {
     /// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect,
     /// so it is reported to the supervisor.
-    fn recover(&self, failed: Failed<A::Rejection>, state: &mut State<A>) -> Result<(), ActorProcessingErr> {
+    fn recover(&self, failed: Failed<A::Rejection>, state: &mut State<A>) -> ActorResult {
         let Failed { error, recovery } = failed;
         match recovery {
             Recovery::Nothing => return Ok(()),

@@ -10,8 +10,8 @@ use parking_lot::{Mutex, RwLock};
 use payferry_domain::{Address, Chain, CommandError, PaymentId, PspId, Timestamp};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use payferry_journal::{JournalError, JournalWrite};
-use payferry_runtime::observe::Mailbox;
-use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus, MessagingErr};
+use payferry_runtime::observe::{ActorResult, Mailbox};
+use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
 use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message};
@@ -285,7 +285,7 @@ impl<A: Aggregate> Aggregates<A> {
         self: &Arc<Self>,
         aggregate: Box<A>,
         supervisor: ActorCell,
-    ) -> Result<Mailbox<Message<A>>, ActorProcessingErr> {
+    ) -> ActorResult<Mailbox<Message<A>>> {
         let (id, wallet, supervisor_id) = (aggregate.id(), aggregate.wallet(), supervisor.get_id());
         let behaviour = AggregateActor { aggregates: self.clone() };
         let actor = self.registry.spawn_unlisted(behaviour, aggregate, supervisor).await?;

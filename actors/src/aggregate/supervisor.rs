@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::{Chain, CommandError, Timestamp};
-use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
@@ -88,7 +88,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
     type State = State<A>;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<Self::Msg>, (): ()) -> Result<State<A>, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Self::Msg>, (): ()) -> ActorResult<State<A>> {
         self.aggregates.take_over(self.index, myself.clone());
         myself.cast(SupervisorMessage::Rehydrate)?;
         myself.send_interval(TICK, || SupervisorMessage::Tick);
@@ -96,12 +96,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
         Ok(State::new())
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Self::Msg>,
-        message: Self::Msg,
-        state: &mut State<A>,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Self::Msg>, message: Self::Msg, state: &mut State<A>) -> ActorResult {
         match message {
             SupervisorMessage::Rehydrate => Box::pin(self.rehydrate(myself)).await?,
             SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
@@ -127,7 +122,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
         myself: &Mailbox<Self::Msg>,
         event: SupervisionEvent,
         state: &mut State<A>,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         // An actor that ended by itself was finished; a killed one was already removed.
         if let Some(id) = self.aggregates.forget(cell.get_id())
@@ -142,7 +137,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
 impl<A: Aggregate> Supervisor<A> {
     /// Starts every live aggregate of the shard. An unavailable database fails the supervisor, which is restarted with
     /// back-off.
-    async fn rehydrate(&self, myself: &Mailbox<SupervisorMessage<A>>) -> Result<(), ActorProcessingErr> {
+    async fn rehydrate(&self, myself: &Mailbox<SupervisorMessage<A>>) -> ActorResult {
         let (aggregates, mut after) = (&self.aggregates, None);
         loop {
             let shards = aggregates.shards_of(self.index);

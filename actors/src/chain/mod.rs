@@ -4,18 +4,17 @@
 //! settler turns rows of `operations` into transactions. Both rebuild their state from the database and the chain.
 //! alloy's types are used only here and in `payferry_evm`: these modules return the domain's types.
 
+mod block_transfers;
 pub mod checkpoint;
 mod done;
 mod errors;
 mod failures;
-mod found;
 mod gas_price_cache;
 mod given_up;
 pub(crate) mod metrics;
 mod nonces;
 pub mod operations;
 mod poll;
-mod reader;
 mod renumber;
 mod reread;
 mod rescan;
@@ -30,10 +29,10 @@ pub use payferry_evm::{ChainClient, ChainSpec, ClientError, FeeCeilings, L1Gas, 
 pub use payferry_evm::{client, config, deploy, fees, finality, inspect};
 pub use payferry_journal::chain::{Role, cursor};
 
+pub(crate) use block_transfers::owners;
 #[cfg(feature = "faults")]
 pub use checkpoint::HoldAfter;
 pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
-pub(crate) use found::owners;
 pub use reread::{RereadError, RereadResult, reread};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
 pub use watcher::{HeadSignals, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};

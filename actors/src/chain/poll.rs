@@ -17,10 +17,10 @@ use payferry_journal::chain::rows;
 use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
-use super::reader::link_of;
+use super::block_transfers::{self, link_of};
+use super::metrics;
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
-use super::{found, metrics};
 
 /// Headers compared per request while searching for the fork point of a reorganisation.
 const ANCESTOR_HEADERS: usize = 32;
@@ -137,8 +137,8 @@ impl WatcherState {
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
         let args = &self.args;
         let found = self.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
-        let transfers = found::of_payments(args.lookup(), &found).await?;
-        let transfers = found::made(args.lookup(), transfers).await?;
+        let transfers = block_transfers::of_payments(args.lookup(), &found).await?;
+        let transfers = block_transfers::made(args.lookup(), transfers).await?;
         let told = self.commit(&links, transfers, heads).await?;
         self.grow_step();
         self.report.blocks_read += links.len() as u64;

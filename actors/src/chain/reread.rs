@@ -14,9 +14,8 @@ use payferry_journal::payments::StoreError;
 use payferry_runtime::clock::Clock;
 use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
 
-use super::found::{self, Lookup};
+use super::block_transfers::{self, Lookup, Reader, link_of};
 use super::poll::PollError;
-use super::reader::{Reader, link_of};
 use super::watchlist::Watchlist;
 
 /// Error of a reread.
@@ -121,7 +120,7 @@ async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {
     let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(link_of).collect();
-    found::missing(lookup, reader, &links, false).await
+    block_transfers::missing(lookup, reader, &links, false).await
 }
 
 async fn record(database: &Database, row: transfers::Model, reread: &mut RereadResult) -> Result<(), RereadError> {

@@ -15,7 +15,7 @@ use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::found;
+use super::block_transfers;
 use super::metrics;
 use super::poll::PollError;
 use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
@@ -80,7 +80,7 @@ impl WatcherState {
         // Another endpoint may be on another branch, or failing, for a longer time.
         let elsewhere = self.second.failures.is_multiple_of(2);
         let task = tokio::spawn(async move {
-            let outcome = Box::pin(found::missing(args.lookup(), &reader, &links, elsewhere)).await;
+            let outcome = Box::pin(block_transfers::missing(args.lookup(), &reader, &links, elsewhere)).await;
             let _ = myself.cast(WatcherMessage::RescanResult(Box::new(RescanResult { links, outcome })));
         });
         self.second.under_way = Some(AbortOnDropHandle::new(task));

@@ -20,14 +20,14 @@ use payferry_journal::Journal;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
-use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::checkpoint::{Checkpoint, NoCheckpoint};
+use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
 use super::gas_price_cache;
 use super::metrics;
@@ -155,16 +155,11 @@ pub struct SettlerArgs {
     pub send_signer: OperatorSigner,
     /// Handle for the rest of the process.
     pub handle: SettlerHandle,
-    /// [`NoCheckpoint`] outside tests.
+    /// [`NoCheckpoint`](super::NoCheckpoint) outside tests.
     pub checkpoint: Arc<dyn Checkpoint>,
 }
 
 impl SettlerArgs {
-    /// Checkpoint without effect.
-    pub fn no_checkpoint() -> Arc<dyn Checkpoint> {
-        Arc::new(NoCheckpoint)
-    }
-
     /// Accounts that pay for gas, without duplicates.
     pub(super) fn payers(&self) -> Vec<Address> {
         let mut payers = vec![self.settle_signer.address(), self.send_signer.address()];
@@ -259,28 +254,13 @@ pub struct SettlerState {
     _weigher: AbortOnDropHandle<()>,
 }
 
-impl Settler {
-    /// Starts the settler, linked to its supervisor.
-    pub async fn start(
-        registry: &ActorRegistry,
-        args: SettlerArgs,
-        supervisor: Option<ActorCell>,
-    ) -> Result<Mailbox<SettlerMessage>, SpawnErr> {
-        registry.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
-    }
-}
-
 impl Behaviour for Settler {
     const KIND: ActorKind = ActorKind::Settler;
     type Msg = SettlerMessage;
     type State = SettlerState;
     type Arguments = SettlerArgs;
 
-    async fn pre_start(
-        &self,
-        myself: &Mailbox<SettlerMessage>,
-        mut args: SettlerArgs,
-    ) -> Result<SettlerState, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let polls = PollRequests::default();
         // Keep showing the trouble of the previous settler, so that its end is reported as well.
@@ -307,11 +287,7 @@ impl Behaviour for Settler {
         })
     }
 
-    async fn post_start(
-        &self,
-        myself: &Mailbox<SettlerMessage>,
-        _state: &mut SettlerState,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn post_start(&self, myself: &Mailbox<SettlerMessage>, _state: &mut SettlerState) -> ActorResult {
         let _ = myself.cast(SettlerMessage::Poll);
         Ok(())
     }
@@ -321,7 +297,7 @@ impl Behaviour for Settler {
         myself: &Mailbox<SettlerMessage>,
         message: SettlerMessage,
         state: &mut SettlerState,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         match message {
             SettlerMessage::Nudge => state.open_window(myself),
             SettlerMessage::Flush => {

@@ -18,15 +18,15 @@ use payferry_journal::Journal;
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
-use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use ractor::RpcReplyPort;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::block_transfers::Reader;
 use super::metrics;
 use super::poll::PollError;
-use super::reader::Reader;
 use super::rescan::{Rescan, RescanResult};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::watchlist::Watchlist;
@@ -128,28 +128,13 @@ pub struct WatcherState {
     _ticker: AbortOnDropHandle<()>,
 }
 
-impl Watcher {
-    /// Starts the watcher, linked to its supervisor.
-    pub async fn start(
-        registry: &ActorRegistry,
-        args: WatcherArgs,
-        supervisor: Option<ActorCell>,
-    ) -> Result<Mailbox<WatcherMessage>, SpawnErr> {
-        registry.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
-    }
-}
-
 impl Behaviour for Watcher {
     const KIND: ActorKind = ActorKind::Watcher;
     type Msg = WatcherMessage;
     type State = WatcherState;
     type Arguments = WatcherArgs;
 
-    async fn pre_start(
-        &self,
-        myself: &Mailbox<WatcherMessage>,
-        mut args: WatcherArgs,
-    ) -> Result<WatcherState, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<WatcherMessage>, mut args: WatcherArgs) -> ActorResult<WatcherState> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
         let polls = PollRequests::default();
@@ -172,11 +157,7 @@ impl Behaviour for Watcher {
         Ok(state)
     }
 
-    async fn post_start(
-        &self,
-        myself: &Mailbox<WatcherMessage>,
-        state: &mut WatcherState,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn post_start(&self, myself: &Mailbox<WatcherMessage>, state: &mut WatcherState) -> ActorResult {
         // Transfers that the previous watcher recorded and may not have notified.
         if let Err(error) = Box::pin(state.sweep(true)).await {
             tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
@@ -190,7 +171,7 @@ impl Behaviour for Watcher {
         myself: &Mailbox<WatcherMessage>,
         message: WatcherMessage,
         state: &mut WatcherState,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         match message {
             WatcherMessage::Poll => {
                 state.polls.begun();

@@ -1,6 +1,7 @@
 //! Metrics of screening.
 
 use payferry_domain::payment::Decision;
+use strum::VariantNames;
 
 use super::sanctions_file::SanctionsFileError;
 
@@ -25,7 +26,7 @@ pub(super) fn register() {
     for decision in Decision::ALL {
         VERDICTS.register(&[("decision", decision.as_str())]);
     }
-    for reason in SanctionsFileError::NAMES {
+    for reason in SanctionsFileError::VARIANTS {
         FILE_ERRORS.register(&[("reason", reason)]);
     }
 }

@@ -30,8 +30,9 @@ const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bytes of the content's digest that form a version, two digits each.
 const VERSION_BYTES: usize = 6;
 
-/// Reasons to reject a file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Reasons to reject a file. The variants' names are the labels in metrics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum SanctionsFileError {
     /// It cannot be read.
     #[error("the sanctions file cannot be read: {0}")]
@@ -47,21 +48,6 @@ pub enum SanctionsFileError {
     /// It contains no address, which is more likely a mistake than intended.
     #[error("the sanctions file contains no address")]
     Empty,
-}
-
-impl SanctionsFileError {
-    /// All values of [`Self::as_str`].
-    pub(super) const NAMES: [&'static str; 4] = ["unreadable", "too_large", "bad_line", "empty"];
-
-    /// Returns the name for metrics.
-    const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "unreadable",
-            Self::TooLarge => "too_large",
-            Self::BadLine(_) => "bad_line",
-            Self::Empty => "empty",
-        }
-    }
 }
 
 /// Blocks transfers from addresses in the file; allows the rest.
@@ -128,7 +114,7 @@ impl Current {
     }
 
     fn keep(&mut self, error: SanctionsFileError) {
-        super::metrics::FILE_ERRORS.add(&[("reason", error.as_str())], 1);
+        super::metrics::FILE_ERRORS.add(&[("reason", (&error).into())], 1);
         if self.trouble.as_ref() != Some(&error) {
             let version = self.list.version();
             tracing::warn!(list.version = version, %error, "the previous sanctions list stays in use");

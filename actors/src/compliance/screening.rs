@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use payferry_domain::payment::{Command, Decision, Verdict};
 use payferry_domain::{Timestamp, outbound};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
-use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
+use ractor::{ActorCell, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -149,17 +149,12 @@ impl Behaviour for ScreeningActor {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         let tasks = CancellationToken::new();
         Ok(State { under_way: HashSet::new(), _stop_tasks: tasks.clone().drop_guard(), tasks })
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         let (request, pause) = match message {
             Message::Screen(request, None) => (request, Duration::ZERO),
             Message::Screen(request, Some(alarm_at)) => {

@@ -13,8 +13,7 @@ use payferry_domain::Timestamp;
 use payferry_entities::Database;
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, panic_text};
-use ractor::ActorProcessingErr;
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox, panic_text};
 use sea_orm::DbErr;
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
@@ -148,17 +147,12 @@ impl Behaviour for VaultAuditor {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         myself.send_after(self.interval.min(FIRST_AFTER), || Message::Run);
         Ok(State::default())
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         match message {
             // In a task of its own: it takes long, and a stop of the service must not wait for it.
             Message::Run => state.running = Some(self.run(myself.clone(), state.after.clone())),

@@ -11,11 +11,11 @@ use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::psps::{Ceilings, PspDirectory};
 use payferry_journal::{Journal, JournalTask, opening};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Cause, ROOT_NAME};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::{Child, Root, RootMessage};
 use payferry_webhook::{WebhookConfig, WebhookSender};
-use ractor::{ActorCell, ActorProcessingErr};
+use ractor::ActorCell;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
@@ -313,7 +313,7 @@ impl System {
     ) -> Result<(), StartError>
     where
         C: Clone + Send + Sync + 'static,
-        F: Future<Output = Result<ActorCell, ActorProcessingErr>> + Send + 'static,
+        F: Future<Output = ActorResult<ActorCell>> + Send + 'static,
     {
         let start = Arc::new(move |root| start(root, context.clone()).boxed());
         let child = Child { kind, name: name.to_owned(), start, forget: Arc::new(forget) };

@@ -97,7 +97,7 @@ pub(super) async fn take_turn(
     let outcome = attempt(&context.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
     let takes_no_retry = is_probe || status == "queued";
     let next = next(context, &outcome, retries_left, takes_no_retry);
-    context.metrics.attempted(next.status, outcome.duration);
+    super::metrics::attempted(next.status, outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
     let row = row(delivery_id, attempt_count + 1, target, at, outcome);
     match record(context, row, next).await {

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use super::delivery::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
-use super::metrics::WebhookMetrics;
+use super::metrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
 
 /// Interval between searches for PSPs with open deliveries. A lost nudge delays a delivery by at most this.
@@ -53,7 +53,6 @@ pub(super) struct SenderContext {
     /// Permits for attempts in progress beyond the minimum of each endpoint.
     pub(super) shares: Arc<Semaphore>,
     registry: ActorRegistry,
-    pub(super) metrics: WebhookMetrics,
     /// PSPs whose circuit breaker is not closed.
     pub(super) broken: DashSet<PspId>,
 }
@@ -132,6 +131,7 @@ impl WebhookSender {
         config: WebhookConfig,
     ) -> ActorResult<Self> {
         let client = client(&config)?;
+        metrics::register();
         let context = Arc::new(SenderContext {
             database,
             journal,
@@ -144,7 +144,6 @@ impl WebhookSender {
             running: DashMap::new(),
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
             registry,
-            metrics: WebhookMetrics::new(),
             broken: DashSet::new(),
         });
         let sender = Sender { context: context.clone() };
@@ -207,7 +206,8 @@ impl WebhookSender {
 
     /// Sets the gauges that are not updated by events, from memory.
     pub fn refresh_metrics(&self) {
-        self.context.metrics.show(self.context.under_way.len(), self.breakers_open());
+        metrics::UNDER_WAY.set_count(&[], self.context.under_way.len() as u64);
+        metrics::BREAKERS_OPEN.set_count(&[], self.breakers_open() as u64);
     }
 
     /// Number of endpoints whose circuit breaker lets only probes through.
@@ -218,7 +218,7 @@ impl WebhookSender {
     /// Counts the waiting deliveries in the database and sets the gauges.
     pub async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
         let backlog = queue::backlog(&self.context.database).await?;
-        self.context.metrics.show_backlog(backlog, self.context.clock.real_now());
+        metrics::show_backlog(backlog, self.context.clock.real_now());
         Ok(())
     }
 

@@ -14,9 +14,9 @@ use payferry_domain::CheckId;
 use payferry_entities::Database;
 use payferry_journal::customers::ChangeError;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, Behaviour, Mailbox};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
 use payferry_runtime::seal::Sealer;
-use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
+use ractor::{ActorCell, SpawnErr};
 use reqwest::header::HeaderMap;
 use sea_orm::DbErr;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -206,7 +206,7 @@ impl Behaviour for ComplianceActor {
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         let _ = myself.cast(Message::Sweep);
         // Ends with the actor.
         drop(myself.send_interval(self.check_context.config.sweep_interval, || Message::Sweep));
@@ -214,12 +214,7 @@ impl Behaviour for ComplianceActor {
         Ok(State { under_way: HashSet::new(), has_more: false, _stop_tasks: tasks.clone().drop_guard(), tasks })
     }
 
-    async fn handle(
-        &self,
-        myself: &Mailbox<Message>,
-        message: Message,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         match message {
             Message::Sweep => self.sweep(myself, state).await,
             Message::Done(check) => {

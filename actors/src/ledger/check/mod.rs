@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use payferry_entities::Database;
 use payferry_runtime::clock::Clock;
-use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 
 pub(crate) use findings::Findings;
@@ -28,7 +27,7 @@ pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
 use check_progress::CheckProgress;
-use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 
 /// Actor name of the ledger check.
 pub(crate) const NAME: &str = "ledger";
@@ -55,7 +54,7 @@ impl Behaviour for LedgerAuditor {
     type State = CheckProgress;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: &Mailbox<CheckStep>, (): ()) -> Result<CheckProgress, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<CheckStep>, (): ()) -> ActorResult<CheckProgress> {
         myself.cast(CheckStep)?;
         // Sums from before a failure are not trusted, so everything is read again.
         Ok(CheckProgress::default())
@@ -66,7 +65,7 @@ impl Behaviour for LedgerAuditor {
         myself: &Mailbox<CheckStep>,
         _: CheckStep,
         check_progress: &mut CheckProgress,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let Self { database, clock, findings, .. } = self;
         // Boxed, because the future is large and only this actor has it.
         let looking = Box::pin(check_progress.once_more(database, findings, clock.real_now()));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use payferry_actors::chain::{
-    Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs, WatcherMessage,
-    WatcherReport, Watchlist, wake_on_change,
+    NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs,
+    WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::ChainConfig;
@@ -221,7 +221,7 @@ impl Env {
             clock: self.clock.clone(),
             wake_ups: Some(wake_on_change(self.devchain.heads())),
         };
-        Watcher::start(&ActorRegistry::default(), args, None).await.unwrap()
+        ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap()
     }
 
     pub fn settler_args(&self) -> SettlerArgs {
@@ -236,7 +236,7 @@ impl Env {
             settle_signer: operator_signer(),
             send_signer: operator_signer(),
             handle: self.handle.clone(),
-            checkpoint: SettlerArgs::no_checkpoint(),
+            checkpoint: Arc::new(NoCheckpoint),
         }
     }
 
@@ -547,7 +547,7 @@ impl Env {
 }
 
 pub async fn settle_with(args: SettlerArgs) -> Mailbox<SettlerMessage> {
-    Settler::start(&ActorRegistry::default(), args, None).await.unwrap()
+    ActorRegistry::default().spawn(args.spec.chain.as_str(), Settler, args, None).await.unwrap()
 }
 
 pub async fn report(watcher: &Mailbox<WatcherMessage>) -> WatcherReport {

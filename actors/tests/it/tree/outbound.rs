@@ -167,6 +167,29 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn released_withdrawal_applies_a_missed_failure_immediately() {
+    let env = Env::new().await;
+    settle_payments(&env, 1).await;
+    env.chain().set_blacklisted(TREASURER, true).await;
+    env.chain().devchain.pause_mining();
+    let bad = order(&env, "1").await.unwrap().id();
+    until_outbound(&env, bad, "cleared", OutboundTransfer::is_cleared).await;
+    for _ in 0..4 {
+        panic(&env, bad).await;
+    }
+    assert!(env.system().is_quarantined(bad));
+    env.chain().devchain.resume_mining();
+    let is_recorded = async || env.operations_of_kind("withdrawal").await.iter().any(|row| row.status == "failed");
+    env.until("the failure is recorded", is_recorded).await;
+    assert!(load(&env, bad).await.is_live(), "its actor missed it");
+    assert!(env.system().release(bad));
+    // Sooner than the settler repeats a failure by itself.
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended(&env, bad)).await.unwrap();
+    assert_eq!(ended.status, OutboundStatus::Failed);
+    assert_eq!(balance(&env).await, (9_900_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn decision_with_unknown_commit_result_is_not_reported_as_failed() {
     let env = doubtful().await;
     let id = in_review(&env).await;
