@@ -11,7 +11,6 @@
 mod announce;
 mod command;
 mod decide;
-mod effect;
 mod event;
 mod evolve;
 mod money_out;
@@ -25,8 +24,7 @@ pub use announce::{Announcement, EventName, EventPattern, announced, payload, te
 pub use command::{Command, OutageId, Rejection};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
-pub use effect::{Alarm, Effect};
-pub use event::Event;
+pub use event::{Alarm, Effect, Event};
 pub(crate) use evolve::derived_labels;
 pub use evolve::{commit, evolve, replay};
 pub use money_out::{

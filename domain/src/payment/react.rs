@@ -1,8 +1,7 @@
 //! Consequences of an event: the effects to run after the commit, and the operation rows and ledger postings of the commit
 //! itself.
 
-use super::effect::{Alarm, Effect};
-use super::event::Event;
+use super::event::{Alarm, Effect, Event};
 use super::money_out::{
     NewOperation, OperationAction, OperationBody, Refund, RefundState, Settlement, SettlementState, Vault,
 };

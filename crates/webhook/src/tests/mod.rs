@@ -18,9 +18,9 @@ use payferry_harness::database::TestDatabase;
 use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Mailbox, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use payferry_runtime::supervise::{Root, RootMessage};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use tokio_util::task::AbortOnDropHandle;
 use wiremock::matchers::any;
@@ -28,36 +28,13 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
 
-/// Supervisor that ignores its children's failures.
-struct IgnoringSupervisor;
-
-#[ractor::async_trait]
-impl Actor for IgnoringSupervisor {
-    type Msg = ();
-    type State = ();
-    type Arguments = ();
-
-    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _: ActorRef<()>,
-        _: SupervisionEvent,
-        (): &mut (),
-    ) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-}
-
 struct Env {
     database: Database,
     journal: Journal,
     sealer: Sealer,
     sender: WebhookSender,
     registry: ActorRegistry,
-    roof: ActorRef<()>,
+    roof: Mailbox<RootMessage>,
     clock: Clock,
     _test_database: Arc<TestDatabase>,
     _journal: Option<AbortOnDropHandle<()>>,
@@ -89,7 +66,8 @@ impl Env {
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
         let registry = ActorRegistry::default();
-        let (roof, _) = Actor::spawn(None, IgnoringSupervisor, ()).await.unwrap();
+        let root = Root { registry: registry.clone() };
+        let roof = registry.spawn(ROOT_NAME, root, (), None).await.unwrap();
         let (cell, stores) = (roof.get_cell(), (database.clone(), journal.clone(), sealer.clone()));
         let (sender_clock, sender_registry) = (clock.clone(), registry.clone());
         let sender = WebhookSender::start(cell, stores.0, stores.1, stores.2, sender_clock, sender_registry, config)
