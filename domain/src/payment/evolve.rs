@@ -3,7 +3,7 @@
 
 use super::announce::announced;
 use super::event::Event;
-use super::money_out::{Funds, RefundState, Requester, Settlement, SettlementState, Vault};
+use super::money_out::{Funds, Refund, RefundState, Requester, Settlement, SettlementState, Vault};
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
@@ -102,16 +102,14 @@ fn apply(payment: &mut Payment, event: &Event) {
             }
         }
         Event::RefundSent { refund_id, revision, tx_hash, at } => {
-            finish_refund(payment, *refund_id, RefundState::Sent, *at, |refund| {
-                refund.revision = refund.revision.max(*revision);
-                refund.tx_hash = Some(*tx_hash);
+            finish_refund(payment, *refund_id, *revision, *at, |refund| {
+                (refund.state, refund.tx_hash) = (RefundState::Sent, Some(*tx_hash));
             });
         }
         Event::RefundFailed { refund_id, revision, reason, retry_at, at } => {
-            finish_refund(payment, *refund_id, RefundState::Failed, *at, |refund| {
-                refund.revision = refund.revision.max(*revision);
+            finish_refund(payment, *refund_id, *revision, *at, |refund| {
+                (refund.state, refund.tx_hash) = (RefundState::Failed, None);
                 refund.failure = Some(reason.clone());
-                refund.tx_hash = None;
             });
             if let (Some(retry_at), Some(settlement)) = (retry_at, payment.settlement.as_deref_mut()) {
                 settlement.state = SettlementState::Failed;
@@ -263,15 +261,9 @@ fn confirm(payment: &mut Payment, amount: Amount, psp_amount: Amount, treasury_f
     }
 }
 
-fn finish_refund(
-    payment: &mut Payment,
-    id: RefundId,
-    state: RefundState,
-    at: Timestamp,
-    change: impl FnOnce(&mut super::money_out::Refund),
-) {
+fn finish_refund(payment: &mut Payment, id: RefundId, revision: u32, at: Timestamp, change: impl FnOnce(&mut Refund)) {
     if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == id) {
-        refund.state = state;
+        refund.revision = refund.revision.max(revision);
         refund.finished_at = Some(at);
         change(refund);
     }

@@ -112,7 +112,7 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
         posted.extend(react::postings(&payment, event));
         payment = evolve(payment, event);
         announcements.extend(announce::announcements(&payment, event, now));
-        queue.extend(react::operations(&payment, event));
+        queue.extend(react::operation(&payment, event));
     }
     let payment = commit(payment, &[], now);
     let mut effects: Vec<Effect> = Vec::new();

@@ -58,6 +58,13 @@ impl Env {
         Self::on(Arc::new(TestDatabase::create().await), config, true).await
     }
 
+    /// Starts a receiver with this answer too, and a PSP that delivers to it.
+    async fn with_receiver(config: WebhookConfig, answer: ResponseTemplate) -> (Self, MockServer, PspId) {
+        let (env, server) = (Self::new(config).await, receiver(answer).await);
+        let psp = env.psp(Some(&server.uri())).await;
+        (env, server, psp)
+    }
+
     /// Opens the database of another `Env`; with `writes` false the journal never commits.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();

@@ -234,7 +234,7 @@ fn a_payment_is_small() {
 
 #[test]
 fn reads_rows_of_newer_and_older_versions() {
-    let story = given(terms()).arrives(tx(1)).settlement_fails(1);
+    let story = paid().settlement_fails(1);
     let mut row = serde_json::to_value(&story.payment).unwrap();
     row["from_the_future"] = 1.into();
     row["labels"] = serde_json::json!(["SETTLEMENT_FAILED", "FROM_THE_FUTURE"]);
