@@ -116,10 +116,10 @@ fn an_orphaned_settlement_is_settled_again() {
 
 #[test]
 fn orphaned_final_funds_and_settlements_raise_alarms() {
-    let (paid, gone) = (paid(), tx(1).rev(2).gone());
-    let operation = paid.operation();
+    let (confirmed, gone) = (paid(), tx(1).rev(2).gone());
+    let operation = confirmed.operation();
     let lost = Alarm::ReceivedMoneyOrphaned { key: tx(1).0.key };
-    let settled = paid.alarms(&[]).settled(1).alarms(&[]);
+    let settled = confirmed.alarms(&[]).settled(1).alarms(&[]);
     let orphaned = settled.settlement_orphaned(2).alarms(&[Alarm::SettlementOrphaned { operation }]);
     orphaned.when(gone.seen()).alarms(&[lost]);
     paid().when(gone.seen()).alarms(&[lost]).arrives(tx(1).rev(3)).alarms(&[]);
