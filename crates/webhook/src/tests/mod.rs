@@ -1,5 +1,4 @@
 //! Tests of the sender against real receivers on loopback.
-#![allow(clippy::unwrap_used)]
 
 mod draining;
 mod logging;
