@@ -11,21 +11,11 @@ use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;
 use crate::time::Timestamp;
 
-/// Returns the payment after the events of one commit at time `at`, with the next version.
-pub fn commit(payment: Payment, events: &[Event], at: Timestamp) -> Payment {
-    let mut payment = events.iter().fold(payment, evolve);
+/// Returns the payment after a commit at time `at`, to which its events were applied: with the next version.
+pub(super) fn commit(mut payment: Payment, at: Timestamp) -> Payment {
     payment.version += 1;
     payment.updated_at = at;
     payment
-}
-
-/// Replays commits, in order from the first. Returns `None` unless the first commit starts with `Initiated`.
-pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -> Option<Payment> {
-    let mut commits = commits.into_iter();
-    let (first, at) = commits.next()?;
-    let Some(Event::Initiated { terms, expires_at }) = first.first() else { return None };
-    let fresh = commit(Payment::new((**terms).clone(), *expires_at), first, at);
-    Some(commits.fold(fresh, |payment, (events, at)| commit(payment, events, at)))
 }
 
 /// Returns the payment after one event. The version changes per commit, not per event.

@@ -108,7 +108,7 @@ impl Env {
     async fn announce(&self, psp: PspId, payment: &str, count: i64) -> Vec<String> {
         let mut ids = Vec::new();
         for sequence in 1..=count {
-            let (event, delivery) = self.queued(psp, payment, sequence, 0, "");
+            let (event, delivery) = Self::queued(psp, payment, sequence, 0, "", self.clock.real_now());
             let mut event = event.into_active_model().reset_all();
             event.position = ActiveValue::NotSet;
             let position = event.insert(self.database.writer()).await.unwrap().position;
@@ -121,9 +121,10 @@ impl Env {
 
     /// Queues `count` events, `each` per payment, in few statements.
     async fn queue_many(&self, psp: PspId, count: usize, each: usize) {
+        let (now, padding) = (self.clock.real_now(), "x".repeat(700));
         let row = |n: usize| {
-            let sequence = i64::try_from(n % each + 1).unwrap();
-            self.queued(psp, &format!("pay_{}", n / each), sequence, i64::try_from(n + 1).unwrap(), &"x".repeat(700))
+            let (sequence, position) = (i64::try_from(n % each + 1).unwrap(), i64::try_from(n + 1).unwrap());
+            Self::queued(psp, &format!("pay_{}", n / each), sequence, position, &padding, now)
         };
         let (made, queued): (Vec<_>, Vec<_>) = (0..count).map(row).unzip();
         let transaction = self.database.begin().await.unwrap();
@@ -138,14 +139,14 @@ impl Env {
 
     /// Rows of an event and of its delivery.
     fn queued(
-        &self,
         psp: PspId,
         payment: &str,
         sequence: i64,
         position: i64,
         padding: &str,
+        at: Timestamp,
     ) -> (events::Model, deliveries::Model) {
-        let (event_id, now) = (format!("evt_{payment}_{sequence}"), self.clock.real_now::<Timestamp>().as_millis());
+        let (event_id, now) = (format!("evt_{payment}_{sequence}"), at.as_millis());
         let event = events::Model {
             position,
             id: event_id.clone(),
