@@ -1,4 +1,4 @@
-//! Identifiers: a prefix that names the kind, followed by a ULID. An id is 128 bits, stored inline, and `Copy`.
+//! Identifiers, and the scopes of API keys. An identifier is a prefix that names the kind, followed by a ULID. An id is 128 bits, stored inline, and `Copy`.
 //!
 //! There are no plain `String` ids. Parsing is strict: it accepts only the prefix of the kind followed by a canonical
 //! upper-case ULID.
@@ -10,6 +10,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use ulid::Ulid;
 
 use crate::Timestamp;
+use crate::named::named;
 
 /// Error of a text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -189,6 +190,24 @@ impl RefundId {
     pub(crate) fn automatic(payment: PaymentId, ordinal: usize) -> Self {
         let random = (payment.0 ^ EXCESS_REFUND_SALT).wrapping_add(ordinal as u128) & RANDOM_MASK;
         Self((payment.0 & !RANDOM_MASK) | random)
+    }
+}
+
+named! {
+    /// Permission of an API key.
+    KeyScope, "read, payments, customers, money, webhooks, full" {
+        /// Reads everything of the PSP.
+        Read = "read",
+        /// Creates and changes merchants and payments.
+        Payments = "payments",
+        /// Creates and changes customers.
+        Customers = "customers",
+        /// Moves money out.
+        Money = "money",
+        /// Changes the webhook endpoints and repeats deliveries.
+        Webhooks = "webhooks",
+        /// All of the others, and the settings.
+        Full = "full",
     }
 }
 

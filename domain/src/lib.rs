@@ -14,7 +14,6 @@ mod command_error;
 pub mod customer;
 pub mod ids;
 pub mod invariants;
-mod key_scope;
 pub mod ledger;
 pub mod money;
 mod named;
@@ -25,10 +24,9 @@ pub mod time;
 pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
 pub use command_error::{CommandError, InitiateError, OrderError};
 pub use ids::{
-    CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, MerchantId, OperationId, PaymentId, PayoutId, PspId,
-    RefundId, TransferId, WithdrawalId,
+    CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, KeyScope, MerchantId, OperationId, PaymentId,
+    PayoutId, PspId, RefundId, TransferId, WithdrawalId,
 };
-pub use key_scope::KeyScope;
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};
 pub use time::Timestamp;

@@ -1,6 +1,5 @@
 //! Points between the steps of a settlement where a test can kill the settler, or block the process until it is killed.
 
-use std::fmt;
 #[cfg(feature = "faults")]
 use std::{
     io::Write as _,
@@ -9,51 +8,29 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use payferry_domain::named;
+
 /// Environment variable with the step after which the settlers of this process block; for tests that kill it there.
 #[cfg(feature = "faults")]
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 
-/// Step that was just completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Step {
-    /// A batch was selected; nothing is signed.
-    Batched,
-    /// The transaction is signed, only in memory.
-    Signed,
-    /// It is stored and not sent.
-    Stored,
-    /// It is sent.
-    Broadcast,
-    /// Its receipt was read; nothing of it is recorded.
-    Mined,
-    /// The outcome is recorded; the payment is not notified.
-    Recorded,
-    /// The payment is notified.
-    Notified,
-}
-
-impl Step {
-    /// All steps, in order.
-    pub const ALL: [Self; 7] =
-        [Self::Batched, Self::Signed, Self::Stored, Self::Broadcast, Self::Mined, Self::Recorded, Self::Notified];
-
-    /// Name in lower case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Batched => "batched",
-            Self::Signed => "signed",
-            Self::Stored => "stored",
-            Self::Broadcast => "broadcast",
-            Self::Mined => "mined",
-            Self::Recorded => "recorded",
-            Self::Notified => "told",
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// Step that was just completed.
+    Step, "the steps of a settlement" {
+        /// A batch was selected; nothing is signed.
+        Batched = "batched",
+        /// The transaction is signed, only in memory.
+        Signed = "signed",
+        /// It is stored and not sent.
+        Stored = "stored",
+        /// It is sent.
+        Broadcast = "broadcast",
+        /// Its receipt was read; nothing of it is recorded.
+        Mined = "mined",
+        /// The outcome is recorded; the payment is not notified.
+        Recorded = "recorded",
+        /// The payment is notified.
+        Notified = "told",
     }
 }
 
@@ -99,7 +76,7 @@ impl FromStr for HoldAfter {
     /// Parses a step's name, or `name:n` for the n-th time that it is reached.
     fn from_str(text: &str) -> Result<Self, NoSuchStep> {
         let (name, time) = text.split_once(':').unwrap_or((text, "1"));
-        let step = Step::ALL.into_iter().find(|step| step.as_str() == name);
+        let step = name.parse().ok();
         let passes = time.parse::<u32>().ok().and_then(|time| time.checked_sub(1));
         let found = step.zip(passes).map(|(step, passes)| Self { step, passes: passes.into() });
         found.ok_or_else(|| NoSuchStep(text.to_owned()))

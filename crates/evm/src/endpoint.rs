@@ -181,10 +181,8 @@ impl Endpoint {
 
     async fn send(&self, scope: &Scope, calls: Vec<Call>) -> Result<Answers, ClientError> {
         if calls.len() > 1 && self.may_batch(scope) {
-            match self.batch(scope, &calls).await {
-                Err(BatchError::NoBatches) => {}
-                Err(BatchError::Client(error)) => return Err(error),
-                Ok(answers) => return Ok(answers),
+            if let Some(answers) = self.batch(scope, &calls).await? {
+                return Ok(answers);
             }
             let answers = self.singly(scope, calls).await;
             if answers.iter().any(Result::is_ok) {
@@ -209,7 +207,8 @@ impl Endpoint {
         }
     }
 
-    async fn batch(&self, scope: &Scope, calls: &[Call]) -> Result<Answers, BatchError> {
+    /// Sends the calls as one batch; `None` if the endpoint rejects batches.
+    async fn batch(&self, scope: &Scope, calls: &[Call]) -> Result<Option<Answers>, ClientError> {
         let mut batch = self.rpc.new_batch();
         let mut waiters = Vec::with_capacity(calls.len());
         // An error of the whole batch is attributed to the last call, because the first one may be the chain id.
@@ -219,23 +218,22 @@ impl Endpoint {
             waiters.push((*method, waiter.map_err(|error| classify(method, &error))?));
         }
         let exchange = async {
-            batch.send().await.map_err(|error: TransportError| match classify(last, &error) {
-                ClientError::Refused { .. } => BatchError::NoBatches,
-                ClientError::Unavailable(_) if refuses_batches(&error) => BatchError::NoBatches,
-                error => BatchError::Client(error),
-            })?;
+            match batch.send().await.map_err(|error| (classify(last, &error), refuses_batches(&error))) {
+                Ok(()) => {}
+                Err((ClientError::Refused { .. }, _) | (ClientError::Unavailable(_), true)) => return Ok(None),
+                Err((error, _)) => return Err(error),
+            }
             let answers = waiters.into_iter().map(|(method, waiter)| async move { (method, waiter.await) });
-            Ok::<_, BatchError>(join_all(answers).await)
+            Ok(Some(join_all(answers).await))
         };
-        let answers = match tokio::time::timeout(scope.timeout, exchange).await {
-            Ok(answers) => answers?,
-            Err(_) => return Err(ClientError::Timeout.into()),
+        let answers = tokio::time::timeout(scope.timeout, exchange).await.map_err(|_| ClientError::Timeout)??;
+        let is_missing = |answer: &Result<_, TransportError>| {
+            matches!(answer, Err(RpcError::Transport(TransportErrorKind::MissingBatchResponse(_))))
         };
         // One error instead of all responses.
-        if answers.iter().all(|(_, answer)| matches!(answer, Err(RpcError::Transport(kind)) if is_missing(kind))) {
-            return Err(BatchError::NoBatches);
-        }
-        Ok(answers.into_iter().map(|(method, answer)| answer.map_err(|error| classify(method, &error))).collect())
+        let answers = answers.filter(|answers| !answers.iter().all(|(_, answer)| is_missing(answer)));
+        let classified = |(method, answer): (_, Result<_, _>)| answer.map_err(|error| classify(method, &error));
+        Ok(answers.map(|answers| answers.into_iter().map(classified).collect()))
     }
 
     /// Updates the health after a request.
@@ -293,25 +291,10 @@ impl Endpoint {
     }
 }
 
-enum BatchError {
-    NoBatches,
-    Client(ClientError),
-}
-
-impl From<ClientError> for BatchError {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
 /// True if the HTTP status of a response to a batch can mean that batches are not supported.
 fn refuses_batches(error: &TransportError) -> bool {
     const STATUSES: [u16; 5] = [400, 405, 413, 422, 501];
     matches!(error, RpcError::Transport(kind) if kind.as_http_error().is_some_and(|http| STATUSES.contains(&http.status)))
-}
-
-fn is_missing(kind: &TransportErrorKind) -> bool {
-    matches!(kind, TransportErrorKind::MissingBatchResponse(_))
 }
 
 impl Health {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use alloy::primitives::{B256, Bloom, BloomInput, U128};
+use alloy::rpc::json_rpc::ErrorPayload;
 use alloy::serde::{null_as_default, quantity};
 use alloy::transports::{RpcError, TransportError, TransportErrorKind};
 use payferry_domain::{Hash32, Timestamp, named};
@@ -87,14 +88,7 @@ impl ClientError {
 
     /// True if the endpoint should be skipped for a while, whatever the request.
     pub(super) fn discredits_the_endpoint(&self) -> bool {
-        matches!(
-            self,
-            Self::RateLimited { .. }
-                | Self::Timeout
-                | Self::Unavailable(_)
-                | Self::Malformed(_)
-                | Self::WrongChain { .. }
-        )
+        self.is_about_the_endpoint() && !matches!(self, Self::UnknownBlock | Self::Refused { .. })
     }
 }
 
@@ -172,12 +166,7 @@ fn classify_transport(method: &str, kind: &TransportErrorKind) -> ClientError {
             // Some providers put the JSON-RPC error into the body of a 4xx.
             #[derive(Deserialize)]
             struct Body {
-                error: BodyError,
-            }
-            #[derive(Deserialize)]
-            struct BodyError {
-                code: i64,
-                message: String,
+                error: ErrorPayload,
             }
             match serde_json::from_str::<Body>(&http.body) {
                 Ok(Body { error }) if status < 500 => classify_answer(method, error.code, &error.message),
@@ -302,108 +291,70 @@ impl FeeHistory {
 mod tests {
     use super::*;
 
+    /// The texts of anvil and of the devchain, which uses geth's, are in pairs; `crates/devchain/tests/against_anvil`
+    /// asserts them.
     #[test]
-    fn classifies_range_errors_of_providers() {
-        for (code, message) in [
-            (-32_005, "query returned more than 10000 results"),
-            (-32_602, "block range is too wide"),
-            (-32_614, "eth_getLogs is limited to a 10,000 range"),
-            (-32_000, "exceed maximum block range: 5000"),
-            (-32_600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."),
-        ] {
-            let error = classify_answer("eth_getLogs", code, message);
-            assert!(matches!(error, ClientError::RangeTooLarge(_)), "{message}: {error}");
-        }
-        let limited = ClientError::RateLimited { retry_after: None };
-        assert_eq!(
-            classify_answer("eth_getLogs", -32_005, "daily request count exceeded, request rate limited"),
-            limited
-        );
-        assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
-    }
-
-    /// Error texts of anvil and of the devchain, which uses geth's; `crates/devchain/tests/against_anvil` asserts them.
-    #[test]
-    fn classifies_errors_of_anvil_and_geth_alike() {
+    fn classifies_errors_of_nodes_and_providers() {
         use ClientError as Is;
-        let send = "eth_sendRawTransaction";
-        let underpriced = |words: &str| Is::Underpriced(words.to_owned());
-        for (method, anvil, geth, meaning) in [
-            (send, (-32_003, "transaction already imported"), (-32_000, "already known"), Is::AlreadyKnown),
-            (send, (-32_003, "nonce too low"), (-32_000, "nonce too low: next nonce 1, tx nonce 0"), Is::NonceTooLow),
+        const SEND: &str = "eth_sendRawTransaction";
+        const LOGS: &str = "eth_getLogs";
+        let limited = |_: i64, _: &str| Is::RateLimited { retry_after: None };
+        let range = |_: i64, words: &str| Is::RangeTooLarge(words.to_owned());
+        let unknown = |_: i64, _: &str| Is::UnknownBlock;
+        let known = |_: i64, _: &str| Is::AlreadyKnown;
+        let nonce = |_: i64, _: &str| Is::NonceTooLow;
+        let underpriced = |_: i64, words: &str| Is::Underpriced(words.to_owned());
+        let poor = |_: i64, _: &str| Is::InsufficientFunds;
+        let reverted = |_: i64, words: &str| Is::Reverted(words.to_owned());
+        let refused = |code: i64, words: &str| Is::Refused { code, message: words.to_owned() };
+        let cases: &[(&str, i64, &str, &dyn Fn(i64, &str) -> ClientError)] = &[
+            (LOGS, -32_005, "query returned more than 10000 results", &range),
+            (LOGS, -32_602, "block range is too wide", &range),
+            (LOGS, -32_614, "eth_getLogs is limited to a 10,000 range", &range),
+            (LOGS, -32_000, "exceed maximum block range: 5000", &range),
             (
-                send,
-                (-32_003, "replacement transaction underpriced"),
-                (-32_000, "replacement transaction underpriced"),
-                underpriced("replacement transaction underpriced"),
+                LOGS,
+                -32_600,
+                "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range.",
+                &range,
             ),
-            (
-                send,
-                (-32_003, "max fee per gas less than block base fee"),
-                (-32_000, "max fee per gas less than block base fee"),
-                underpriced("max fee per gas less than block base fee"),
-            ),
-            (
-                send,
-                (-32_003, "Insufficient funds for gas * price + value"),
-                (-32_000, "insufficient funds for gas * price + value: balance 0, tx cost 6, overshot 6"),
-                Is::InsufficientFunds,
-            ),
-            (
-                "eth_call",
-                (-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152"),
-                (-32_000, "header not found"),
-                Is::UnknownBlock,
-            ),
-            ("eth_getBalance", (-32_001, "Resource not found"), (-32_000, "header not found"), Is::UnknownBlock),
-            ("eth_getLogs", (-32_000, "unknown block"), (-32_000, "unknown block"), Is::UnknownBlock),
-            (
-                "eth_getLogs",
-                (-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152"),
-                (-32_000, "block range extends beyond current head block"),
-                Is::UnknownBlock,
-            ),
-            (
-                "eth_call",
-                (3, "execution reverted: not today"),
-                (3, "execution reverted: not today"),
-                Is::Reverted("execution reverted: not today".to_owned()),
-            ),
-        ] {
-            for (code, words) in [anvil, geth] {
-                assert_eq!(classify_answer(method, code, words), meaning, "{words}");
-            }
+            (LOGS, -32_005, "daily request count exceeded, request rate limited", &limited),
+            (SEND, -32_003, "transaction already imported", &known),
+            (SEND, -32_000, "already known", &known),
+            (SEND, -32_003, "nonce too low", &nonce),
+            (SEND, -32_000, "nonce too low: next nonce 1, tx nonce 0", &nonce),
+            (SEND, -32_000, "nonce too low: next nonce 4, tx nonce 3", &nonce),
+            (SEND, -32_003, "replacement transaction underpriced", &underpriced),
+            (SEND, -32_000, "replacement transaction underpriced", &underpriced),
+            (SEND, -32_003, "max fee per gas less than block base fee", &underpriced),
+            (SEND, -32_000, "max fee per gas less than block base fee", &underpriced),
+            (SEND, -32_003, "Insufficient funds for gas * price + value", &poor),
+            (SEND, -32_000, "insufficient funds for gas * price + value: balance 0, tx cost 6, overshot 6", &poor),
+            (SEND, -32_000, "insufficient funds for gas * price + value: balance 0", &poor),
+            ("eth_call", -32_602, "BlockOutOfRangeError: block height is 5 but requested was 152", &unknown),
+            ("eth_call", -32_000, "header not found", &unknown),
+            ("eth_getBalance", -32_001, "Resource not found", &unknown),
+            ("eth_getBalance", -32_000, "header not found", &unknown),
+            (LOGS, -32_000, "unknown block", &unknown),
+            (LOGS, -32_602, "BlockOutOfRangeError: block height is 5 but requested was 152", &unknown),
+            (LOGS, -32_000, "block range extends beyond current head block", &unknown),
+            ("eth_call", 3, "execution reverted: not today", &reverted),
+            (SEND, -32_003, "invalid chain id for signer", &refused),
+            (SEND, -32_000, "invalid chain id for signer: have 1 want 8453", &refused),
+            (SEND, -32_000, "intrinsic gas too low", &refused),
+            (SEND, -32_000, "intrinsic gas too low: gas 1, minimum needed 21000", &refused),
+            (SEND, -32_000, "intrinsic gas too high -- tx.gas_limit > env.block.gas_limit", &refused),
+            (SEND, -32_000, "exceeds block gas limit", &refused),
+            (SEND, -32_602, "Failed to decode transaction", &refused),
+            (SEND, -32_000, "rlp: transaction could not be decoded", &refused),
+            ("eth_call", -32_603, "EVM error OutOfGas", &refused),
+            ("eth_call", -32_000, "out of gas", &refused),
+            ("eth_nothing", -32_601, "Method not found", &refused),
+            ("eth_nothing", -32_601, "the method eth_nothing does not exist", &refused),
+        ];
+        for (method, code, words, meaning) in cases {
+            assert_eq!(classify_answer(method, *code, words), meaning(*code, words), "{method} {words}");
         }
-        for (method, anvil, geth) in [
-            (
-                send,
-                (-32_003, "invalid chain id for signer"),
-                (-32_000, "invalid chain id for signer: have 1 want 8453"),
-            ),
-            (send, (-32_000, "intrinsic gas too low"), (-32_000, "intrinsic gas too low: gas 1, minimum needed 21000")),
-            (
-                send,
-                (-32_000, "intrinsic gas too high -- tx.gas_limit > env.block.gas_limit"),
-                (-32_000, "exceeds block gas limit"),
-            ),
-            (send, (-32_602, "Failed to decode transaction"), (-32_000, "rlp: transaction could not be decoded")),
-            ("eth_call", (-32_603, "EVM error OutOfGas"), (-32_000, "out of gas")),
-            ("eth_nothing", (-32_601, "Method not found"), (-32_601, "the method eth_nothing does not exist")),
-        ] {
-            for (code, words) in [anvil, geth] {
-                let error = classify_answer(method, code, words);
-                assert!(matches!(error, Is::Refused { .. }), "{words}: {error}");
-            }
-        }
-    }
-
-    #[test]
-    fn classifies_transaction_errors_of_nodes() {
-        let send = |message| classify_answer("eth_sendRawTransaction", -32_000, message);
-        assert_eq!(send("already known"), ClientError::AlreadyKnown);
-        assert_eq!(send("nonce too low: next nonce 4, tx nonce 3"), ClientError::NonceTooLow);
-        assert!(matches!(send("replacement transaction underpriced"), ClientError::Underpriced(_)));
-        assert_eq!(send("insufficient funds for gas * price + value: balance 0"), ClientError::InsufficientFunds);
     }
 
     #[test]

@@ -134,19 +134,13 @@ impl IntoResponse for Refusal {
 impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
     /// The body as JSON.
     pub fn json(&self) -> Result<Value, ApiError> {
-        if !self.is_json {
-            return Err(ApiError::UnsupportedMediaType);
-        }
-        json::parse(&self.body).map_err(ApiError::MalformedJson)
+        parse_json(&self.body, self.is_json)
     }
 
     /// Reads the fields of the body with `read`. Returns its value if there was no fault, else an error with every
     /// fault.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
-        let body = self.json()?;
-        let fields = Fields::of_body(&body)?;
-        let read = read(&fields);
-        fields.finish(read)
+        JsonBody(self.json()?).read(read)
     }
 
     /// Like [`Self::read`], for a body that is one object or a list of 1 to `items_max` objects.
@@ -195,10 +189,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let body = read_body(body, JSON_BODY_BYTES_MAX).await?;
-        if !is_json(&parts) {
-            return Err(ApiError::UnsupportedMediaType);
-        }
-        json::parse(&body).map(Self).map_err(ApiError::MalformedJson)
+        parse_json(&body, is_json(&parts)).map(Self)
     }
 }
 
@@ -217,6 +208,10 @@ pub async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError
         }
     }
     if read > bytes_max { Err(ApiError::TooLarge(bytes_max)) } else { Ok(kept) }
+}
+
+fn parse_json(body: &[u8], is_declared: bool) -> Result<Value, ApiError> {
+    if is_declared { json::parse(body).map_err(ApiError::MalformedJson) } else { Err(ApiError::UnsupportedMediaType) }
 }
 
 /// Accepts `application/json` and `application/...+json`, with any parameters.

@@ -158,13 +158,6 @@ pub enum Away {
     Documents,
 }
 
-/// The fixed part of every problem of one type.
-struct Kind {
-    status: StatusCode,
-    code: Cow<'static, str>,
-    title: &'static str,
-}
-
 impl ApiError {
     /// One invalid field.
     pub fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
@@ -182,7 +175,8 @@ impl ApiError {
         Self::Internal(reason.to_string().into())
     }
 
-    fn kind(&self) -> Kind {
+    /// The fixed part of every problem of one type: status, code and title.
+    fn kind(&self) -> (StatusCode, Cow<'static, str>, &'static str) {
         let (status, code, title) = match self {
             Self::MalformedJson(_) => (StatusCode::BAD_REQUEST, "malformed_json", "The body is not JSON"),
             Self::BadParameters(_) => (StatusCode::BAD_REQUEST, "invalid_parameters", "The parameters are not valid"),
@@ -200,8 +194,8 @@ impl ApiError {
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign_origin", "The request comes from another site"),
             Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key lacks a scope"),
             Self::NotFound(what) => {
-                let code = Cow::Owned(format!("{what}_not_found"));
-                return Kind { status: StatusCode::NOT_FOUND, code, title: "There is no such object" };
+                let code = format!("{what}_not_found");
+                return (StatusCode::NOT_FOUND, code.into(), "There is no such object");
             }
             Self::FieldNotFound(code, _) => (StatusCode::NOT_FOUND, *code, "There is no such object"),
             Self::NoRoute(_) => (StatusCode::NOT_FOUND, "route_not_found", "There is no such path"),
@@ -241,7 +235,7 @@ impl ApiError {
             Self::Unavailable(away, _) => (StatusCode::SERVICE_UNAVAILABLE, away.code(), "Not available at the moment"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The service failed"),
         };
-        Kind { status, code: code.into(), title }
+        (status, code.into(), title)
     }
 
     /// Details of the error, for callers of this listener.
@@ -290,7 +284,7 @@ impl ApiError {
 
     /// The HTTP status.
     pub fn status(&self) -> StatusCode {
-        self.kind().status
+        self.kind().0
     }
 
     /// Seconds after which to try again, if that may help.
@@ -335,7 +329,7 @@ impl ApiError {
 
     /// The problem document.
     pub(crate) fn problem(&self, request_id: &str, listener: Listener) -> Problem {
-        let Kind { status, code, title } = self.kind();
+        let (status, code, title) = self.kind();
         let detail = self.detail(listener);
         Problem {
             kind: format!("urn:payferry:problem:{code}"),

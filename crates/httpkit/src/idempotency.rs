@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::extract::MatchedPath;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,8 +18,8 @@ use payferry_entities::{Database, Transaction, idempotency_keys};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
+use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::caller::HttpState;
 use crate::error::ApiError;
 
@@ -190,7 +191,7 @@ impl Idempotency {
         let body = running.sealer.open(&running.seal_place(), &row.response_body).map_err(ApiError::internal)?;
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
         let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
-        let mut response = Answer::of_bytes(status, body).into_response();
+        let mut response = Answer { status, body }.into_response();
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
         Ok(Some(response))
     }
@@ -250,4 +251,53 @@ fn route_of(parts: &Parts) -> Result<String, ApiError> {
 /// Returns `path` without the prefix `/api/v1`.
 pub(crate) fn bare(path: &str) -> &str {
     path.strip_prefix(crate::PREFIX).filter(|rest| rest.starts_with('/')).unwrap_or(path)
+}
+
+/// Initial capacity of a body buffer.
+const BODY_USUAL_BYTES: usize = 1_024;
+
+/// A successful answer, as a status and a JSON body in bytes, so that it can be stored before it is sent.
+#[derive(Clone)]
+pub struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// Answers 200.
+    pub fn ok(body: &impl Serialize) -> Result<Self, ApiError> {
+        Self::new(StatusCode::OK, body)
+    }
+
+    /// Answers 201: an object was created.
+    pub fn created(body: &impl Serialize) -> Result<Self, ApiError> {
+        Self::new(StatusCode::CREATED, body)
+    }
+
+    /// Answers 202: the request was accepted and will be executed later.
+    pub fn accepted(body: &impl Serialize) -> Result<Self, ApiError> {
+        Self::new(StatusCode::ACCEPTED, body)
+    }
+
+    fn new(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
+        let mut bytes = Vec::with_capacity(BODY_USUAL_BYTES);
+        serde_json::to_writer(&mut bytes, body)?;
+        Ok(Self { status, body: bytes })
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The JSON body.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        (self.status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], self.body).into_response()
+    }
 }

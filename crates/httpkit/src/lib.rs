@@ -3,7 +3,6 @@
 //! It is generic over a state trait, [`HttpState`]. `error` is the only place that chooses status codes. Deliberately absent:
 //! routes, and the lookup of API keys.
 
-pub mod answer;
 pub mod caller;
 pub mod edge;
 pub mod error;
@@ -15,11 +14,11 @@ pub mod metrics;
 pub mod pages;
 mod serve;
 
-pub use answer::Answer;
 pub use caller::{Caller, Customers, Full, HttpState, Money, Payments, Read, Requires, Webhooks};
 pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
 pub use extract::{Fault, Fields, PageQuery, Path, QueryFields, Submission, read};
+pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, HEAD_TIMEOUT, serve};
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use payferry_domain::Timestamp;
-use payferry_domain::payment::{Event, replay_postings};
+use payferry_domain::payment::{Event, replay};
 use payferry_entities::{
     Database, Transaction, balances, ledger_openings, ledger_postings, payment_transitions, payments, transfers,
 };
@@ -121,7 +121,8 @@ fn postings_of(
             Ok((events, Timestamp(transition.at)))
         })
         .collect::<Result<Vec<(Vec<Event>, Timestamp)>, StoreError>>()?;
-    let posted = replay_postings(commits.iter().map(|(events, at)| (events.as_slice(), *at)));
+    let replayed = replay(commits.iter().map(|(events, at)| (events.as_slice(), *at)));
+    let posted = replayed.map(|(_, posted)| posted).unwrap_or_default();
     let of_version = posted
         .into_iter()
         .flat_map(|(version, at, lines)| rows(&payment.terms.public_id(), version, payment.terms.psp_id, &lines, at));

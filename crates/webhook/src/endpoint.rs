@@ -18,9 +18,8 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::breaker::{Breaker, BreakerState, Permission};
-use super::concurrency::{Concurrency, Epoch, IN_FLIGHT_MIN};
 use super::delivery::{self, InProgress, Target, Turn, take_turn};
+use super::load::{Breaker, BreakerState, Concurrency, Epoch, IN_FLIGHT_MIN, Permission};
 use super::queue::{self, Due, Waiting};
 use super::sender::SenderContext;
 use super::window::Window;

@@ -3,11 +3,10 @@
 //! The queue is the database: rows of `deliveries`, written in the commit that creates their event. A message to an
 //! actor is only a nudge. Not here: the content of events (`domain` decides) and the routes of the configuration.
 
-mod breaker;
-mod concurrency;
 mod delivery;
 mod endpoint;
 pub mod endpoints;
+mod load;
 mod metrics;
 mod queue;
 mod schedule;
@@ -19,10 +18,9 @@ mod window;
 
 pub use payferry_journal::webhooks::{log, retention};
 
-pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
-pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
 pub use delivery::{BadSecret, Secret};
 pub use endpoint::{EndpointView, NO_URL};
+pub use load::{BreakerState, IN_FLIGHT_MAX, IN_FLIGHT_MIN, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
 pub use sender::{TestError, TestOutcome, WebhookSender};
 pub use url_guard::{UrlPolicy, UrlRejection};

@@ -143,16 +143,14 @@ impl Event {
 }
 
 /// Returns the outbound transfer after the events of one commit at time `at`, with the next version.
-#[must_use]
-pub fn commit(mut outbound: OutboundTransfer, at: Timestamp) -> OutboundTransfer {
+pub(super) fn commit(mut outbound: OutboundTransfer, at: Timestamp) -> OutboundTransfer {
     outbound.version += 1;
     outbound.updated_at = at;
     outbound
 }
 
 /// Returns the outbound transfer after one event, which is applied literally. The version changes per commit, not per event.
-#[must_use]
-pub fn evolve(mut outbound: OutboundTransfer, event: &Event) -> OutboundTransfer {
+pub(super) fn evolve(mut outbound: OutboundTransfer, event: &Event) -> OutboundTransfer {
     match event {
         Event::Accepted { order } => outbound.order = (**order).clone(),
         Event::Screened { verdict } => outbound.verdict = Some(verdict.clone()),

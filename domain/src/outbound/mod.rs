@@ -9,7 +9,8 @@ mod decide;
 mod payload;
 mod state;
 
-pub use decide::{Command, Event, Rejection, commit, decide, evolve};
+pub use decide::{Command, Event, Rejection, decide};
+use decide::{commit, evolve};
 pub use payload::{Announcement, payload};
 pub use state::{FailureReason, Order, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 

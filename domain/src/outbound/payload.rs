@@ -1,5 +1,5 @@
-//! What an outbound transfer reports: its public events with their flat body, and its ledger postings with the balances
-//! that they must add up to.
+//! Public events of an outbound transfer with their flat body, and its ledger postings with the balances that they must add
+//! up to.
 
 use serde::{Deserialize, Serialize};
 

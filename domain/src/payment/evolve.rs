@@ -3,7 +3,7 @@
 
 use super::announce::announced;
 use super::event::Event;
-use super::money_out::{Funds, RefundState, Requester, Settlement, SettlementState, Vault};
+use super::money_out::{Funds, Refund, RefundState, Requester, Settlement, SettlementState, Vault};
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
@@ -11,21 +11,11 @@ use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;
 use crate::time::Timestamp;
 
-/// Returns the payment after the events of one commit at time `at`, with the next version.
-pub fn commit(payment: Payment, events: &[Event], at: Timestamp) -> Payment {
-    let mut payment = events.iter().fold(payment, evolve);
+/// Returns the payment after a commit at time `at`, to which its events were applied: with the next version.
+pub(super) fn commit(mut payment: Payment, at: Timestamp) -> Payment {
     payment.version += 1;
     payment.updated_at = at;
     payment
-}
-
-/// Replays commits, in order from the first. Returns `None` unless the first commit starts with `Initiated`.
-pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -> Option<Payment> {
-    let mut commits = commits.into_iter();
-    let (first, at) = commits.next()?;
-    let Some(Event::Initiated { terms, expires_at }) = first.first() else { return None };
-    let fresh = commit(Payment::new((**terms).clone(), *expires_at), first, at);
-    Some(commits.fold(fresh, |payment, (events, at)| commit(payment, events, at)))
 }
 
 /// Returns the payment after one event. The version changes per commit, not per event.
@@ -102,16 +92,14 @@ fn apply(payment: &mut Payment, event: &Event) {
             }
         }
         Event::RefundSent { refund_id, revision, tx_hash, at } => {
-            finish_refund(payment, *refund_id, RefundState::Sent, *at, |refund| {
-                refund.revision = refund.revision.max(*revision);
-                refund.tx_hash = Some(*tx_hash);
+            finish_refund(payment, *refund_id, *revision, *at, |refund| {
+                (refund.state, refund.tx_hash) = (RefundState::Sent, Some(*tx_hash));
             });
         }
         Event::RefundFailed { refund_id, revision, reason, retry_at, at } => {
-            finish_refund(payment, *refund_id, RefundState::Failed, *at, |refund| {
-                refund.revision = refund.revision.max(*revision);
+            finish_refund(payment, *refund_id, *revision, *at, |refund| {
+                (refund.state, refund.tx_hash) = (RefundState::Failed, None);
                 refund.failure = Some(reason.clone());
-                refund.tx_hash = None;
             });
             if let (Some(retry_at), Some(settlement)) = (retry_at, payment.settlement.as_deref_mut()) {
                 settlement.state = SettlementState::Failed;
@@ -263,15 +251,9 @@ fn confirm(payment: &mut Payment, amount: Amount, psp_amount: Amount, treasury_f
     }
 }
 
-fn finish_refund(
-    payment: &mut Payment,
-    id: RefundId,
-    state: RefundState,
-    at: Timestamp,
-    change: impl FnOnce(&mut super::money_out::Refund),
-) {
+fn finish_refund(payment: &mut Payment, id: RefundId, revision: u32, at: Timestamp, change: impl FnOnce(&mut Refund)) {
     if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == id) {
-        refund.state = state;
+        refund.revision = refund.revision.max(revision);
         refund.finished_at = Some(at);
         change(refund);
     }

@@ -11,7 +11,6 @@
 mod announce;
 mod command;
 mod decide;
-mod effect;
 mod event;
 mod evolve;
 mod money_out;
@@ -25,10 +24,9 @@ pub use announce::{Announcement, EventName, EventPattern, announced, payload, te
 pub use command::{Command, OutageId, Rejection};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
-pub use effect::{Alarm, Effect};
-pub use event::Event;
+pub use event::{Alarm, Effect, Event};
 pub(crate) use evolve::derived_labels;
-pub use evolve::{commit, evolve, replay};
+use evolve::{commit, evolve};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, Refund, RefundState, Requester, Settlement, SettlementState,
     Vault,
@@ -73,30 +71,28 @@ pub fn initiate(terms: Terms, expires_at: Timestamp) -> Transition {
     carry_out(fresh, events, at)
 }
 
-/// Returns the postings of these commits, which are in order from the first, with the version and time of each commit.
-/// For payments that are older than the ledger. Returns nothing unless the first commit starts with `Initiated`.
-pub fn replay_postings<'a>(
-    commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>,
-) -> Vec<(u32, Timestamp, Vec<Posting>)> {
-    let mut payment: Option<Payment> = None;
+/// Postings of one commit, with its version and time.
+pub type PostedCommit = (u32, Timestamp, Vec<Posting>);
+
+/// Replays commits, which are in order from the first. Returns the payment, and the postings of each commit that has any, for
+/// payments that are older than the ledger. Returns `None` unless the first commit starts with `Initiated`.
+pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -> Option<(Payment, Vec<PostedCommit>)> {
+    let mut commits = commits.into_iter().peekable();
+    let Some(Event::Initiated { terms, expires_at }) = commits.peek()?.0.first() else { return None };
+    let mut payment = Payment::new((**terms).clone(), *expires_at);
     let mut posted = Vec::new();
     for (events, at) in commits {
-        if let (None, Some(Event::Initiated { terms, expires_at })) = (&payment, events.first()) {
-            payment = Some(Payment::new((**terms).clone(), *expires_at));
-        }
-        let Some(mut moved) = payment.take() else { return posted };
-        let mut lines = Vec::new();
+        let mut postings = Vec::new();
         for event in events {
-            lines.extend(react::postings(&moved, event));
-            moved = evolve(moved, event);
+            postings.extend(react::postings(&payment, event));
+            payment = evolve(payment, event);
         }
-        let moved = commit(moved, &[], at);
-        if !lines.is_empty() {
-            posted.push((moved.version, at, lines));
+        payment = commit(payment, at);
+        if !postings.is_empty() {
+            posted.push((payment.version, at, postings));
         }
-        payment = Some(moved);
     }
-    posted
+    Some((payment, posted))
 }
 
 /// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
@@ -114,9 +110,9 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
         posted.extend(react::postings(&payment, event));
         payment = evolve(payment, event);
         announcements.extend(announce::announcements(&payment, event, now));
-        queue.extend(react::operations(&payment, event));
+        queue.extend(react::operation(&payment, event));
     }
-    let payment = commit(payment, &[], now);
+    let payment = commit(payment, now);
     let mut effects: Vec<Effect> = Vec::new();
     for effect in events.iter().flat_map(|event| react(&payment, event)) {
         if !effects.contains(&effect) {

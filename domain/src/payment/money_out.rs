@@ -152,6 +152,27 @@ pub struct Refund {
 }
 
 impl Refund {
+    /// Creates a refund of received funds from the payment's wallet: pending and not yet screened.
+    pub(super) fn new(id: RefundId, amount: Amount, to: Address, requested_by: Requester, at: Timestamp) -> Self {
+        Self {
+            id,
+            operation: OperationId::refund_of(id),
+            amount,
+            to,
+            source: Vault::Payment,
+            funds: Funds::Received,
+            asset: None,
+            verdict: None,
+            requested_by,
+            state: RefundState::Pending,
+            revision: 0,
+            requested_at: at,
+            finished_at: None,
+            tx_hash: None,
+            failure: None,
+        }
+    }
+
     /// Returns the screening decision about the address, if known.
     pub fn decision(&self) -> Option<Decision> {
         self.verdict.as_ref().map(|verdict| verdict.decision)

@@ -1,8 +1,7 @@
 //! Consequences of an event: the effects to run after the commit, and the operation rows and ledger postings of the commit
 //! itself.
 
-use super::effect::{Alarm, Effect};
-use super::event::Event;
+use super::event::{Alarm, Effect, Event};
 use super::money_out::{
     NewOperation, OperationAction, OperationBody, Refund, RefundState, Settlement, SettlementState, Vault,
 };
@@ -189,35 +188,32 @@ fn queued_refunds(payment: &Payment) -> Vec<Effect> {
     payment.refunds.iter().filter(cleared).map(send).collect()
 }
 
-/// Returns the changes of the operation queue for `event`. `after` is the payment directly after the event.
-pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
+/// Returns the change of the operation queue for `event`. `after` is the payment directly after the event.
+pub(super) fn operation(after: &Payment, event: &Event) -> Option<NewOperation> {
     let settlement = after.settlement.as_deref();
     let settle = |action| settlement.map(|settlement| settling(after, settlement, action));
     let state = settlement.map(|settlement| settlement.state);
     match event {
         Event::Confirmed { .. } if state == Some(SettlementState::Queued) => {
-            let action = if confirmations(after) > 1 { OperationAction::Requeue } else { OperationAction::Queue };
-            settle(action).into_iter().collect()
+            settle(if confirmations(after) > 1 { OperationAction::Requeue } else { OperationAction::Queue })
         }
-        Event::SettlementRetried { .. } => settle(OperationAction::Requeue).into_iter().collect(),
+        Event::SettlementRetried { .. } => settle(OperationAction::Requeue),
         Event::SettlementOrphaned { was_settled: true, .. } => match state {
-            Some(SettlementState::Queued) => settle(OperationAction::Requeue).into_iter().collect(),
-            _ => settle(OperationAction::Cancel).into_iter().collect(),
+            Some(SettlementState::Queued) => settle(OperationAction::Requeue),
+            _ => settle(OperationAction::Cancel),
         },
         // A settlement in progress whose funds were orphaned is cancelled as soon as the chain rejects it.
         Event::Reorged { reopened: true, .. } | Event::SettlementFailed { .. }
             if state == Some(SettlementState::Withdrawn) =>
         {
-            settle(OperationAction::Cancel).into_iter().collect()
+            settle(OperationAction::Cancel)
         }
-        Event::RefundRequested { withdraws_settlement: true, .. } => {
-            settle(OperationAction::Cancel).into_iter().collect()
-        }
+        Event::RefundRequested { withdraws_settlement: true, .. } => settle(OperationAction::Cancel),
         Event::RefundScreened { refund_id, verdict } if verdict.decision == Decision::Allow => {
             let refund = after.refunds.iter().find(|refund| refund.id == *refund_id);
-            refund.map(|refund| refund_operation(after, refund)).into_iter().collect()
+            refund.map(|refund| refund_operation(after, refund))
         }
-        _ => Vec::new(),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use payferry_domain::money::AMOUNT_MAX;
 use payferry_domain::payment::{EventName, OverpaymentPolicy};
-use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Tolerance};
+use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Tolerance, named};
 use serde::{Deserialize, Serialize};
 
 /// Default dust floor. Address poisoning uses such small amounts.
@@ -92,32 +92,21 @@ impl Default for Ceilings {
     }
 }
 
-/// Event families to send. `payment.*` and `payin.*` are two names for the same events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventFamilies {
-    /// Both.
-    #[default]
-    Both,
-    /// `payment.*`.
-    Payment,
-    /// `payin.*`.
-    Payin,
+named! {
+    /// Event families to send. `payment.*` and `payin.*` are two names for the same events.
+    #[derive(Default)]
+    EventFamilies, "both, payment, payin" {
+        /// Both.
+        #[default]
+        Both = "both",
+        /// `payment.*`.
+        Payment = "payment",
+        /// `payin.*`.
+        Payin = "payin",
+    }
 }
 
 impl EventFamilies {
-    /// Every choice, in display order.
-    pub const ALL: [Self; 3] = [Self::Both, Self::Payment, Self::Payin];
-
-    /// Name in requests and responses.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Payment => "payment",
-            Self::Payin => "payin",
-        }
-    }
-
     /// Returns true if `event` is sent. An event of the other family is omitted only if this family announces the same
     /// (`is_told`). An event with a name in only one family is always sent.
     pub fn send(self, event: EventName, is_told: impl Fn(EventName) -> bool) -> bool {
@@ -127,15 +116,6 @@ impl EventFamilies {
             Self::Payin => "payment.",
         };
         !(event.as_str().starts_with(left_out) && counterpart(event).is_some_and(is_told))
-    }
-}
-
-impl std::str::FromStr for EventFamilies {
-    type Err = payferry_domain::money::UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = "both, payment, payin";
-        Self::ALL.into_iter().find(|choice| choice.as_str() == text).ok_or(Self::Err { expected })
     }
 }
 

@@ -137,25 +137,12 @@ struct Record {
 }
 
 impl SupervisionLog {
-    pub(super) fn restarted(&self, kind: ActorKind, name: &str, failure: &Failure) {
+    /// Adds an incident.
+    pub(super) fn add(&self, kind: ActorKind, name: &str, failure: &Failure, action: Action) {
         let mut inner = self.inner.lock();
-        inner.record(kind, name).restarts += 1;
-        self.push(inner, kind, name, failure, Action::Restarted);
-    }
-
-    pub(super) fn quarantined(&self, kind: ActorKind, name: &str, failure: &Failure) {
-        self.push(self.inner.lock(), kind, name, failure, Action::Quarantined);
-    }
-
-    fn push(
-        &self,
-        mut inner: parking_lot::MutexGuard<'_, Inner>,
-        kind: ActorKind,
-        name: &str,
-        failure: &Failure,
-        action: Action,
-    ) {
-        inner.record(kind, name).last = Some(failure.clone());
+        let record = inner.record(kind, name);
+        record.restarts += u64::from(action == Action::Restarted);
+        record.last = Some(failure.clone());
         let number = *self.newest.borrow() + 1;
         if inner.recent.len() == LOG_ENTRIES_MAX {
             inner.recent.pop_front();
@@ -229,11 +216,11 @@ mod tests {
     fn drops_the_oldest_records_except_those_of_permanent_actors() {
         let log = SupervisionLog::default();
         let failure = Failure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
-        log.restarted(ActorKind::SendingDesk, "outbound supervisor", &failure);
+        log.add(ActorKind::SendingDesk, "outbound supervisor", &failure, Action::Restarted);
         for number in 0..RECORDS_MAX {
-            log.restarted(ActorKind::Sending, &format!("wd_{number}"), &failure);
+            log.add(ActorKind::Sending, &format!("wd_{number}"), &failure, Action::Restarted);
         }
-        log.restarted(ActorKind::Payment, "pay_1", &failure);
+        log.add(ActorKind::Payment, "pay_1", &failure, Action::Restarted);
         let restarts = |kind, name| log.failures_of(kind, name).0;
         assert_eq!([restarts(ActorKind::Sending, "wd_0"), restarts(ActorKind::Sending, "wd_1")], [0, 1]);
         assert_eq!(

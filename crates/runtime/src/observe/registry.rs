@@ -11,7 +11,7 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use super::ActorKind;
 use super::actor::{Behaviour, Mailbox, MeasuredActor};
 use super::figures::{ActorKindMetrics, ActorMetrics, NodeState};
-use super::log::{Cause, Failure, SupervisionLog, cut};
+use super::log::{Action, Cause, Failure, SupervisionLog, cut};
 use super::metrics;
 use crate::clock::Clock;
 
@@ -134,7 +134,7 @@ impl ActorRegistry {
         if !kind.is_one_of_many() {
             self.node(kind, name).standing.lock().state = NodeState::Restarting;
         }
-        self.inner.log.restarted(kind, name, &failure);
+        self.inner.log.add(kind, name, &failure, Action::Restarted);
     }
 
     /// Records a failure and the quarantine of the actor. Returns the recorded failure.
@@ -144,7 +144,7 @@ impl ActorRegistry {
         tracing::error!(actor.kind = shown, actor.name = %name, cause, reason = %failure.reason,
             "{shown} {name} failed too often and is quarantined");
         self.kind(kind).quarantined(&failure);
-        self.inner.log.quarantined(kind, name, &failure);
+        self.inner.log.add(kind, name, &failure, Action::Quarantined);
         failure
     }
 
@@ -175,12 +175,12 @@ pub(super) struct Node {
     pub(super) kind: ActorKind,
     pub(super) name: String,
     pub(super) registry: Arc<ActorMetrics>,
-    standing: Mutex<ActorState>,
+    pub(super) standing: Mutex<ActorState>,
 }
 
 #[derive(Clone, Copy)]
-struct ActorState {
-    state: NodeState,
+pub(super) struct ActorState {
+    pub(super) state: NodeState,
     /// Number of starts: the end of an earlier incarnation does not affect the running one.
     incarnation: u64,
 }
@@ -188,12 +188,6 @@ struct ActorState {
 impl Default for ActorState {
     fn default() -> Self {
         Self { state: NodeState::Stopped, incarnation: 0 }
-    }
-}
-
-impl Node {
-    pub(super) fn state(&self) -> NodeState {
-        self.standing.lock().state
     }
 }
 

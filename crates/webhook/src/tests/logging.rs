@@ -46,9 +46,7 @@ async fn redelivery_selects_by_event_and_by_time() {
 
 #[tokio::test]
 async fn delivered_events_can_be_redelivered() {
-    let env = Env::new(quick()).await;
-    let server = receiver(ResponseTemplate::new(200)).await;
-    let psp = env.psp(Some(&server.uri())).await;
+    let (env, server, psp) = Env::with_receiver(quick(), ResponseTemplate::new(200)).await;
     env.announce(psp, "pay_1", 1).await;
     env.until("whd_pay_1_1", "delivered").await;
     assert!(log::redeliver(env.database.writer(), psp, "whd_pay_1_1", env.clock.real_now()).await.unwrap());

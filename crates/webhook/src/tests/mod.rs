@@ -1,5 +1,4 @@
 //! Tests of the sender against real receivers on loopback.
-#![allow(clippy::unwrap_used)]
 
 mod draining;
 mod logging;
@@ -18,9 +17,9 @@ use payferry_harness::database::TestDatabase;
 use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry};
+use payferry_runtime::observe::{ActorKind, ActorRegistry, Mailbox, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use payferry_runtime::supervise::{Root, RootMessage};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use tokio_util::task::AbortOnDropHandle;
 use wiremock::matchers::any;
@@ -28,36 +27,13 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
 
-/// Supervisor that ignores its children's failures.
-struct IgnoringSupervisor;
-
-#[ractor::async_trait]
-impl Actor for IgnoringSupervisor {
-    type Msg = ();
-    type State = ();
-    type Arguments = ();
-
-    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _: ActorRef<()>,
-        _: SupervisionEvent,
-        (): &mut (),
-    ) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-}
-
 struct Env {
     database: Database,
     journal: Journal,
     sealer: Sealer,
     sender: WebhookSender,
     registry: ActorRegistry,
-    roof: ActorRef<()>,
+    roof: Mailbox<RootMessage>,
     clock: Clock,
     _test_database: Arc<TestDatabase>,
     _journal: Option<AbortOnDropHandle<()>>,
@@ -81,6 +57,13 @@ impl Env {
         Self::on(Arc::new(TestDatabase::create().await), config, true).await
     }
 
+    /// Starts a receiver with this answer too, and a PSP that delivers to it.
+    async fn with_receiver(config: WebhookConfig, answer: ResponseTemplate) -> (Self, MockServer, PspId) {
+        let (env, server) = (Self::new(config).await, receiver(answer).await);
+        let psp = env.psp(Some(&server.uri())).await;
+        (env, server, psp)
+    }
+
     /// Opens the database of another `Env`; with `writes` false the journal never commits.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();
@@ -89,7 +72,8 @@ impl Env {
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
         let registry = ActorRegistry::default();
-        let (roof, _) = Actor::spawn(None, IgnoringSupervisor, ()).await.unwrap();
+        let root = Root { registry: registry.clone() };
+        let roof = registry.spawn(ROOT_NAME, root, (), None).await.unwrap();
         let (cell, stores) = (roof.get_cell(), (database.clone(), journal.clone(), sealer.clone()));
         let (sender_clock, sender_registry) = (clock.clone(), registry.clone());
         let sender = WebhookSender::start(cell, stores.0, stores.1, stores.2, sender_clock, sender_registry, config)
@@ -124,7 +108,7 @@ impl Env {
     async fn announce(&self, psp: PspId, payment: &str, count: i64) -> Vec<String> {
         let mut ids = Vec::new();
         for sequence in 1..=count {
-            let (event, delivery) = self.queued(psp, payment, sequence, 0, "");
+            let (event, delivery) = Self::queued(psp, payment, sequence, 0, "", self.clock.real_now());
             let mut event = event.into_active_model().reset_all();
             event.position = ActiveValue::NotSet;
             let position = event.insert(self.database.writer()).await.unwrap().position;
@@ -137,9 +121,10 @@ impl Env {
 
     /// Queues `count` events, `each` per payment, in few statements.
     async fn queue_many(&self, psp: PspId, count: usize, each: usize) {
+        let (now, padding) = (self.clock.real_now(), "x".repeat(700));
         let row = |n: usize| {
-            let sequence = i64::try_from(n % each + 1).unwrap();
-            self.queued(psp, &format!("pay_{}", n / each), sequence, i64::try_from(n + 1).unwrap(), &"x".repeat(700))
+            let (sequence, position) = (i64::try_from(n % each + 1).unwrap(), i64::try_from(n + 1).unwrap());
+            Self::queued(psp, &format!("pay_{}", n / each), sequence, position, &padding, now)
         };
         let (made, queued): (Vec<_>, Vec<_>) = (0..count).map(row).unzip();
         let transaction = self.database.begin().await.unwrap();
@@ -154,14 +139,14 @@ impl Env {
 
     /// Rows of an event and of its delivery.
     fn queued(
-        &self,
         psp: PspId,
         payment: &str,
         sequence: i64,
         position: i64,
         padding: &str,
+        at: Timestamp,
     ) -> (events::Model, deliveries::Model) {
-        let (event_id, now) = (format!("evt_{payment}_{sequence}"), self.clock.real_now::<Timestamp>().as_millis());
+        let (event_id, now) = (format!("evt_{payment}_{sequence}"), at.as_millis());
         let event = events::Model {
             position,
             id: event_id.clone(),

@@ -1,13 +1,20 @@
-//! HTTP receiver on a plain socket: fast, and able to misbehave in ways that an HTTP server cannot.
+//! HTTP receiver that is fast, records what arrives, and can misbehave.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
+use std::future::IntoFuture as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
+use axum::response::IntoResponse;
+use futures::stream;
+use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Answer to one request.
@@ -17,25 +24,21 @@ pub(super) struct Answer {
     body: Body,
 }
 
-enum Body {
-    Empty,
-    /// Announced and never sent.
-    Stalling,
-    /// Sent without end.
-    Endless,
-}
-
 impl Answer {
     pub(super) fn status(status: u16) -> Self {
-        Self { status, delay: Duration::ZERO, body: Body::Empty }
+        Self { status, delay: Duration::ZERO, body: Body::empty() }
     }
 
+    /// The body is announced and never sent.
     pub(super) fn stalling(status: u16) -> Self {
-        Self { body: Body::Stalling, ..Self::status(status) }
+        let body = Body::from_stream(stream::pending::<Result<&str, Infallible>>());
+        Self { body, ..Self::status(status) }
     }
 
+    /// The body is sent without end.
     pub(super) fn endless(status: u16) -> Self {
-        Self { body: Body::Endless, ..Self::status(status) }
+        let body = Body::from_stream(stream::repeat(Ok::<_, Infallible>(&[b'x'; 8_192][..])));
+        Self { body, ..Self::status(status) }
     }
 
     pub(super) fn after(self, delay: Duration) -> Self {
@@ -47,19 +50,13 @@ impl Answer {
 pub(super) struct Arrival {
     pub(super) id: String,
     pub(super) at: Instant,
-}
-
-#[derive(Default)]
-struct Seen {
-    arrivals: Mutex<Vec<Arrival>>,
-    ids: Mutex<HashSet<String>>,
-    connections: AtomicUsize,
+    peer: SocketAddr,
 }
 
 pub(super) struct Receiver {
     port: u16,
-    seen: Arc<Seen>,
-    _accepting: AbortOnDropHandle<()>,
+    arrivals: Arc<Mutex<Vec<Arrival>>>,
+    _serving: AbortOnDropHandle<std::io::Result<()>>,
 }
 
 impl Receiver {
@@ -67,16 +64,23 @@ impl Receiver {
     pub(super) async fn start(answer: impl Fn(usize, bool) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (seen, answer) = (Arc::new(Seen::default()), Arc::new(answer));
-        let shared = Arc::clone(&seen);
-        let accepting = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                shared.connections.fetch_add(1, Ordering::Relaxed);
-                let (seen, answer) = (Arc::clone(&shared), Arc::clone(&answer));
-                tokio::spawn(async move { serve(stream, &seen, &*answer).await });
-            }
-        });
-        Self { port, seen, _accepting: AbortOnDropHandle::new(accepting) }
+        let arrivals = Arc::<Mutex<Vec<Arrival>>>::default();
+        let (shared, answer) = (Arc::clone(&arrivals), Arc::new(answer));
+        let respond = move |ConnectInfo(peer): ConnectInfo<SocketAddr>, headers: HeaderMap, _: Bytes| async move {
+            let id = headers["webhook-id"].to_str().unwrap().to_owned();
+            let (nth, is_again) = {
+                let mut arrivals = shared.lock();
+                let is_again = arrivals.iter().any(|arrival| arrival.id == id);
+                arrivals.push(Arrival { id, at: Instant::now(), peer });
+                (arrivals.len() - 1, is_again)
+            };
+            let Answer { status, delay, body } = answer(nth, is_again);
+            tokio::time::sleep(delay).await;
+            (StatusCode::from_u16(status).unwrap(), body).into_response()
+        };
+        let service = Router::new().fallback(respond).into_make_service_with_connect_info::<SocketAddr>();
+        let serving = tokio::spawn(axum::serve(listener, service).into_future());
+        Self { port, arrivals, _serving: AbortOnDropHandle::new(serving) }
     }
 
     pub(super) fn url(&self) -> String {
@@ -84,7 +88,7 @@ impl Receiver {
     }
 
     pub(super) fn arrivals(&self) -> Vec<Arrival> {
-        self.seen.arrivals.lock().clone()
+        self.arrivals.lock().clone()
     }
 
     pub(super) fn ids(&self) -> Vec<String> {
@@ -92,54 +96,6 @@ impl Receiver {
     }
 
     pub(super) fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::Relaxed)
-    }
-}
-
-/// Answers requests until the peer hangs up, then returns `None`.
-async fn serve(stream: TcpStream, seen: &Seen, answer: &(dyn Fn(usize, bool) -> Answer + Send + Sync)) -> Option<()> {
-    let mut stream = BufReader::new(stream);
-    loop {
-        let (mut id, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if stream.read_line(&mut line).await.ok()? == 0 {
-                return None;
-            }
-            let Some((name, value)) = line.trim_end().split_once(": ") else {
-                if line == "\r\n" {
-                    break;
-                }
-                continue;
-            };
-            match name.to_ascii_lowercase().as_str() {
-                "webhook-id" => value.clone_into(&mut id),
-                "content-length" => length = value.parse().ok()?,
-                _ => {}
-            }
-        }
-        stream.read_exact(&mut vec![0; length]).await.ok()?;
-        let is_again = !seen.ids.lock().insert(id.clone());
-        let nth = {
-            let mut arrivals = seen.arrivals.lock();
-            arrivals.push(Arrival { id, at: Instant::now() });
-            arrivals.len() - 1
-        };
-        let Answer { status, delay, body } = answer(nth, is_again);
-        tokio::time::sleep(delay).await;
-        let length = match body {
-            Body::Empty => "0",
-            Body::Stalling => "10",
-            Body::Endless => "1000000000000",
-        };
-        let head = format!("HTTP/1.1 {status} Answer\r\ncontent-length: {length}\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.ok()?;
-        match body {
-            Body::Empty => {}
-            Body::Stalling => std::future::pending().await,
-            Body::Endless => loop {
-                stream.write_all(&[b'x'; 8_192]).await.ok()?;
-            },
-        }
+        self.arrivals().iter().map(|arrival| arrival.peer).collect::<HashSet<_>>().len()
     }
 }

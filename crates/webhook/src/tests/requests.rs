@@ -75,9 +75,7 @@ async fn redirect_fails_the_attempt_and_is_not_followed() {
 
 #[tokio::test]
 async fn test_event_is_signed_and_answered_immediately() {
-    let env = Env::new(quick()).await;
-    let server = receiver(ResponseTemplate::new(200).set_body_string("thanks")).await;
-    let psp = env.psp(Some(&server.uri())).await;
+    let (env, server, psp) = Env::with_receiver(quick(), ResponseTemplate::new(200).set_body_string("thanks")).await;
     let outcome = env.sender.test(psp).await.unwrap();
     assert!(outcome.delivered);
     assert_eq!((outcome.response_code, outcome.response_body.as_deref()), (Some(200), Some("thanks")));

@@ -6,9 +6,8 @@ use crate::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, que
 
 #[tokio::test]
 async fn exhausts_after_four_attempts_and_can_be_redelivered() {
-    let env = Env::new(quick()).await;
-    let server = receiver(ResponseTemplate::new(500).set_body_string("x".repeat(5_000))).await;
-    let psp = env.psp(Some(&server.uri())).await;
+    let (env, server, psp) =
+        Env::with_receiver(quick(), ResponseTemplate::new(500).set_body_string("x".repeat(5_000))).await;
     env.announce(psp, "pay_1", 1).await;
     let row = env.until("whd_pay_1_1", "exhausted").await;
     assert_eq!((row.attempt_count, row.response_code, row.retries_left), (4, Some(500), 0));
@@ -29,9 +28,8 @@ async fn exhausts_after_four_attempts_and_can_be_redelivered() {
 
 #[tokio::test]
 async fn panicked_endpoint_restarts_and_delivers() {
-    let env = Env::new(quick()).await;
-    let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(50))).await;
-    let psp = env.psp(Some(&server.uri())).await;
+    let (env, _server, psp) =
+        Env::with_receiver(quick(), ResponseTemplate::new(200).set_delay(Duration::from_millis(50))).await;
     for n in 0..20 {
         env.announce(psp, &format!("pay_{n}"), 2).await;
     }
@@ -83,9 +81,8 @@ async fn unrecorded_attempt_is_sent_again_under_the_same_id() {
 
 #[tokio::test]
 async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
-    let env = Env::new(quick()).await;
-    let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(300))).await;
-    let psp = env.psp(Some(&server.uri())).await;
+    let (env, _server, psp) =
+        Env::with_receiver(quick(), ResponseTemplate::new(200).set_delay(Duration::from_millis(300))).await;
     env.announce(psp, "pay_1", 2).await;
     env.until_under_way("whd_pay_1_1").await;
     let since = Instant::now();
@@ -100,9 +97,7 @@ async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
 
 #[tokio::test]
 async fn events_of_one_payment_do_not_open_the_breaker() {
-    let env = Env::new(quick()).await;
-    let server = receiver(ResponseTemplate::new(500)).await;
-    let psp = env.psp(Some(&server.uri())).await;
+    let (env, _server, psp) = Env::with_receiver(quick(), ResponseTemplate::new(500)).await;
     for id in env.announce(psp, "pay_1", 4).await {
         assert_eq!(env.until(&id, "exhausted").await.attempt_count, 4);
     }

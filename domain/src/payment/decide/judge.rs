@@ -1,7 +1,7 @@
 //! Evaluates the state of a payment: which transfers count now, and the events that follow. Implements the "what
 //! counts" table of the interface. Depends only on the state, not on the order of the facts.
 
-use crate::ids::{OperationId, RefundId};
+use crate::ids::RefundId;
 use crate::money::{Amount, Split, split_fee};
 use crate::payment::event::Event;
 use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
@@ -245,22 +245,6 @@ fn excess_refund(payment: &Payment, amount: Amount, now: Timestamp) -> Option<Ev
         return None;
     }
     let id = RefundId::automatic(payment.id(), payment.refunds.len());
-    let refund = Refund {
-        id,
-        operation: OperationId::refund_of(id),
-        amount,
-        to,
-        source: Vault::Payment,
-        funds: Funds::Received,
-        asset: None,
-        verdict: None,
-        requested_by: Requester::Schedule,
-        state: RefundState::Pending,
-        revision: 0,
-        requested_at: now,
-        finished_at: None,
-        tx_hash: None,
-        failure: None,
-    };
+    let refund = Refund::new(id, amount, to, Requester::Schedule, now);
     Some(Event::RefundRequested { refund: Box::new(refund), withdraws_settlement: false })
 }

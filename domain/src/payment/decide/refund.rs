@@ -1,7 +1,7 @@
 //! Refunds: which funds can be refunded, from which vault, and the consequences of the outcome.
 
 use crate::chain::{Address, Hash32};
-use crate::ids::{OperationId, RefundId};
+use crate::ids::RefundId;
 use crate::ledger::Asset;
 use crate::money::Amount;
 use crate::payment::command::Rejection;
@@ -48,21 +48,10 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
         Funds::Misdirected => misdirected_share(payment, request)?,
     };
     let refund = Refund {
-        id: request.id,
-        operation: OperationId::refund_of(request.id),
-        amount: share.amount,
-        to: recipient(payment, request)?,
         source: share.source,
         funds: request.funds,
         asset: request.asset.filter(|_| request.funds != Funds::Received),
-        verdict: None,
-        requested_by: request.by,
-        state: RefundState::Pending,
-        revision: 0,
-        requested_at: now,
-        finished_at: None,
-        tx_hash: None,
-        failure: None,
+        ..Refund::new(request.id, share.amount, recipient(payment, request)?, request.by, now)
     };
     let withdraws_settlement = share.withdraws_settlement;
     Ok(vec![Event::RefundRequested { refund: Box::new(refund), withdraws_settlement }])

@@ -60,7 +60,7 @@ pub(super) fn check(payment: &Payment, postings: &[Posting]) {
 
 #[test]
 fn a_settled_payment_has_three_postings() {
-    let story = given(terms()).arrives(tx(1)).settled(1);
+    let story = paid().settled(1);
     let rows: Vec<_> =
         story.posted.iter().map(|p| (p.kind.as_str(), p.debit, p.credit, p.amount.to_string())).collect();
     assert_eq!(
@@ -75,7 +75,7 @@ fn a_settled_payment_has_three_postings() {
 
 #[test]
 fn orphaned_funds_and_settlements_are_reversed() {
-    let story = given(terms()).arrives(tx(1)).settled(1).settlement_orphaned(2).when(tx(1).rev(2).gone().seen());
+    let story = paid().settled(1).settlement_orphaned(2).when(tx(1).rev(2).gone().seen());
     assert_eq!(balance(&story.posted, Account::Psp, story.payment.asset()), 0);
     assert_eq!(balance(&story.posted, Account::External, story.payment.asset()), 0);
     let kinds: Vec<_> = story.posted.iter().map(|posting| posting.kind.as_str()).collect();

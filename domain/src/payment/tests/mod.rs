@@ -212,6 +212,16 @@ pub(super) fn given(terms: Terms) -> Story {
     }
 }
 
+/// A payment that was paid exactly.
+pub(super) fn paid() -> Story {
+    given(terms()).arrives(tx(1))
+}
+
+/// A payment that received 4 of 10.
+pub(super) fn underpaid() -> Story {
+    given(terms()).arrives(tx(1).of("4"))
+}
+
 impl Story {
     /// Runs a command and returns whether anything changed. Checks the conditions that must hold after every step.
     pub(super) fn run(&mut self, command: &Command) -> Result<bool, Rejection> {
@@ -275,9 +285,8 @@ impl Story {
     }
 
     pub(super) fn settled(self, revision: u32) -> Self {
-        let operation = self.operation();
         let amount = self.payment.settlement.as_deref().map_or(Amount::ZERO, |settlement| settlement.amount);
-        self.when(Command::CompleteSettlement { operation, revision, amount, tx_hash: hash(90), block_time: at(90) })
+        self.settled_with(revision, &amount.to_string())
     }
 
     /// The chain reports another amount than the one frozen last.

@@ -13,6 +13,13 @@ fn blocked_refund(n: u128, by: Requester) -> Command {
     refund_of(n, None, Funds::Blocked, None, by)
 }
 
+impl Story {
+    /// The refund is requested, and screening allows its address.
+    fn refunds(self, n: u128, text: Option<&str>) -> Self {
+        self.when(refund(n, text)).cleared(n)
+    }
+}
+
 fn sent(n: u128) -> Command {
     Command::CompleteRefund { refund_id: refund_id(n), revision: 2, tx_hash: hash(91) }
 }
@@ -28,8 +35,7 @@ fn fails_after_all(n: u128) -> Command {
 
 #[test]
 fn refunds_a_mismatched_payment_completely() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .when(refund(1, None))
         .is(Mismatched, &[Underpaid])
         .queues(&[])
@@ -63,8 +69,7 @@ fn refunds_a_mismatched_payment_completely() {
 
 #[test]
 fn a_failed_refund_releases_its_amount() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .when(refund(1, Some("3")))
         .money("4.00", "0.00", "9.00", "1.00")
         .refused(&refund(2, Some("1.000001")), "refund_too_large")
@@ -77,10 +82,8 @@ fn a_failed_refund_releases_its_amount() {
 #[test]
 fn orphaned_then_rejected_refund_fails_and_returns_the_funds() {
     let notified = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.sent", "refund.failed"];
-    given(terms())
-        .arrives(tx(1).of("4"))
-        .when(refund(1, None))
-        .cleared(1)
+    underpaid()
+        .refunds(1, None)
         .when(sent(1))
         .money("4.00", "0.00", "10.00", "0.00")
         .when(fails_after_all(1))
@@ -88,28 +91,17 @@ fn orphaned_then_rejected_refund_fails_and_returns_the_funds() {
         .unchanged(&sent(1))
         .notified(&notified)
         .money("4.00", "0.00", "6.00", "4.00")
-        .when(refund(2, None))
-        .cleared(2)
+        .refunds(2, None)
         .when(sent(2));
-    given(terms())
-        .arrives(tx(1))
-        .settled(1)
-        .when(refund(1, None))
-        .cleared(1)
-        .when(sent(1))
-        .when(fails_after_all(1))
-        .money("10.00", "0.00", "0.00", "10.00");
-    given(terms())
-        .arrives(tx(1))
+    paid().settled(1).refunds(1, None).when(sent(1)).when(fails_after_all(1)).money("10.00", "0.00", "0.00", "10.00");
+    paid()
         .settlement_fails(1)
-        .when(refund(1, None))
-        .cleared(1)
+        .refunds(1, None)
         .when(sent(1))
         .failed(FailureReason::SettlementFailed)
         .when(fails_after_all(1))
         .failed(FailureReason::SettlementFailed)
-        .when(refund(2, None))
-        .cleared(2)
+        .refunds(2, None)
         .queues(&[(Queue, "10.00")]);
 }
 
@@ -118,8 +110,7 @@ fn a_refund_of_misdirected_funds_does_not_block_completion() {
     let elsewhere = tx(2).on(Chain::Polygon);
     let asset = Some(Asset { chain: Chain::Polygon, address: USDC });
     let back = refund_of(1, None, Funds::Misdirected, asset, Requester::Psp);
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .arrives(elsewhere)
         .when(back)
         .is(Mismatched, &[Underpaid, WrongChain])
@@ -129,8 +120,7 @@ fn a_refund_of_misdirected_funds_does_not_block_completion() {
 
 #[test]
 fn after_a_refund_only_the_psp_completes_the_payment() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .when(refund(1, Some("1")))
         .arrives(tx(2).of("7"))
         .is(Mismatched, &[Multiple])
@@ -141,8 +131,7 @@ fn after_a_refund_only_the_psp_completes_the_payment() {
 
 #[test]
 fn rejects_refunds_while_a_settlement_is_in_progress() {
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .refused(&refund(1, None), "settlement_in_progress")
         .settled(1)
         .settlement_orphaned(2)
@@ -156,22 +145,18 @@ fn rejects_refunds_while_a_settlement_is_in_progress() {
 #[test]
 fn settled_funds_come_from_the_psp_and_excess_from_the_wallet() {
     let source = |vault| move |payment: &Payment| assert_eq!(payment.refunds.last().unwrap().source, vault);
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .settled(1)
-        .when(refund(1, None))
-        .cleared(1)
+        .refunds(1, None)
         .queues(&[(Queue, "10.00")])
         .also(source(Vault::Psp))
         .money("10.00", "0.00", "0.00", "0.00");
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .settled(1)
         .arrives(tx(2).of("3"))
         .refused(&refund(1, Some("11")), "refund_spans_vaults")
         .refused(&refund(1, Some("13.1")), "refund_too_large")
-        .when(refund(1, None))
-        .cleared(1)
+        .refunds(1, None)
         .queues(&[(Queue, "3.00")])
         .also(source(Vault::Payment))
         .when(refund(2, Some("4")))
@@ -180,8 +165,7 @@ fn settled_funds_come_from_the_psp_and_excess_from_the_wallet() {
         .is(Settled, &[Excess, Multiple])
         .money("10.00", "3.00", "0.00", "6.00");
     // Without an amount: first the whole wallet, then the vault.
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .settled(1)
         .arrives(tx(2).of("3"))
         .when(refund(1, None))
@@ -193,12 +177,11 @@ fn settled_funds_come_from_the_psp_and_excess_from_the_wallet() {
 
 #[test]
 fn a_failed_settlement_is_refunded_completely_or_not_at_all() {
-    let failing = || given(terms()).arrives(tx(1)).arrives(tx(2).of("3")).settlement_fails(1);
+    let failing = || paid().arrives(tx(2).of("3")).settlement_fails(1);
     let labels = &[Multiple, Excess, SettlementFailed];
     failing()
         .refused(&refund(1, Some("4")), "refund_must_be_all")
-        .when(refund(1, Some("3")))
-        .cleared(1)
+        .refunds(1, Some("3"))
         .queues(&[(Queue, "3.00")])
         .is(Confirmed, labels);
     let withdrawn =
@@ -239,8 +222,7 @@ fn only_the_operator_refunds_blocked_funds() {
         .refused(&refund(1, None), "funds_blocked")
         .arrives(tx(2))
         .settled(1)
-        .when(refund(1, None))
-        .cleared(1)
+        .refunds(1, None)
         .queues(&[(Queue, "10.00")]);
 }
 
@@ -266,7 +248,7 @@ fn a_repeated_refund_of_blocked_funds_is_sent_once() {
 fn refunds_to_the_sender_require_a_single_plain_account() {
     let unaddressed = refund_to(None, 1, None, Funds::Received, None, Requester::Psp);
     let to_sender = || Terms { refund_to_sender: true, ..terms() };
-    given(terms()).arrives(tx(1).of("4")).refused(&unaddressed, "refund_address_required");
+    underpaid().refused(&unaddressed, "refund_address_required");
     given(to_sender())
         .arrives(tx(1).of("4"))
         .when(unaddressed.clone())
@@ -288,19 +270,19 @@ fn refunds_to_the_sender_require_a_single_plain_account() {
 #[test]
 fn orphaned_funds_after_a_refund_raise_an_alarm() {
     let (small, gone) = (tx(1).of("4"), tx(1).of("4").rev(2).gone());
-    let back = given(terms()).arrives(small).when(refund(1, None)).cleared(1).when(sent(1)).alarms(&[]);
+    let back = given(terms()).arrives(small).refunds(1, None).when(sent(1)).alarms(&[]);
     back.when(gone.seen()).alarms(&[Alarm::Overdrawn { amount: amount("4.00") }]);
 }
 
 #[test]
 fn a_refund_that_was_sent_after_a_failure_counts_as_sent() {
-    given(terms())
-        .arrives(tx(1).of("4"))
-        .when(refund(1, None))
-        .when(fails(1))
-        .when(sent(1))
-        .money("4.00", "0.00", "10.00", "0.00")
-        .notified(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed", "refund.sent"]);
+    underpaid().when(refund(1, None)).when(fails(1)).when(sent(1)).money("4.00", "0.00", "10.00", "0.00").notified(&[
+        "payment.mismatched",
+        "payin.underpaid",
+        "payin.mismatched",
+        "refund.failed",
+        "refund.sent",
+    ]);
 }
 
 fn operator(decision: Decision) -> Verdict {
@@ -310,13 +292,12 @@ fn operator(decision: Decision) -> Verdict {
 #[test]
 fn a_refund_to_a_blocked_address_fails_and_releases_its_amount() {
     let blocked = Command::ScreenRefund { refund_id: refund_id(1), verdict: verdict(Decision::Block) };
-    given(terms())
-        .arrives(tx(1).of("4"))
-        .when(refund(1, None))
-        .when(blocked)
-        .queues(&[])
-        .money("4.00", "0.00", "6.00", "4.00")
-        .notified(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"]);
+    underpaid().when(refund(1, None)).when(blocked).queues(&[]).money("4.00", "0.00", "6.00", "4.00").notified(&[
+        "payment.mismatched",
+        "payin.underpaid",
+        "payin.mismatched",
+        "refund.failed",
+    ]);
 }
 
 #[test]
@@ -324,8 +305,7 @@ fn a_refund_address_in_review_waits_for_the_operator() {
     let by_provider = |decision| Command::ScreenRefund { refund_id: refund_id(1), verdict: verdict(decision) };
     let by_operator = |decision| Command::ScreenRefund { refund_id: refund_id(1), verdict: operator(decision) };
     let waiting = || {
-        given(terms())
-            .arrives(tx(1).of("4"))
+        underpaid()
             .when(refund(1, None))
             .refused(&by_operator(Decision::Allow), "not_in_review")
             .when(by_provider(Decision::Review))
@@ -398,7 +378,7 @@ fn refunds_of_tainted_funds_do_not_reduce_clean_funds() {
 
 #[test]
 fn a_late_then_orphaned_settlement_keeps_the_accepted_refund() {
-    let story = given(terms()).arrives(tx(1)).settlement_fails(1).when(refund(1, None)).cleared(1);
+    let story = paid().settlement_fails(1).refunds(1, None);
     let story = story.settled(2).settlement_fails(3);
     let settlement = story.payment.settlement.as_deref().unwrap();
     assert_eq!((settlement.state, settlement.tx_hash), (SettlementState::Withdrawn, None));

@@ -9,8 +9,7 @@ use Status::{Confirmed, Pending, Settled};
 
 #[test]
 fn a_permanent_failure_is_announced_once_and_retried() {
-    let story =
-        given(terms()).arrives(tx(1)).notified(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
+    let story = paid().notified(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
     let retry_at = |story: &Story, secs| {
         let at = story.now.plus_secs(secs);
         Effect::AwaitRetry { operation: story.operation(), at }
@@ -29,8 +28,7 @@ fn a_permanent_failure_is_announced_once_and_retried() {
 #[test]
 fn a_deep_reorganisation_reopens_a_confirmed_payment() {
     let back = tx(1).rev(3).at(75).log(4);
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .notified(CONFIRMED)
         .when(tx(1).rev(2).gone().seen())
         .is(Pending, &[Reorged])
@@ -54,7 +52,7 @@ fn a_transfer_orphaned_before_it_counted_is_labelled_silently() {
 
 #[test]
 fn a_transfer_re_mined_after_the_deadline_is_still_in_time() {
-    let gone = || given(terms()).arrives(tx(1)).at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
+    let gone = || paid().at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
     let again = tx(1).at(1_310).log(9);
     gone().read_to(1_301).is(Pending, &[Reorged]).arrives(again).is(Confirmed, &[Reorged]);
     gone()
@@ -69,14 +67,13 @@ fn a_transfer_re_mined_after_the_deadline_is_still_in_time() {
 #[test]
 fn one_fact_can_move_a_transfer_to_another_block() {
     let moved = tx(1).rev(2).at(70);
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .when(moved.seen())
         .is(Pending, &[Reorged])
         .unchanged(&tx(1).finalised())
         .when(moved.finalised())
         .is(Confirmed, &[Reorged]);
-    given(terms()).arrives(tx(1)).when(tx(1).rev(2).seen()).is(Confirmed, &[]);
+    paid().when(tx(1).rev(2).seen()).is(Confirmed, &[]);
 }
 
 #[test]
@@ -90,13 +87,13 @@ fn a_transaction_counts_in_only_one_block() {
         .when(old.rev(2).gone().seen())
         .is(Confirmed, &[Reorged])
         .notified(&[REORGED, CONFIRMED].concat());
-    let both = given(terms()).arrives(tx(1).of("4")).arrives(tx(1).of("6").log(1));
+    let both = underpaid().arrives(tx(1).of("6").log(1));
     both.is(Confirmed, &[Multiple]);
 }
 
 #[test]
 fn an_orphaned_settlement_is_settled_again() {
-    let settled = || given(terms()).arrives(tx(1)).settled(1).notified(&[CONFIRMED, SETTLED].concat());
+    let settled = || paid().settled(1).notified(&[CONFIRMED, SETTLED].concat());
     let orphaned =
         settled().settlement_orphaned(2).is(Settled, &[Reorged]).notified(REORGED).queues(&[(Requeue, "10.00")]);
     orphaned
@@ -119,20 +116,20 @@ fn an_orphaned_settlement_is_settled_again() {
 
 #[test]
 fn orphaned_final_funds_and_settlements_raise_alarms() {
-    let (paid, gone) = (given(terms()).arrives(tx(1)), tx(1).rev(2).gone());
-    let operation = paid.operation();
+    let (confirmed, gone) = (paid(), tx(1).rev(2).gone());
+    let operation = confirmed.operation();
     let lost = Alarm::ReceivedMoneyOrphaned { key: tx(1).0.key };
-    let settled = paid.alarms(&[]).settled(1).alarms(&[]);
+    let settled = confirmed.alarms(&[]).settled(1).alarms(&[]);
     let orphaned = settled.settlement_orphaned(2).alarms(&[Alarm::SettlementOrphaned { operation }]);
     orphaned.when(gone.seen()).alarms(&[lost]);
-    given(terms()).arrives(tx(1)).when(gone.seen()).alarms(&[lost]).arrives(tx(1).rev(3)).alarms(&[]);
+    paid().when(gone.seen()).alarms(&[lost]).arrives(tx(1).rev(3)).alarms(&[]);
     // The transfer was never announced.
     given(terms()).when(tx(1).seen()).when(gone.seen()).alarms(&[]);
 }
 
 #[test]
 fn a_failed_settlement_raises_an_alarm_whenever_it_is_announced() {
-    let story = given(terms()).arrives(tx(1)).settlement_fails(1);
+    let story = paid().settlement_fails(1);
     let operation = story.operation();
     let failed = |failures| Alarm::SettlementFailed { operation, failures };
     let scheduled = Command::RetrySettlement { by: Requester::Schedule };
@@ -143,7 +140,7 @@ fn a_failed_settlement_raises_an_alarm_whenever_it_is_announced() {
 
 #[test]
 fn a_settlement_can_complete_before_its_funds_are_final_again() {
-    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).notified(&[CONFIRMED, REORGED].concat());
+    let gone = paid().when(tx(1).rev(2).gone().seen()).notified(&[CONFIRMED, REORGED].concat());
     gone.settled(1)
         .is(Pending, &[Reorged])
         .notified(&[])
@@ -166,14 +163,13 @@ fn an_old_settlement_transaction_settles_the_amount_it_moved() {
 
 #[test]
 fn a_failed_settlement_of_orphaned_funds_is_not_retried() {
-    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).queues(&[(CancelRow, "10.00")]);
+    let gone = paid().when(tx(1).rev(2).gone().seen()).queues(&[(CancelRow, "10.00")]);
     gone.settlement_fails(1).is(Pending, &[Reorged]).queues(&[(CancelRow, "10.00")]).settlement_fails(2);
 }
 
 #[test]
 fn an_underpaid_payment_waits_again_after_a_reorganisation() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .when(tx(1).of("4").rev(2).gone().seen())
         .is(Pending, &[Reorged])
         .notified(&[UNDERPAID, REORGED].concat());

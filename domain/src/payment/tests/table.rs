@@ -83,8 +83,7 @@ fn the_total_received_determines_the_required_finality() {
 
 #[test]
 fn underpayment_can_be_completed_in_time() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .is(Mismatched, &[Underpaid])
         .notified(UNDERPAID)
         .money("4.00", "0.00", "6.00", "4.00")
@@ -176,8 +175,7 @@ fn overpayment_is_announced_once_when_a_person_accepts_it() {
 
 #[test]
 fn an_underpaid_payment_can_become_overpaid() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .arrives(tx(2).of("7"))
         .is(Mismatched, &[Overpaid, Multiple])
         .notified(&[UNDERPAID, MISMATCHED].concat());
@@ -192,8 +190,7 @@ fn an_underpaid_payment_can_become_overpaid() {
 
 #[test]
 fn the_psp_accepts_the_amount_received() {
-    given(terms())
-        .arrives(tx(1).of("4"))
+    underpaid()
         .refused(&Command::Accept { expected_received: Some(amount("5")) }, "received_moved")
         .when(Command::Accept { expected_received: Some(amount("4")) })
         .is(Confirmed, &[Underpaid])
@@ -227,7 +224,7 @@ fn blocked_funds_always_raise_an_alarm() {
     let late = tx(2).at(EXPIRY_SECS);
     let of_expired = blocked(given(terms()).expired().alarms(&[]), late).alarms(&[alarm(2)]);
     of_expired.when(late.finalised()).alarms(&[]).failed(FailureReason::Expired).is(Failed, &[FundsBlocked]);
-    let of_settled = blocked(given(terms()).arrives(tx(1)).settled(1), late).alarms(&[alarm(2)]);
+    let of_settled = blocked(paid().settled(1), late).alarms(&[alarm(2)]);
     of_settled.when(late.finalised()).alarms(&[]).is(Settled, &[FundsBlocked]);
     let reviewed = given(terms()).when(tx(1).seen()).when(tx(1).screened(Review)).alarms(&[]);
     reviewed.when(tx(1).decided(Block)).alarms(&[alarm(1)]);
@@ -351,7 +348,7 @@ fn late_funds_neither_complete_nor_spoil() {
 
 #[test]
 fn in_time_funds_that_are_reported_late_still_complete() {
-    given(terms()).arrives(tx(1).of("4")).expired().arrives(tx(2).of("6")).is(Confirmed, &[Multiple]);
+    underpaid().expired().arrives(tx(2).of("6")).is(Confirmed, &[Multiple]);
 }
 
 #[test]
@@ -370,8 +367,7 @@ fn only_a_payment_without_transfers_can_be_cancelled() {
 
 #[test]
 fn funds_after_confirmation_are_excess() {
-    given(terms())
-        .arrives(tx(1))
+    paid()
         .notified(CONFIRMED)
         .arrives(tx(2).of("3"))
         .is(Confirmed, &[Excess, Multiple])
