@@ -151,13 +151,13 @@ pub enum Command {
 /// Reason for rejecting a command of a person, independent of HTTP. The payment did not change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// Only a pending payment can be cancelled; its current status.
+    /// Only a pending payment can be cancelled.
     #[error("the payment is {0}, not pending")]
     PaymentNotPending(Status),
     /// The payment has no result yet.
     #[error("the payment is still pending; wait until it is mismatched, confirmed or failed")]
     PaymentPending,
-    /// Only a mismatched payment can be accepted; its current status.
+    /// Only a mismatched payment can be accepted.
     #[error("the payment is {0}, not mismatched")]
     PaymentNotMismatched(Status),
     /// A transfer is pending or held; a cancelled payment would hide it.
@@ -197,7 +197,7 @@ pub enum Rejection {
         /// Refundable amount.
         refundable: Amount,
     },
-    /// The refund would need funds from both the payment's wallet, which holds this amount, and the PSP's vault.
+    /// The refund would need funds from both the payment's wallet and the PSP's vault.
     #[error("refund at most {0} from the payment's wallet, then the rest in another refund")]
     RefundSpansVaults(Amount),
     /// After a failed settlement, a refund must be of everything, or of at most the excess.

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::values::PostalAddress;
 
 /// A customer's personal data. It has no `Debug`, which would show it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
     /// First name of the person; for a business, of its primary contact. The same applies to all fields outside
@@ -23,24 +24,21 @@ pub struct Particulars {
     /// Date of birth.
     pub dob: NaiveDate,
     /// E.164.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
     /// Number of the government id, for compliance checks.
     pub government_id_number: String,
     /// Tax id of the person.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<String>,
     /// Home address of the person.
     pub residential_address: PostalAddress,
     /// Document type that will prove the identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub document_type: Option<String>,
     /// Present for a business only.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub business: Option<Business>,
 }
 
 /// Data that only businesses have.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Business {
     /// Registered legal name.
@@ -54,16 +52,15 @@ pub struct Business {
     /// Registered address.
     pub registered_business_address: PostalAddress,
     /// Website.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
     /// Present if different from the certificate's number.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub business_registration_number: Option<String>,
     /// The other owners.
     pub beneficiary_owners: Vec<BeneficiaryOwner>,
 }
 
 /// A beneficial owner of a business.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BeneficiaryOwner {
     #[schema(max_length = 255, example = "Charles")]
@@ -74,24 +71,19 @@ pub struct BeneficiaryOwner {
     #[schema(value_type = String, format = "date", example = "1985-12-26")]
     pub dob: NaiveDate,
     #[schema(format = "email", max_length = 254, example = "charles@example.com")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// E.164.
     #[schema(example = "+14155550124")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
     /// A string from 0 to 100 with at most 4 decimals.
     #[schema(example = "40")]
     pub ownership_percentage: String,
     pub address: PostalAddress,
     #[schema(max_length = 64, example = "passport")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_type: Option<String>,
     #[schema(max_length = 64, example = "P7654321")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_number: Option<String>,
     #[schema(max_length = 64, example = "987-65-4321")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<String>,
 }
 

@@ -16,8 +16,8 @@ use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
 use payferry_evm::ChainClient;
 use payferry_evm::wallet::alloy_address;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::ActorRegistry;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use payferry_runtime::observe::{ActorRegistry, Mailbox, ROOT_NAME};
+use payferry_runtime::supervise::{Root, RootMessage};
 
 use super::verdict::bare;
 use super::{
@@ -153,29 +153,6 @@ async fn allow_all_verdicts_name_their_provider() {
     assert_eq!((verdict.risk_level, verdict.score), (None, None));
 }
 
-/// Supervisor that ignores its children's failures.
-struct IgnoringSupervisor;
-
-#[ractor::async_trait]
-impl Actor for IgnoringSupervisor {
-    type Msg = ();
-    type State = ();
-    type Arguments = ();
-
-    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _: ActorRef<()>,
-        _: SupervisionEvent,
-        (): &mut (),
-    ) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-}
-
 /// Records the verdicts it receives.
 #[derive(Default)]
 struct Inbox(Mutex<Vec<Verdict>>);
@@ -204,16 +181,13 @@ impl Inbox {
     }
 }
 
-async fn screening(screener: impl KytScreener, inbox: &Arc<Inbox>) -> (Screening, ActorRef<()>) {
-    let (roof, _) = Actor::spawn(None, IgnoringSupervisor, ()).await.unwrap();
+async fn screening(screener: impl KytScreener, inbox: &Arc<Inbox>) -> (Screening, Mailbox<RootMessage>) {
+    let registry = ActorRegistry::default();
+    let root = Root { registry: registry.clone() };
+    let roof = registry.spawn(ROOT_NAME, root, (), None).await.unwrap();
     let config = ScreeningConfig { retry_min: PAUSE, retry_max: PAUSE, review_interval: PAUSE, ..Default::default() };
     let (screener, inbox) = (Arc::new(screener), Arc::clone(inbox));
-    (
-        Screening::start(roof.get_cell(), config, screener, inbox, Clock::default(), &ActorRegistry::default())
-            .await
-            .unwrap(),
-        roof,
-    )
+    (Screening::start(roof.get_cell(), config, screener, inbox, Clock::default(), &registry).await.unwrap(), roof)
 }
 
 #[tokio::test(flavor = "multi_thread")]
