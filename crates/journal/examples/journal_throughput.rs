@@ -3,22 +3,24 @@
 //!
 //! `cargo run --release -p payferry-journal --example journal_throughput [folder] [payments]`
 
+#[path = "../fixtures/terms.rs"]
+mod terms;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use payferry_domain::payment::{self, ChainChoice, Command, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{
-    Address, Amount, Chain, FeeBps, FinalityPolicy, MerchantId, PaymentId, PspId, Timestamp, Token, Tolerance,
-};
+use payferry_domain::payment::{self, Command, Payment};
+use payferry_domain::{Amount, MerchantId, PspId};
 use payferry_entities::Database;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::payments as store;
 use payferry_journal::{Journal, JournalError, JournalWrite};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
+use terms::{START, terms};
 
 const BOUND_FOR: Duration = Duration::from_secs(2);
 const PAYMENTS_DEFAULT: usize = 20_000;
@@ -38,7 +40,7 @@ async fn main() -> Outcome<()> {
     let begun = Instant::now();
     let mut inserted = 0_u32;
     while begun.elapsed() < BOUND_FOR {
-        let made = payment::initiate(terms(psp_id, merchant_id), Timestamp(0));
+        let made = payment::initiate(terms(psp_id, merchant_id), START);
         store::row_of(&made.payment)?.into_active_model().insert(database.writer()).await?;
         inserted += 1;
     }
@@ -52,8 +54,9 @@ async fn main() -> Outcome<()> {
         let (journal, task) = Journal::start(database);
         let running = tokio::spawn(task.run());
 
-        let made: Arc<Vec<_>> =
-            Arc::new((0..count).map(|_| payment::initiate(terms(psp_id, merchant_id), Timestamp(9_000_000))).collect());
+        let made: Arc<Vec<_>> = Arc::new(
+            (0..count).map(|_| payment::initiate(terms(psp_id, merchant_id), START.plus_secs(9_000))).collect(),
+        );
         let rows = Arc::clone(&made);
         measure("initiations", clients, count, &journal, move |n| {
             Ok(JournalWrite::Initiation(Box::new(store::initiation_write(&rows[n], None)?)))
@@ -69,7 +72,7 @@ async fn main() -> Outcome<()> {
 }
 
 fn end(payment: &Payment) -> Outcome<JournalWrite> {
-    let now = Timestamp(5_000);
+    let now = START.plus_secs(5);
     let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("the command has no effect")?;
     let beside = store::RequestRows::default();
     Ok(store::transition_write(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| true)?)
@@ -142,33 +145,4 @@ async fn create(folder: &Path) -> Outcome<(Database, PspId, MerchantId)> {
     let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
     file.add_psp(&psp_id.to_string(), &merchant_id.to_string()).await;
     Ok((database, psp_id, merchant_id))
-}
-
-fn terms(psp_id: PspId, merchant_id: MerchantId) -> Terms {
-    let id = PaymentId::generate();
-    let mut wallet = [0; 20];
-    wallet[..16].copy_from_slice(&id.to_bytes());
-    Terms {
-        id,
-        psp_id,
-        purpose: Purpose::PayIn,
-        merchant_id: Some(merchant_id),
-        customer_id: None,
-        reference: Some("order 1234".to_owned()),
-        metadata: None,
-        amount: Amount::from_tokens(10),
-        token: Token::Usdc,
-        token_address: Address([1; 20]),
-        chain: Chain::Base,
-        chain_choice: ChainChoice::Asked,
-        wallet: Address(wallet),
-        link_token: format!("unguessable-{id}"),
-        fee_bps: FeeBps::DEFAULT,
-        tolerance: Tolerance::default(),
-        overpayment: OverpaymentPolicy::Hold,
-        refund_to_sender: false,
-        dust_floor: Amount::ZERO,
-        finality: FinalityPolicy::sandbox(),
-        created_at: Timestamp(1_000),
-    }
 }

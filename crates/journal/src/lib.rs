@@ -4,6 +4,10 @@
 //! The writer (`writer`) commits writes in groups; the stores build them. Each store is the only place that knows both
 //! an aggregate and its rows. Deliberately absent: decisions, which the domain makes, and background tasks.
 
+// Fixtures that other crates also use name this crate.
+#[cfg(test)]
+extern crate self as payferry_journal;
+
 pub mod audit;
 pub mod chain;
 pub mod customers;

@@ -1,106 +1,28 @@
 //! Writes payments through the journal and reads them back, on a real database.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../fixtures/payments.rs"]
+mod env;
 mod live;
 
-use payferry_domain::payment::{
-    BlockRef, ChainChoice, Command, Decision, EventName, ObservedTransfer, OverpaymentPolicy, Presence, Purpose,
-    Status, Terms, TransferKey, Verdict, initiate, transition,
-};
-use payferry_domain::{
-    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PspId, Timestamp, Token,
-    Tolerance,
-};
+use payferry_domain::payment::{Command, Decision, Status, Verdict, transition};
+use payferry_domain::{Amount, Finality, Hash32, OperationId};
 use payferry_entities::{chain_cursors, chain_tx_attempts, chain_txs, deliveries, events, operations};
 use payferry_harness::database::{TestDatabase, query_plan};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoActiveModel, Statement};
 use serde_json::json;
 
 use super::*;
-use crate::writer::{ChainBatch, ChainTxOutcome, Journal, JournalWrite, OperationOutcome, SignedOperation, Submission};
-
-const START: Timestamp = Timestamp(1_800_000_000_000);
-const REAL: Timestamp = Timestamp(1_700_000_000_000);
-const USDC: Address = Address([0xaa; 20]);
-const TX: Hash32 = Hash32([7; 32]);
-
-struct Env {
-    database: Database,
-    journal: Journal,
-    psp_id: PspId,
-    merchant_id: MerchantId,
-    _test_database: TestDatabase,
-}
+use crate::writer::{ChainBatch, ChainTxOutcome, JournalWrite, OperationOutcome, SignedOperation, Submission};
+use env::{Env, REAL, START, USDC, observed};
 
 impl Env {
-    async fn new() -> Self {
-        let test_database = TestDatabase::create().await;
-        let database = Database::open(test_database.url()).await.unwrap();
-        Self::over(test_database, database).await
-    }
-
-    /// Adds a PSP and its merchant to a database that has its tables.
-    async fn over(test_database: TestDatabase, database: Database) -> Self {
-        let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
-        test_database.add_psp(&psp_id.to_string(), &merchant_id.to_string()).await;
-        let (journal, task) = Journal::start(database.clone());
-        tokio::spawn(task.run());
-        Self { database, journal, psp_id, merchant_id, _test_database: test_database }
-    }
-
-    fn terms(&self, id: PaymentId) -> Terms {
-        let mut wallet = [0; 20];
-        wallet[..16].copy_from_slice(&id.to_bytes());
-        Terms {
-            id,
-            psp_id: self.psp_id,
-            purpose: Purpose::PayIn,
-            merchant_id: Some(self.merchant_id),
-            customer_id: None,
-            // The API rejects control characters; PostgreSQL cannot store NUL.
-            reference: Some("bestelling № 7 \u{1F6D2}\"".to_owned()),
-            metadata: serde_json::from_str(r#"{"a":[1,2.5,null],"ü":"\u0000"}"#).unwrap(),
-            amount: Amount::from_tokens(10),
-            token: Token::Usdc,
-            token_address: USDC,
-            chain: Chain::Base,
-            chain_choice: ChainChoice::Asked,
-            wallet: Address(wallet),
-            link_token: format!("link-{id}"),
-            fee_bps: FeeBps::DEFAULT,
-            tolerance: Tolerance::default(),
-            overpayment: OverpaymentPolicy::Hold,
-            refund_to_sender: false,
-            dust_floor: Amount::ZERO,
-            finality: FinalityPolicy::sandbox(),
-            created_at: START,
-        }
-    }
-
-    async fn initiated(&self) -> Payment {
-        let made = initiate(self.terms(PaymentId::generate()), START.plus_secs(1_200));
-        let write = initiation_write(&made, None).unwrap();
-        self.journal.submit(JournalWrite::Initiation(Box::new(write))).await.unwrap();
-        made.payment
-    }
-
-    /// Runs and commits `command`; returns the payment afterwards.
-    async fn notified(&self, payment: &Payment, command: &Command) -> Payment {
-        let moved =
-            transition(payment, command, START.plus_secs(90)).unwrap().expect("the command changes the payment");
-        let wants = |name: EventName| name.as_str().starts_with("payment.");
-        let request_rows = RequestRows::default();
-        let write = transition_write(payment, &moved, command, request_rows, REAL, Amount::MAX, wants).unwrap();
-        self.journal.submit(write).await.unwrap();
-        moved.payment
-    }
-
     async fn confirmed(&self) -> Payment {
         let payment = self.initiated().await;
         let payment = self.notified(&payment, &Command::ObserveTransfer(observed(1))).await;
-        let payment = self
-            .notified(&payment, &Command::FinaliseTransfer { key: key(), revision: 1, reached: Finality::Blocks(2) })
-            .await;
+        let (key, revision) = (observed(1).key, 1);
+        let finalised = Command::FinaliseTransfer { key, revision, reached: Finality::Blocks(2) };
+        let payment = self.notified(&payment, &finalised).await;
         let verdict = Verdict {
             decision: Decision::Allow,
             by_operator: false,
@@ -113,7 +35,7 @@ impl Env {
             plain_sender: Some(true),
             checked_at: START,
         };
-        let payment = self.notified(&payment, &Command::ScreenTransfer { key: key(), revision: 1, verdict }).await;
+        let payment = self.notified(&payment, &Command::ScreenTransfer { key, revision, verdict }).await;
         assert_eq!(payment.status, Status::Confirmed);
         payment
     }
@@ -124,29 +46,11 @@ impl Env {
     }
 }
 
-fn key() -> TransferKey {
-    TransferKey { chain: Chain::Base, tx_hash: TX, log_index: 3 }
-}
-
-fn observed(revision: u32) -> ObservedTransfer {
-    ObservedTransfer {
-        key: key(),
-        revision,
-        block: BlockRef { number: 100, hash: Hash32([9; 32]), time: START.plus_secs(60) },
-        first_block_time: None,
-        from: Address([5; 20]),
-        token_address: USDC,
-        token: Some(Token::Usdc),
-        amount: Amount::from_tokens(10),
-        presence: Presence::Present,
-    }
-}
-
 fn transfer_row(payment: &Payment) -> transfers::Model {
     let fact = observed(1);
     transfers::Model {
         chain: "base".to_owned(),
-        tx_hash: TX.to_string(),
+        tx_hash: fact.key.tx_hash.to_string(),
         log_index: 3,
         payment_id: payment.id().to_string(),
         token_address: USDC.to_string(),
@@ -223,7 +127,7 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
         "amount_received": "10.00",
         "token": "USDC",
         "chain": "base",
-        "tx_hash": TX.to_string(),
+        "tx_hash": observed(1).key.tx_hash.to_string(),
         "psp_amount": "9.90",
         "treasury_fee": "0.10",
         "labels": [],
