@@ -39,14 +39,16 @@ mod query;
 mod routes;
 mod webhooks;
 
+use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::Response;
@@ -124,6 +126,15 @@ impl Deref for Operator {
 
     fn deref(&self) -> &Shared {
         &self.0
+    }
+}
+
+/// Handlers take the operator itself.
+impl FromRequestParts<Self> for Operator {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, operator: &Self) -> Result<Self, Infallible> {
+        Ok(operator.clone())
     }
 }
 
