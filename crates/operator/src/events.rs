@@ -109,7 +109,7 @@ impl Listener {
                 return Some((Ok(event), self));
             }
             tokio::select! {
-                () = self.operator.closing.cancelled() => return None,
+                () = self.operator.config.closing.cancelled() => return None,
                 changed = self.incidents.changed() => {
                     changed.ok()?;
                     self.take_incidents();
@@ -148,7 +148,7 @@ async fn beat(operator: Operator) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = operator.closing.cancelled() => return,
+            () = operator.config.closing.cancelled() => return,
             _ = every.tick() => {}
         }
         if ticker.latest.receiver_count() == 0 {

@@ -78,5 +78,5 @@ pub async fn readiness(system: &System) -> Readiness {
 }
 
 pub(super) async fn metrics(operator: Operator) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.metrics)())
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.config.metrics)())
 }

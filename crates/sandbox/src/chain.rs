@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, U64, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
@@ -18,7 +18,7 @@ use payferry_devchain::{ChainConfig, Devchain, Mining, Wallet};
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::{alloy_address, domain_address};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::accounts::Accounts;
@@ -158,7 +158,7 @@ impl SandboxChain {
     async fn send(&self, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
         // Read for each transaction: a reorg that drops transactions makes their nonces available again.
         let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
-        let nonce = quantity(&nonce)?;
+        let nonce = serde_json::from_value::<U64>(nonce)?.to();
         let id = self.devchain.chain_id();
         let (raw, _) = wallet.sign_call(id, nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);
         Ok(self.devchain.send_raw(raw).await?)
@@ -209,12 +209,6 @@ fn token_salt(chain: Chain, token: Token) -> B256 {
 
 fn units(amount: Amount) -> U256 {
     U256::from(amount.units().unsigned_abs())
-}
-
-fn quantity(value: &Value) -> anyhow::Result<u64> {
-    let text =
-        value.as_str().and_then(|text| text.strip_prefix("0x")).ok_or_else(|| anyhow!("{value} is not a quantity"))?;
-    Ok(u64::from_str_radix(text, 16)?)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) async fn read(
 ) -> Result<Response, ApiError> {
     let reading = Reading {
         database: operator.system.database(),
-        store: &operator.documents,
+        store: &operator.config.documents,
         owner: None,
         by: Actor::Operator,
         now: operator.system.clock().now(),

@@ -85,9 +85,10 @@ pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
 pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Result<(KeyRecord, ApiKey), ApiError> {
     let system = &operator.system;
     let now = system.clock().real_now();
-    let (record, key) = tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now)
-        .await
-        .map_err(tenant_failure)?;
+    let (record, key) =
+        tenants::create_key(system.database(), system.sealer(), operator.config.key_mode, psp_id, new, now)
+            .await
+            .map_err(tenant_failure)?;
     tracing::info!(psp.id = %psp_id, key.id = %record.id, "operator created key {} of {psp_id}", record.id);
     Ok((record, key))
 }

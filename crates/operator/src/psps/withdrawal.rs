@@ -72,7 +72,7 @@ async fn set_by_operator(
     let system = &operator.system;
     let specs: Vec<&ChainSpec> = system.chains().running().collect();
     let now = system.clock().real_now();
-    let wallets = set(system.database(), &specs, operator.key_mode, psp_id, asked, now).await?;
+    let wallets = set(system.database(), &specs, operator.config.key_mode, psp_id, asked, now).await?;
     tracing::warn!(psp.id = %psp_id, "operator changed the withdrawal wallet of PSP {psp_id}");
     Ok(WalletRecord::of_all(&wallets))
 }
