@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::header::{
     ACCEPT, AUTHORIZATION, COOKIE, HOST, LOCATION, ORIGIN, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE,
 };
@@ -133,12 +133,7 @@ impl Admission {
 }
 
 /// Middleware around every route that needs the token.
-pub(super) async fn admit(
-    State(operator): State<Operator>,
-    Peer(from): Peer,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn admit(operator: Operator, Peer(from): Peer, request: Request, next: Next) -> Response {
     match operator.admission.look(request.headers(), from) {
         Ok(Credential::Session) if changes(request.method()) && !is_same_origin(request.headers()) => {
             ApiError::ForeignOrigin.into_response()
@@ -225,7 +220,7 @@ pub(super) async fn form() -> Response {
 
 /// Exchanges the token for a session.
 pub(super) async fn enter(
-    State(operator): State<Operator>,
+    operator: Operator,
     Peer(from): Peer,
     headers: HeaderMap,
     form: Result<Form<Login>, FormRejection>,

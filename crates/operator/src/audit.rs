@@ -1,6 +1,5 @@
 //! `/ops/audit`: audit log.
 
-use axum::extract::State;
 use axum::http::Uri;
 use payferry_accounts::audit::{self, ENTRIES_DEFAULT, ENTRIES_MAX, Filter, WORD_CHARS_MAX};
 use payferry_domain::Timestamp;
@@ -13,7 +12,7 @@ use crate::input::query_id;
 
 /// Returns the entries, oldest first. Filters: `?subject=` (or `?customer_id=`), `?psp_id=`, `?actor_kind=`,
 /// `?action=`, `?from=`, `?to=`, `?after=`, `?limit=`.
-pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+pub(super) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let customer = query.optional("customer_id", word);
     let filter = Filter {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 
@@ -22,7 +22,6 @@ use crate::page::words::{Tone, ago, badge, bounded, count, grouped, span};
 use crate::page::{Failure, NavSection, Page, PageRequest, path};
 use crate::query::{Count, if_by, soon};
 
-/// State of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChainState {
@@ -72,7 +71,6 @@ pub struct ChainLine {
     pub settler: SettlerLine,
 }
 
-/// State of a settler.
 #[derive(Debug, Clone, Serialize)]
 pub struct SettlerLine {
     /// Reason why settlements are delayed, if any.
@@ -187,7 +185,7 @@ async fn operations(system: &System, chain: Chain, status: &str) -> Result<Count
 
 /// `/ops/view/chains/{chain}`: one chain.
 pub(crate) async fn show(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(name): Path<String>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {
@@ -208,7 +206,6 @@ pub(crate) async fn show(
     Ok(asked.answer(&Page::live(format!("Chain {name}"), NavSection::Overview, site.body())))
 }
 
-/// Data of a chain's page.
 struct ChainPage<'a> {
     line: &'a ChainLine,
     watcher: Option<&'a NodeView>,

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -81,10 +80,7 @@ struct Listener {
 }
 
 /// Starts a stream. `Last-Event-ID` names the last incident that the client received.
-pub(super) async fn listen(
-    State(operator): State<Operator>,
-    headers: HeaderMap,
-) -> Result<impl IntoResponse, ApiError> {
+pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
     let room = operator.ticker.room.clone().try_acquire_owned();
     let room =
         room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
@@ -113,7 +109,7 @@ impl Listener {
                 return Some((Ok(event), self));
             }
             tokio::select! {
-                () = self.operator.closing.cancelled() => return None,
+                () = self.operator.config.closing.cancelled() => return None,
                 changed = self.incidents.changed() => {
                     changed.ok()?;
                     self.take_incidents();
@@ -152,7 +148,7 @@ async fn beat(operator: Operator) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = operator.closing.cancelled() => return,
+            () = operator.config.closing.cancelled() => return,
             _ = every.tick() => {}
         }
         if ticker.latest.receiver_count() == 0 {

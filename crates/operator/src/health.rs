@@ -1,7 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`: for machines, without a token.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use payferry_actors::System;
@@ -61,13 +60,12 @@ pub(super) async fn healthz() -> Json<Value> {
 }
 
 /// Readiness: the service can take payments, or the reasons why it cannot.
-pub(super) async fn readyz(State(operator): State<Operator>) -> (StatusCode, Json<Readiness>) {
+pub(super) async fn readyz(operator: Operator) -> (StatusCode, Json<Readiness>) {
     let readiness = readiness(&operator.system).await;
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness))
 }
 
-/// Returns the readiness for payments.
 pub async fn readiness(system: &System) -> Readiness {
     let reads = answers(system).await.is_ok();
     let writes = system.is_writing();
@@ -79,7 +77,6 @@ pub async fn readiness(system: &System) -> Readiness {
     Readiness { ready: database.ok && payments.ok && chains.ok, database, payments, chains }
 }
 
-/// Returns all metrics of the process in Prometheus' text format.
-pub(super) async fn metrics(State(operator): State<Operator>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.metrics)())
+pub(super) async fn metrics(operator: Operator) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.config.metrics)())
 }

@@ -39,14 +39,16 @@ mod query;
 mod routes;
 mod webhooks;
 
+use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::Response;
@@ -91,15 +93,8 @@ pub struct Operator(Arc<Shared>);
 
 /// State behind all clones of an [`Operator`].
 pub struct Shared {
-    /// Supervision tree.
-    pub system: System,
-    /// Mode of the API keys that are created here.
-    pub key_mode: KeyMode,
-    /// Storage of the customers' documents.
-    pub documents: DocumentStore,
-    /// Cancelled when the listener shuts down.
-    pub closing: CancellationToken,
-    metrics: fn() -> String,
+    system: System,
+    config: OperatorConfig,
     admission: Admission,
     /// Limits concurrent requests.
     door: Arc<Semaphore>,
@@ -110,12 +105,12 @@ pub struct Shared {
 
 impl Operator {
     /// State over a running tree.
-    pub fn new(system: System, config: OperatorConfig) -> Self {
-        let OperatorConfig { token, key_mode, documents, metrics, closing } = config;
-        let admission = Admission::new(&token, system.clock().clone());
+    pub fn new(system: System, mut config: OperatorConfig) -> Self {
+        // Only a digest of the token is kept.
+        let admission = Admission::new(&std::mem::take(&mut config.token), system.clock().clone());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
-        Self(Arc::new(Shared { system, key_mode, documents, closing, metrics, admission, door, releasing, ticker }))
+        Self(Arc::new(Shared { system, config, admission, door, releasing, ticker }))
     }
 }
 
@@ -124,6 +119,15 @@ impl Deref for Operator {
 
     fn deref(&self) -> &Shared {
         &self.0
+    }
+}
+
+/// Handlers take the operator itself.
+impl FromRequestParts<Self> for Operator {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, operator: &Self) -> Result<Self, Infallible> {
+        Ok(operator.clone())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/ops/sendings`: live payouts and withdrawals, one of them with its actor and operations, and the operator's decision
 //! about its address. The page of one of them.
 
-use axum::extract::{Path as UrlPath, State};
+use axum::extract::Path as UrlPath;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -47,7 +47,7 @@ const OVERDUE: &str = "FROM sendings WHERE live AND NOT in_review AND created_at
 
 /// Returns the live payouts and withdrawals in order of id, and the start of the next page if there may be one.
 /// `?after=` starts after an id, `?limit=` sets the page size.
-pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+pub(super) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let malformed = |_| Fault::new("invalid_id", "is not the id of a payout or withdrawal");
     let after = query.optional("after", |text| text.parse().map_err(malformed));
@@ -59,22 +59,17 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
 }
 
 /// Returns a payout or withdrawal, its actor, and the possible decisions.
-pub(super) async fn get(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+pub(super) async fn get(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&find(&operator, id_of("sending_id", &id)?).await?.record())
 }
 
 /// Allows or blocks the address: `{"decision": "allow" | "block", "reason"}`.
-pub(super) async fn screen(
-    State(operator): State<Operator>,
-    Path(id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
+pub(super) async fn screen(operator: Operator, Path(id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let id = id_of("sending_id", &id)?;
     let asked = body.read(DecisionRequest::read)?;
     Answer::ok(&carry_out(&operator, id, asked).await?.record())
 }
 
-/// Reads one of them.
 pub(super) async fn find(operator: &Operator, id: OutboundId) -> Result<OutboundFacts, ApiError> {
     outbound(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
 }
@@ -238,7 +233,7 @@ fn told(outbound: &OutboundTransfer) -> String {
 
 /// `/ops/view/sendings/{sending_id}`.
 pub(crate) async fn show(
-    State(operator): State<Operator>,
+    operator: Operator,
     UrlPath(id): UrlPath<String>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {
@@ -247,10 +242,7 @@ pub(crate) async fn show(
 }
 
 /// Releases a quarantined payout or withdrawal.
-pub(crate) async fn release_by_form(
-    State(operator): State<Operator>,
-    UrlPath(id): UrlPath<String>,
-) -> Result<Response, Refused> {
+pub(crate) async fn release_by_form(operator: Operator, UrlPath(id): UrlPath<String>) -> Result<Response, Refused> {
     let id: OutboundId = page_id_of("sending", &id)?;
     // The result is not needed: the page shows the current state.
     let_run(&operator, id).await?;
@@ -259,7 +251,7 @@ pub(crate) async fn release_by_form(
 
 /// Allows or blocks the address of a payout or withdrawal.
 pub(crate) async fn screen_by_form(
-    State(operator): State<Operator>,
+    operator: Operator,
     UrlPath(id): UrlPath<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {

@@ -1,6 +1,5 @@
 //! `/ops/overview` and `/ops`: overview of the service, most urgent first.
 
-use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::System;
@@ -54,7 +53,6 @@ pub struct Overview {
     pub journal: JournalLine,
 }
 
-/// State of the journal.
 #[derive(Debug, Clone, Serialize)]
 pub struct JournalLine {
     /// True if the last known writes to the database succeeded.
@@ -65,7 +63,7 @@ pub struct JournalLine {
 }
 
 /// Returns the data of the overview page.
-pub(super) async fn data(State(operator): State<Operator>) -> Result<Answer, ApiError> {
+pub(super) async fn data(operator: Operator) -> Result<Answer, ApiError> {
     Answer::ok(&overview(&operator.system).await)
 }
 
@@ -102,12 +100,11 @@ pub fn payments(system: &System) -> Option<Vec<Tallied>> {
     system.tally_is_counted().then(|| system.tally())
 }
 
-/// State of the journal.
 pub fn journal(system: &System) -> JournalLine {
     JournalLine { writing: system.is_writing(), stats: system.journal().stats() }
 }
 
-pub(crate) async fn show(State(operator): State<Operator>, asked: PageRequest) -> Response {
+pub(crate) async fn show(operator: Operator, asked: PageRequest) -> Response {
     let mut overview = overview(&operator.system).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhook_pages::OVERVIEW_MAX);
@@ -276,7 +273,6 @@ fn payments_table(tally: &[Tallied]) -> Markup {
     }
 }
 
-/// Statistics of the journal.
 pub(crate) fn journal_panel(stats: &JournalStats) -> Markup {
     let body = html! {
         dl.facts {

@@ -1,6 +1,6 @@
 //! `/ops/pauses`: pauses set by the operator.
 
-use axum::extract::{Path as UrlPath, State};
+use axum::extract::Path as UrlPath;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::{Moment, tenants};
@@ -27,21 +27,20 @@ fn shown(scope: Scope, pause: Pause) -> impl Serialize {
     record! { scope: scope.to_string(), reason: pause.reason, set_by: pause.set_by, since: Moment(pause.since) }
 }
 
-/// Returns every pause.
-pub(super) async fn list(State(operator): State<Operator>) -> Result<Answer, ApiError> {
+pub(super) async fn list(operator: Operator) -> Result<Answer, ApiError> {
     let held = load(&operator).await?;
     Answer::ok(&record! { pauses: held.into_iter().map(|(scope, pause)| shown(scope, pause)).collect::<Vec<_>>() })
 }
 
 /// Sets a pause: `{"scope": "chain:base", "reason": "..."}`. If the scope is already paused, returns the existing
 /// pause.
-pub(super) async fn set(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
+pub(super) async fn set(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
     let (scope, reason) = body.read(read_new)?;
     Answer::ok(&shown(scope, hold(&operator, scope, &reason).await?))
 }
 
 /// Lifts a pause. Idempotent.
-pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<String>) -> Result<Answer, ApiError> {
+pub(super) async fn lift(operator: Operator, Path(scope): Path<String>) -> Result<Answer, ApiError> {
     let parsed = scope.parse::<Scope>().map_err(|error| {
         let message = error.to_string();
         ApiError::BadParameters(vec![FieldError { field: "scope".to_owned(), code: "unknown_value".into(), message }])
@@ -50,7 +49,6 @@ pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<Str
     Answer::ok(&record! { scope: scope, was_paused: was_paused })
 }
 
-/// Reads the fields of a pause.
 pub(super) fn read_new(fields: &Fields<'_>) -> Option<(Scope, String)> {
     only(fields, &names(&FIELDS));
     let scope = |value: &Value| {
@@ -61,7 +59,6 @@ pub(super) fn read_new(fields: &Fields<'_>) -> Option<(Scope, String)> {
     Some((scope?, reason?))
 }
 
-/// Reads every pause from the database.
 pub(super) async fn load(operator: &Operator) -> Result<Held, ApiError> {
     Ok(pauses::load(operator.system.database()).await?)
 }
@@ -92,12 +89,11 @@ pub(super) async fn lift_pause(operator: &Operator, scope: Scope) -> Result<bool
 }
 
 /// `/ops/view/pauses`: every pause.
-pub(crate) async fn show(State(operator): State<Operator>) -> Result<Response, Failure> {
+pub(crate) async fn show(operator: Operator) -> Result<Response, Failure> {
     Ok(page(&operator, &html! {}, &Filled::default()).await?.into_response())
 }
 
-/// Sets a pause.
-pub(crate) async fn set_by_form(State(operator): State<Operator>, filled: Filled) -> Result<Response, Refused> {
+pub(crate) async fn set_by_form(operator: Operator, filled: Filled) -> Result<Response, Refused> {
     let outcome = async {
         let (scope, reason) = filled.read(&FIELDS, read_new)?;
         hold(&operator, scope, &reason).await
@@ -111,11 +107,7 @@ pub(crate) async fn set_by_form(State(operator): State<Operator>, filled: Filled
     }
 }
 
-/// Lifts a pause.
-pub(crate) async fn lift_by_form(
-    State(operator): State<Operator>,
-    UrlPath(scope): UrlPath<String>,
-) -> Result<Response, Refused> {
+pub(crate) async fn lift_by_form(operator: Operator, UrlPath(scope): UrlPath<String>) -> Result<Response, Refused> {
     lift_pause(&operator, id_of("pause", &scope)?).await?;
     Ok(Redirect::to(&path("pauses")).into_response())
 }

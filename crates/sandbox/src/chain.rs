@@ -1,4 +1,5 @@
-//! One simulated chain: opened from its file, with deployed contracts and tokens and funded payers.
+//! One simulated chain: opened from its file, with deployed contracts and tokens and funded payers. Its accounts have
+//! well-known keys, the same in every sandbox, without value anywhere else.
 //!
 //! Deliberately absent: the service's view of the chain (it uses JSON-RPC, as with a real chain).
 
@@ -7,24 +8,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, U64, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
-use payferry_devchain::{ChainConfig, Devchain, Mining, Wallet};
+use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::{alloy_address, domain_address};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Mutex;
-
-use super::accounts::Accounts;
 
 /// Blocks with the contracts and the payers' funds; reorgs never go below them.
 pub const FOUNDATION_BLOCKS: u64 = 8;
+/// Payers on each chain. Each has its own nonces, so that many payments can be pending at once.
+const PAYERS: usize = 16;
+/// Initial balance for gas of every account, in whole coins.
+const GAS_COINS: u64 = 1_000_000_000;
 /// Initial balance of each payer in each token.
 const PAYER_FUNDS: Amount = Amount::from_tokens(9_000_000_000_000);
 /// Maximum amount of one payer transfer.
@@ -36,6 +39,57 @@ const MINT_GAS: u64 = 5_000_000;
 /// Maximum fee per gas of the sandbox's own transactions, in wei.
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
+
+/// The accounts of one chain.
+#[derive(Debug)]
+pub struct Accounts {
+    /// Deploys the contracts and owns the test tokens.
+    pub deployer: Wallet,
+    /// The operator's account: pays for gas, settles, and sends outbound transfers.
+    pub operator: Wallet,
+    /// Payers whose funds are clean.
+    pub payers: Vec<Wallet>,
+    /// A payer on the sandbox's sanctions list.
+    pub sanctioned: Wallet,
+}
+
+impl Accounts {
+    /// Returns the accounts that every sandbox has.
+    pub fn known() -> Self {
+        let wallet = |name: &str| Wallet::from_seed(&format!("payferry sandbox {name}"));
+        Self {
+            deployer: wallet("deployer"),
+            operator: wallet("operator"),
+            payers: (0..PAYERS).map(|n| wallet(&format!("payer {n}"))).collect(),
+            sanctioned: wallet("sanctioned payer"),
+        }
+    }
+
+    /// Admin of the contracts. Its key is not used in the sandbox.
+    pub fn admin() -> Address {
+        Wallet::from_seed("payferry sandbox admin").address()
+    }
+
+    /// Account that receives the fees.
+    pub fn treasury() -> Address {
+        Wallet::from_seed("payferry sandbox treasury").address()
+    }
+
+    /// Clean and sanctioned payers.
+    pub fn all_payers(&self) -> impl Iterator<Item = &Wallet> {
+        self.payers.iter().chain([&self.sanctioned])
+    }
+
+    /// All accounts with a gas balance, for the genesis block.
+    pub fn genesis(&self) -> Vec<GenesisAccount> {
+        let balance = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
+        [&self.deployer, &self.operator]
+            .into_iter()
+            .chain(self.all_payers())
+            .map(|wallet| GenesisAccount { address: wallet.address(), balance, ..GenesisAccount::default() })
+            .collect()
+    }
+}
 
 payferry_domain::named! {
     /// Sender of a sandbox transfer.
@@ -158,7 +212,7 @@ impl SandboxChain {
     async fn send(&self, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
         // Read for each transaction: a reorg that drops transactions makes their nonces available again.
         let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
-        let nonce = quantity(&nonce)?;
+        let nonce = serde_json::from_value::<U64>(nonce)?.to();
         let id = self.devchain.chain_id();
         let (raw, _) = wallet.sign_call(id, nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);
         Ok(self.devchain.send_raw(raw).await?)
@@ -209,12 +263,6 @@ fn token_salt(chain: Chain, token: Token) -> B256 {
 
 fn units(amount: Amount) -> U256 {
     U256::from(amount.units().unsigned_abs())
-}
-
-fn quantity(value: &Value) -> anyhow::Result<u64> {
-    let text =
-        value.as_str().and_then(|text| text.strip_prefix("0x")).ok_or_else(|| anyhow!("{value} is not a quantity"))?;
-    Ok(u64::from_str_radix(text, 16)?)
 }
 
 #[cfg(test)]
@@ -271,5 +319,5 @@ mod tests {
         assert!(chain.transfer(Payer::Clean, Token::Usdc, to, Amount::MAX).await.is_err());
     }
 
-    const PAYERS_TRIED: usize = super::super::accounts::PAYERS * 2;
+    const PAYERS_TRIED: usize = PAYERS * 2;
 }

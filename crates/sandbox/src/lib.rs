@@ -4,20 +4,16 @@
 //! All stored data is in one folder. A production build contains none of it. Deliberately absent: the start of the
 //! service inside this environment, which is in the `payferry` package.
 
-mod accounts;
 mod chain;
 mod discovery;
 mod env;
 mod folder;
 mod inbox;
 pub mod routes;
-mod time;
 
-pub use accounts::Accounts;
-pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, known_spec};
+pub use chain::{Accounts, FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, known_spec};
 pub use discovery::{SharedChains, announce};
-pub use env::SandboxEnv;
+pub use env::{ADVANCE_SECS_MAX, SandboxEnv};
 pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, read_json, write_json};
 pub use inbox::{Inboxes, Signed, verify as verify_signature};
 pub use routes::SandboxHost;
-pub use time::ADVANCE_SECS_MAX;

@@ -1,5 +1,7 @@
-//! Storage and encryption of documents.
+//! Storage and encryption of documents, and removal of objects without a row, which an upload left behind when it was
+//! interrupted between the object and its row.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::DirBuilder;
 use std::path::Path as FilePath;
@@ -7,13 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use chrono::Utc;
+use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
 use payferry_domain::{CustomerId, DocumentId};
+use payferry_entities::{Database, customer_documents};
 use payferry_runtime::seal::{OpenError, Sealer};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Concurrent requests that hold documents in memory, each at most one of every kind.
@@ -24,6 +30,12 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 const BUCKET_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum retries of a request to a bucket.
 const BUCKET_RETRIES_MAX: usize = 2;
+/// Minimum age of an object to delete. It is far longer than an upload can take.
+pub const ORPHAN_AGE: Duration = Duration::from_hours(24);
+/// Interval of sweeps.
+const SWEEP_EVERY: Duration = Duration::from_hours(1);
+/// Objects checked with one query.
+const STEP: usize = 200;
 /// First segment of every object's path.
 const ROOT: &str = "customers";
 /// Table of the rows that name the objects; part of the associated data of their encryption.
@@ -165,7 +177,7 @@ impl DocumentStore {
     }
 
     /// Lists the objects of all documents.
-    pub(super) fn list(&self) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+    fn list(&self) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
         self.objects.list(Some(&Path::from(ROOT)))
     }
 
@@ -217,4 +229,62 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
         Ok(done) => done,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
+}
+
+/// Sweeps every hour while this future is polled.
+pub async fn sweep_on(documents: DocumentStore, database: Database) {
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match sweep(&documents, &database, ORPHAN_AGE).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "removed {removed} documents without a row"),
+            Err(error) => tracing::warn!(%error, "documents without a row could not be removed: {error:#}"),
+        }
+    }
+}
+
+/// Deletes objects older than `age` without a row, and returns how many. It keeps objects that the service's keys
+/// cannot decrypt, since a bucket may be shared by mistake.
+pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration) -> anyhow::Result<u64> {
+    let born_before = Utc::now() - chrono::Duration::from_std(age)?;
+    let mut removed = 0;
+    let mut objects = documents.list().try_ready_chunks(STEP);
+    loop {
+        let chunk = match objects.try_next().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return Ok(removed),
+            Err(error) => return Err(error.1.into()),
+        };
+        let old = chunk.iter().filter(|object| object.last_modified <= born_before);
+        let places: Vec<_> = old.filter_map(|object| DocumentLocation::of_path(object.location.as_ref())).collect();
+        for orphan in unnamed(database, places).await? {
+            match documents.get(orphan).await {
+                Ok(_) => {
+                    documents.delete(orphan).await?;
+                    removed += 1;
+                }
+                Err(DocumentError::Missing(_)) => {}
+                Err(error) => tracing::warn!(%error, "an object without a row was kept: {error}"),
+            }
+        }
+    }
+}
+
+/// Returns the objects without a row.
+async fn unnamed(database: &Database, places: Vec<DocumentLocation>) -> Result<Vec<DocumentLocation>, sea_orm::DbErr> {
+    if places.is_empty() {
+        return Ok(places);
+    }
+    let named: HashSet<String> = customer_documents::Entity::find()
+        .select_only()
+        .column(customer_documents::Column::Path)
+        .filter(customer_documents::Column::Id.is_in(places.iter().map(|place| place.document_id.to_string())))
+        .into_tuple()
+        .all(database.reader())
+        .await?
+        .into_iter()
+        .collect();
+    Ok(places.into_iter().filter(|place| !named.contains(&place.to_string())).collect())
 }

@@ -4,7 +4,6 @@ pub(crate) mod page;
 pub(crate) mod panel;
 pub(crate) mod tree;
 
-use axum::extract::State;
 use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_actors::System;
@@ -31,7 +30,7 @@ pub(super) const LINES_DEFAULT: usize = 100;
 const QUARANTINED_MAX: usize = 100;
 
 /// Returns the tree: every permanent actor by name, figures by kind, quarantined actors, and the supervision log.
-pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, ApiError> {
+pub(super) async fn tree(operator: Operator) -> Result<Answer, ApiError> {
     let system = &operator.system;
     Answer::ok(&record! {
         #[serde(flatten)]
@@ -47,11 +46,7 @@ pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, Api
 
 /// Returns the live payments of a shard in order of id, and the start of the next page if there may be one. `?after=`
 /// starts after an id, `?limit=` sets the page size.
-pub(super) async fn shard(
-    State(operator): State<Operator>,
-    Path(shard): Path<String>,
-    uri: Uri,
-) -> Result<Answer, ApiError> {
+pub(super) async fn shard(operator: Operator, Path(shard): Path<String>, uri: Uri) -> Result<Answer, ApiError> {
     let index: usize = id_of("shard", &shard)?;
     let mut query = QueryFields::of(&uri);
     let after = query
@@ -72,7 +67,7 @@ pub(super) fn actor_subject_of(text: &str) -> Result<ActorSubject, ApiError> {
 }
 
 /// Returns all data of one payment, payout or withdrawal.
-pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+pub(super) async fn one(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let id = match actor_subject_of(&id)? {
         ActorSubject::Payment(id) => id,
         ActorSubject::OutboundTransfer(id) => return Answer::ok(&outbound::find(&operator, id).await?.record()),
@@ -93,7 +88,7 @@ pub(super) fn quarantined(of: impl Into<ActorSubject>) -> ApiError {
 }
 
 /// Releases a quarantined payment, payout or withdrawal.
-pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let of = actor_subject_of(&id)?;
     let (word, code) = match of {
         ActorSubject::Payment(_) => ("payment", "payment_not_quarantined"),

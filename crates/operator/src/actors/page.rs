@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::observe::{OutboundLine, PaymentLine};
@@ -26,7 +26,7 @@ pub(crate) fn page(kind: ActorKind, name: &str) -> String {
 
 /// `/ops/view/actors/{kind}/{name}`.
 pub(crate) async fn show(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path((kind, name)): Path<(String, String)>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {
@@ -155,7 +155,7 @@ struct LiveLine {
 
 /// `/ops/view/shards/{shard}`: the live payments of a shard.
 pub(crate) async fn show_shard(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(name): Path<String>,
     Query(from): Query<From>,
     asked: PageRequest,
@@ -185,7 +185,7 @@ pub(crate) async fn show_shard(
 
 /// `/ops/view/sendings`: the live payouts and withdrawals.
 pub(crate) async fn show_outbound(
-    State(operator): State<Operator>,
+    operator: Operator,
     Query(from): Query<From>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {

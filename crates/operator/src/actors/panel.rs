@@ -1,7 +1,6 @@
 //! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel. The
 //! supervision log: each failure, its reason, and the action that followed.
 
-use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::observe::Quarantine;
@@ -164,7 +163,7 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
 }
 
 /// `/ops/view/incidents`: every stored entry.
-pub(crate) async fn show_log(State(operator): State<Operator>, asked: PageRequest) -> Response {
+pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response {
     let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {

@@ -11,7 +11,6 @@ mod trouble;
 use std::fmt;
 use std::str::FromStr;
 
-use axum::extract::State;
 use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_actors::System;
@@ -217,7 +216,7 @@ fn group(kind: AttentionKind, (total, mut items): Found, part: Part<'_>) -> Opti
 
 /// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
 /// `?after=` selects a page of one kind.
-pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let kind = query.optional("kind", |text| {
         let names: Vec<_> = AttentionKind::ALL.iter().map(|kind| kind.as_str()).collect();

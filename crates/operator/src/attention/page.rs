@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
@@ -28,7 +28,7 @@ pub(crate) struct Part {
 
 /// `/ops/view/stuck`: every item that needs attention, or one kind of them, page by page.
 pub(crate) async fn show(
-    State(operator): State<Operator>,
+    operator: Operator,
     Query(part): Query<Part>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {

@@ -1,7 +1,6 @@
 //! `/ops/customers/{customer_id}/documents/{kind}`: a customer's document, as it was uploaded. The PSP API reads documents with
 //! the same code.
 
-use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -20,12 +19,12 @@ use crate::Operator;
 
 /// Document of a customer of any PSP. The read is written to the audit log.
 pub(crate) async fn read(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path((customer_id, kind)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let reading = Reading {
         database: operator.system.database(),
-        store: &operator.documents,
+        store: &operator.config.documents,
         owner: None,
         by: Actor::Operator,
         now: operator.system.clock().now(),

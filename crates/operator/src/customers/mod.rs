@@ -4,7 +4,6 @@ pub mod documents;
 pub(crate) mod page;
 pub(crate) mod query;
 
-use axum::extract::State;
 use axum::http::Uri;
 use payferry_domain::CustomerId;
 use payferry_domain::customer::{Command, KycStatus, Verdict};
@@ -28,7 +27,7 @@ const FIELDS: [(&str, Sort); 2] = [("outcome", Sort::Text), ("reason", Sort::Tex
 
 /// Returns customers, newest first: `?psp_id=`, `?kyc_status=`, `?status=active|inactive`, `?search=`, `?limit=`,
 /// `?offset=`.
-pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+pub(super) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let page = query.page();
     let filter = filter(&mut query);
@@ -61,14 +60,13 @@ pub(super) fn filter(query: &mut QueryFields) -> Filter {
     }
 }
 
-/// Returns one customer: its state, checks, documents and audit log.
-pub(super) async fn get(State(operator): State<Operator>, Path(customer_id): Path<String>) -> Result<Answer, ApiError> {
+pub(super) async fn get(operator: Operator, Path(customer_id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&view(&operator, id_of("customer_id", &customer_id)?).await?.record())
 }
 
 /// Decides manually: `{"outcome": "approved" | "rejected", "reason": "..."}`. Refused before the terms are accepted.
 pub(super) async fn decide(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(customer_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
@@ -120,7 +118,6 @@ pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Dec
     Ok(())
 }
 
-/// Reads one customer.
 pub(super) async fn view(operator: &Operator, id: CustomerId) -> Result<CustomerView, ApiError> {
     customers::one(operator.system.database(), id).await?.ok_or(ApiError::NotFound("customer"))
 }

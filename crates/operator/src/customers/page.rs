@@ -1,6 +1,6 @@
 //! Pages of the customers: their state, checks and audit log, and a form for a manual decision.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -17,12 +17,11 @@ use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, audit_log, badge, bounded, grouped, head, offset_pages, panel, plain};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
-/// Customers on one page.
 const CUSTOMERS_MAX: u64 = 50;
 const OUTCOMES: [(&str, &str); 2] = [("approved", "approve"), ("rejected", "reject")];
 
 /// `/ops/view/customers`: the customers that match the search, newest first.
-pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Response, Failure> {
+pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Response, Failure> {
     let mut query = QueryFields::of(&uri);
     let asked = CustomerSearch::of(&mut query);
     let filter = filter(&mut query);
@@ -36,11 +35,7 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<R
 }
 
 /// `/ops/view/customers/{customer_id}`: one customer.
-pub(crate) async fn show(
-    State(operator): State<Operator>,
-    Path(customer_id): Path<String>,
-    uri: Uri,
-) -> Result<Response, Failure> {
+pub(crate) async fn show(operator: Operator, Path(customer_id): Path<String>, uri: Uri) -> Result<Response, Failure> {
     let view = find(&operator, &customer_id).await?;
     let is_decided = QueryFields::of(&uri).optional("done", |word| Ok(word == "decided")) == Some(true);
     let said = html! {
@@ -50,9 +45,8 @@ pub(crate) async fn show(
     Ok(page(&view, &said, &Filled::default(), now).into_response())
 }
 
-/// Records a manual decision.
 pub(crate) async fn decide(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(customer_id): Path<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {

@@ -169,7 +169,6 @@ fn page(wanted: Select<customers::Entity>, limit: u64, offset: u64) -> Select<cu
         .offset(offset)
 }
 
-/// Reads one customer.
 pub(crate) async fn one(database: &Database, id: CustomerId) -> Result<Option<CustomerView>, StoreError> {
     let id = id.to_string();
     let query = columns(customers::Entity::find_by_id(id.clone()));

@@ -8,7 +8,7 @@ pub(crate) mod aside;
 pub(crate) mod page;
 pub(crate) mod query;
 
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use payferry_actors::CommandError;
 use payferry_actors::destination::Unsuitable;
@@ -37,7 +37,7 @@ const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
 const ADDRESS: &str = "address";
 
 /// Returns the possible decisions about a payment, and the earlier ones.
-pub(super) async fn get(State(operator): State<Operator>, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
+pub(super) async fn get(operator: Operator, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?.record())
 }
 
@@ -95,7 +95,7 @@ impl<S: Sync> FromRequestParts<S> for DecisionKind {
 
 /// Carries out a decision.
 pub(super) async fn decide(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(payment_id): Path<String>,
     kind: DecisionKind,
     body: JsonBody,

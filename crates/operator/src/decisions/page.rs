@@ -2,7 +2,7 @@
 //!
 //! The page is not live, so that a refresh cannot remove typed input. A decision that is no longer possible is refused.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -19,11 +19,7 @@ use crate::page::words::{Tone, ago, audit_log, badge, count, grouped, panel, sho
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 /// `/ops/view/payments/{payment_id}/decide`.
-pub(crate) async fn show(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-    uri: Uri,
-) -> Result<Response, Failure> {
+pub(crate) async fn show(operator: Operator, Path(payment_id): Path<String>, uri: Uri) -> Result<Response, Failure> {
     let (_, decisions) = read(&operator, &payment_id).await?;
     let is_decided = uri.query() == Some("done=decided");
     let said = html! {
@@ -35,7 +31,7 @@ pub(crate) async fn show(
 
 /// Carries out a decision.
 pub(crate) async fn decide(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(payment_id): Path<String>,
     kind: DecisionKind,
     filled: Filled,

@@ -149,7 +149,6 @@ impl Filled {
         }
     }
 
-    /// Text input.
     pub(crate) fn line(&self, name: &str, label: &str, hint: &str, is_required: bool) -> Markup {
         let is_wrong = self.errors_of(name).next().is_some();
         html! {
@@ -162,7 +161,6 @@ impl Filled {
         }
     }
 
-    /// Whole number input.
     pub(crate) fn whole(&self, name: &str, label: &str, hint: &str, min: i64, max: i64) -> Markup {
         html! {
             label {
@@ -188,7 +186,6 @@ impl Filled {
         }
     }
 
-    /// Check box.
     pub(crate) fn tick(&self, name: &str, label: &str) -> Markup {
         html! { label.check { input type="checkbox" name=(name) value="true" checked[!self.value(name).is_empty()]; (label) } }
     }

@@ -178,12 +178,10 @@ pub(crate) fn short(hex: &str) -> Markup {
     }
 }
 
-/// Link to a payment's page.
 pub(crate) fn payment_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/payments/" (id) } { (id) } }
 }
 
-/// Link to the page of a payout or withdrawal.
 pub(crate) fn outbound_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
 }

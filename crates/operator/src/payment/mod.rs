@@ -140,7 +140,6 @@ pub fn shard_of(system: &System, id: PaymentId) -> Option<usize> {
     (shards > 0).then(|| usize::from(id.shard()) / (LOGICAL_SHARDS / shards))
 }
 
-/// Number of shards.
 pub fn shards(system: &System) -> usize {
     system.tree().root.children.iter().filter(|node| node.kind == ActorKind::Shard).count()
 }

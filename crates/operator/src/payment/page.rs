@@ -1,6 +1,6 @@
 //! Page of one payment: its state, history, money, webhooks and actor.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::outbound::OutboundId;
@@ -37,11 +37,7 @@ pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failu
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
 }
 
-pub(crate) async fn show(
-    State(operator): State<Operator>,
-    Path(id): Path<String>,
-    asked: PageRequest,
-) -> Result<Response, Failure> {
+pub(crate) async fn show(operator: Operator, Path(id): Path<String>, asked: PageRequest) -> Result<Response, Failure> {
     let missing = || Failure::not_found("payment", id.clone());
     let id = PaymentId::of_public(&id).ok_or_else(missing)?;
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
@@ -51,7 +47,7 @@ pub(crate) async fn show(
 }
 
 /// Releases a quarantined payment.
-pub(crate) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
+pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: PaymentId = id_of("payment", &id)?;
     // The result is not needed: the page shows the current state.
     let_run(&operator, id).await?;

@@ -1,6 +1,6 @@
 //! `/ops/psps/{psp_id}/keys`: API keys of a PSP.
 
-use axum::extract::{Path as UrlPath, State};
+use axum::extract::Path as UrlPath;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -41,11 +41,7 @@ fn shown(key: KeyRecord, now: Timestamp) -> impl Serialize {
 }
 
 /// Returns the keys of a PSP, oldest first.
-pub(crate) async fn list(
-    State(operator): State<Operator>,
-    Path(psp_id): Path<String>,
-    uri: Uri,
-) -> Result<Answer, ApiError> {
+pub(crate) async fn list(operator: Operator, Path(psp_id): Path<String>, uri: Uri) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
     let mut query = QueryFields::of(&uri);
     let page = query.page();
@@ -60,11 +56,7 @@ pub(crate) async fn list(
 }
 
 /// Creates a key and shows it once.
-pub(crate) async fn create(
-    State(operator): State<Operator>,
-    Path(psp_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
+pub(crate) async fn create(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
     let (record, key) = make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await?;
     let now = operator.system.clock().real_now();
@@ -76,7 +68,6 @@ pub(crate) async fn create(
     })
 }
 
-/// Reads the fields of a new key.
 pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
     only(fields, &names(&FIELDS));
     let days = |value: &Value| {
@@ -94,16 +85,17 @@ pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
 pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Result<(KeyRecord, ApiKey), ApiError> {
     let system = &operator.system;
     let now = system.clock().real_now();
-    let (record, key) = tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now)
-        .await
-        .map_err(tenant_failure)?;
+    let (record, key) =
+        tenants::create_key(system.database(), system.sealer(), operator.config.key_mode, psp_id, new, now)
+            .await
+            .map_err(tenant_failure)?;
     tracing::info!(psp.id = %psp_id, key.id = %record.id, "operator created key {} of {psp_id}", record.id);
     Ok((record, key))
 }
 
 /// Revokes a key. Idempotent.
 pub(crate) async fn revoke(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path((psp_id, key_id)): Path<(String, String)>,
 ) -> Result<Answer, ApiError> {
     let (psp_id, key_id): (PspId, KeyId) = (id_of("psp_id", &psp_id)?, id_of("key_id", &key_id)?);
@@ -130,7 +122,6 @@ fn scopes(value: &Value) -> Result<Vec<KeyScope>, Fault> {
     serde_json::from_value(value.clone()).map_err(unknown)
 }
 
-/// Keys on one page.
 const KEYS_MAX: u64 = 50;
 const SCOPES: [&str; 6] = ["full", "read", "payments", "customers", "money", "webhooks"];
 
@@ -143,7 +134,7 @@ pub(super) struct Keys {
 
 /// Creates a key and shows it once.
 pub(crate) async fn create_by_form(
-    State(operator): State<Operator>,
+    operator: Operator,
     UrlPath(psp_id): UrlPath<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {
@@ -161,7 +152,7 @@ pub(crate) async fn create_by_form(
 
 /// Revokes a key. It is refused from then on.
 pub(crate) async fn revoke_by_form(
-    State(operator): State<Operator>,
+    operator: Operator,
     UrlPath((psp_id, key_id)): UrlPath<(String, String)>,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;

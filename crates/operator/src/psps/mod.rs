@@ -7,7 +7,6 @@ pub mod withdrawal;
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
@@ -52,7 +51,7 @@ fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
 }
 
 /// Returns the PSPs, oldest first.
-pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let page = query.page();
     query.finish()?;
@@ -62,19 +61,16 @@ pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
     Answer::ok(&record! { total: total, psps: psps })
 }
 
-/// Returns one PSP.
-pub(crate) async fn get(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
+pub(crate) async fn get(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
     let psp = tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?;
     Answer::ok(&shown(psp, &operator))
 }
 
-/// Creates a PSP.
-pub(crate) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
+pub(crate) async fn create(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
     Answer::created(&shown(make(&operator, &name, change).await?, &operator))
 }
 
-/// Reads the fields of a new PSP.
 pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
     only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
     let (name, change) = (fields.required("name", name), policies(fields, chains));
@@ -92,11 +88,7 @@ pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange)
 }
 
 /// Changes a PSP. Fields that are not given stay unchanged.
-pub(crate) async fn change(
-    State(operator): State<Operator>,
-    Path(psp_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
+pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let id = id_of("psp_id", &psp_id)?;
     let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
     Answer::ok(&shown(set(&operator, id, name.as_ref(), change).await?, &operator))

@@ -1,7 +1,7 @@
 //! PSPs and their policies: forms over the functions of the API (`crate::psps`). Keys and withdrawal wallets have
 //! their own panels.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::tenants::{self, DEFAULT_WORD, PspRecord, Slice};
@@ -18,7 +18,6 @@ use crate::psps::policies::BPS_MAX;
 use crate::psps::withdrawal::{self, WalletRecord};
 use crate::{Operator, psps};
 
-/// PSPs on one page.
 const PSPS_MAX: u64 = 50;
 const OVERPAYMENT: [(&str, &str); 3] =
     [("hold", "the PSP decides"), ("accept", "settle everything"), ("refund_excess", "refund the excess")];
@@ -57,12 +56,12 @@ pub(crate) struct PspPageQuery {
 }
 
 /// `/ops/view/psps`: all PSPs.
-pub(crate) async fn list(State(operator): State<Operator>, Query(part): Query<Part>) -> Result<Response, Failure> {
+pub(crate) async fn list(operator: Operator, Query(part): Query<Part>) -> Result<Response, Failure> {
     Ok(list_page(&operator, part.offset.unwrap_or_default(), &Filled::default()).await?.into_response())
 }
 
 /// Creates a PSP and redirects to it.
-pub(crate) async fn create(State(operator): State<Operator>, filled: Filled) -> Result<Response, Refused> {
+pub(crate) async fn create(operator: Operator, filled: Filled) -> Result<Response, Refused> {
     match filled.read(&NEW_PSP_FIELDS, |fields| psps::read_new(fields, operator.system.chains())) {
         Ok((name, change)) => {
             let psp = psps::make(&operator, &name, change).await?;
@@ -77,7 +76,7 @@ pub(crate) async fn create(State(operator): State<Operator>, filled: Filled) -> 
 
 /// `/ops/view/psps/{psp_id}`: one PSP.
 pub(crate) async fn show(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(psp_id): Path<String>,
     Query(shown): Query<PspPageQuery>,
 ) -> Result<Response, Failure> {
@@ -99,7 +98,7 @@ pub(crate) async fn show(
 
 /// Changes the name and the policies of a PSP.
 pub(crate) async fn change(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(psp_id): Path<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {
@@ -165,7 +164,6 @@ fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
     }
 }
 
-/// Data of a PSP's page.
 pub(super) struct PspPage {
     pub(super) psp: PspRecord,
     wallets: Vec<WalletRecord>,

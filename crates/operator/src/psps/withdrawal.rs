@@ -1,7 +1,7 @@
 //! `/ops/psps/{psp_id}/withdrawal-wallets`: withdrawal wallets of PSPs, set by the operator's listener, its page or the
 //! command line. In production a change takes effect after one day.
 
-use axum::extract::{Path as UrlPath, State};
+use axum::extract::Path as UrlPath;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::keys::KeyMode;
@@ -37,7 +37,7 @@ const FIELDS: [(&str, Sort); 2] = [("address", Sort::Text), ("chain", Sort::Text
 const NONE: &str = "none";
 
 /// Returns the current and the pending withdrawal wallets of a PSP.
-pub(crate) async fn show(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
+pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
     let psp_id =
         tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?.id;
     Answer::ok(&record! { psp_id: psp_id, wallets: of(&operator, psp_id).await? })
@@ -45,11 +45,7 @@ pub(crate) async fn show(State(operator): State<Operator>, Path(psp_id): Path<St
 
 /// Sets a withdrawal wallet: `{"address": "0x..." or "none", "chain": "base"}`. Without a chain it applies to all
 /// chains.
-pub(crate) async fn change(
-    State(operator): State<Operator>,
-    Path(psp_id): Path<String>,
-    body: JsonBody,
-) -> Result<Answer, ApiError> {
+pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
     let asked = body.read(read_new)?;
     Answer::ok(&record! { psp_id: psp_id, wallets: set_by_operator(&operator, psp_id, asked).await? })
@@ -76,7 +72,7 @@ async fn set_by_operator(
     let system = &operator.system;
     let specs: Vec<&ChainSpec> = system.chains().running().collect();
     let now = system.clock().real_now();
-    let wallets = set(system.database(), &specs, operator.key_mode, psp_id, asked, now).await?;
+    let wallets = set(system.database(), &specs, operator.config.key_mode, psp_id, asked, now).await?;
     tracing::warn!(psp.id = %psp_id, "operator changed the withdrawal wallet of PSP {psp_id}");
     Ok(WalletRecord::of_all(&wallets))
 }
@@ -96,9 +92,8 @@ const CHAINS: [(&str, &str); 4] = [
     ("arbitrum", "arbitrum"),
 ];
 
-/// Sets a PSP's withdrawal wallet.
 pub(crate) async fn set_by_form(
-    State(operator): State<Operator>,
+    operator: Operator,
     UrlPath(psp_id): UrlPath<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::System;
@@ -22,7 +22,7 @@ use crate::webhooks::{self, Backlog, EndpointLine, Webhooks};
 pub(crate) const OVERVIEW_MAX: usize = 5;
 
 /// `/ops/view/webhooks`: every endpoint.
-pub(crate) async fn list(State(operator): State<Operator>, asked: PageRequest) -> Result<Response, Failure> {
+pub(crate) async fn list(operator: Operator, asked: PageRequest) -> Result<Response, Failure> {
     let mut webhooks = webhooks::webhooks(&operator.system).await?;
     name(&operator.system, &mut webhooks.endpoints).await?;
     let now = operator.system.clock().real_now();
@@ -45,7 +45,7 @@ pub(crate) async fn list(State(operator): State<Operator>, asked: PageRequest) -
 
 /// `/ops/view/webhooks/{psp_id}`: one endpoint.
 pub(crate) async fn show(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(psp_id): Path<String>,
     asked: PageRequest,
 ) -> Result<Response, Failure> {

@@ -13,8 +13,7 @@ use payferry_httpkit::extract::read;
 use serde_json::{Map, Value, json};
 
 use super::{Body, away, block, fields};
-use crate::env::SandboxEnv;
-use crate::time::ADVANCE_SECS_MAX;
+use crate::env::{ADVANCE_SECS_MAX, SandboxEnv};
 
 /// Returns contracts, tokens and addresses of each chain.
 pub(super) async fn facts(
