@@ -1,6 +1,6 @@
 //! A customer's personal data that no decision depends on, encrypted in one column.
 //!
-//! This module owns the column's content. Email, country and currency have their own columns. `creation` validates the
+//! This module owns the column's content. Email, country and currency have their own columns. `create` validates the
 //! data.
 
 use chrono::NaiveDate;
@@ -12,22 +12,18 @@ use utoipa::ToSchema;
 
 use super::values::PostalAddress;
 
-/// A customer's personal data. It has no `Debug`, which would show it.
+/// A customer's personal data; outside of [`Business`], those of a business's primary contact. It has no `Debug`, which
+/// would show it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
-    /// First name of the person; for a business, of its primary contact. The same applies to all fields outside
-    /// [`Business`].
     pub first_name: String,
-    /// Last name.
     pub last_name: String,
-    /// Date of birth.
     pub dob: NaiveDate,
     /// E.164.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
     /// Number of the government id, for compliance checks.
     pub government_id_number: String,
-    /// Tax id of the person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<String>,
     /// Home address of the person.
@@ -43,23 +39,18 @@ pub struct Particulars {
 /// Data that only businesses have.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Business {
-    /// Registered legal name.
     pub business_name: String,
     /// Number on the certificate, as submitted.
     pub incorporation_certificate_number: String,
-    /// Tax id of the business.
     pub business_tax_id: String,
     /// The primary contact's share, as submitted.
     pub ownership_percentage: String,
-    /// Registered address.
     pub registered_business_address: PostalAddress,
-    /// Website.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
     /// Present if different from the certificate's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub business_registration_number: Option<String>,
-    /// The other owners.
     pub beneficiary_owners: Vec<BeneficiaryOwner>,
 }
 
