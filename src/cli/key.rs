@@ -13,7 +13,6 @@ use crate::config::Config;
 /// API keys per page.
 const PAGE: usize = 1_000;
 
-/// Subcommands of `key`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Create an API key and print it. The key is printed only once and is stored only as a keyed hash.

@@ -11,7 +11,6 @@ use super::database::DatabaseArgs;
 use super::now;
 use crate::config::Config;
 
-/// Subcommands of `pause`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// List all pauses with their time and reason.

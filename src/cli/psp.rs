@@ -18,7 +18,6 @@ use crate::config::Config;
 /// PSPs per page.
 const PAGE: usize = 1_000;
 
-/// Subcommands of `psp`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Create a PSP and print its id.
@@ -62,7 +61,7 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-struct WalletArgs {
+pub(super) struct WalletArgs {
     /// Address to withdraw to, or none. In production a new address takes effect after 24 hours.
     #[arg(long, value_name = "ADDRESS", value_parser = wallet)]
     withdrawal_wallet: Option<Wallet>,
@@ -82,7 +81,7 @@ fn wallet(text: &str) -> Result<Wallet, String> {
 }
 
 #[derive(Debug, clap::Args)]
-struct PolicyArgs {
+pub(super) struct PolicyArgs {
     /// The treasury's share of each settlement, in basis points (100 is 1 %).
     #[arg(long, value_parser = fee)]
     fee_bps: Option<FeeBps>,

@@ -1,6 +1,8 @@
 //! Payment details of a customer: their fields, validation and storage, and `PATCH /api/v1/customers/payment-details`,
 //! which creates or replaces them.
 
+use std::fmt;
+
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::customer::Command;
@@ -35,7 +37,7 @@ const UNITED_STATES: &str = "USA";
 const BANK_FIELDS: [&str; 6] =
     ["bank_name", "account_number", "account_type", "routing_number", "bank_address", "bank_code"];
 
-/// A customer's payment details, as submitted. It has no `Debug`, which would show them.
+/// A customer's payment details, as submitted. `Debug` shows none of them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PaymentDetails {
     /// Required with `account_number`.
@@ -58,6 +60,12 @@ pub struct PaymentDetails {
     /// SWIFT/BIC or a local code.
     #[schema(max_length = 35, example = "FRSTUS33")]
     pub bank_code: Option<String>,
+}
+
+impl fmt::Debug for PaymentDetails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PaymentDetails")
+    }
 }
 
 /// Payment details as stored.
