@@ -15,7 +15,7 @@ use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
 use payferry_httpkit::Limits;
-use payferry_journal::webhooks::retention;
+use payferry_journal::webhooks::retention::{self, Retention};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_operator::{Operator, OperatorConfig};
 use payferry_runtime::clock::Clock;
@@ -108,9 +108,7 @@ pub struct App {
     api: Serving,
     operator: Serving,
     _hold: Hold,
-    _metrics: AbortOnDropHandle<()>,
-    _sweep: AbortOnDropHandle<()>,
-    _prune: AbortOnDropHandle<()>,
+    _tasks: [AbortOnDropHandle<()>; 3],
 }
 
 #[derive(Debug)]
@@ -159,11 +157,9 @@ impl App {
         };
         let api = Serving::start(api, router_with(AppState::new(system.clone(), http), parts.routes), closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
-        let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));
-        let (kept, database) = (config.retention.retention(), system.database().clone());
-        let pace = retention::Pace::default();
-        let prune = retention::prune_on(database, system.clock().clone(), kept, pace);
-        let prune = AbortOnDropHandle::new(tokio::spawn(prune));
+        let (kept, database) = (Retention { events_days: config.retention.events_days }, system.database().clone());
+        let prune = retention::prune_on(database, system.clock().clone(), kept, retention::Pace::default());
+        let [sweep, prune] = [tokio::spawn(sweep), tokio::spawn(prune)].map(AbortOnDropHandle::new);
         let closing = CancellationToken::new();
         let compliance = OperatorConfig {
             token: parts.operator_token,
@@ -175,7 +171,7 @@ impl App {
         let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
         let operator = Serving::start(operator, compliance, closing);
         let ready = Ready { api_url, operator_url, pid: std::process::id() };
-        Ok(Self { system, ready, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
+        Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune] })
     }
 
     /// Supervision tree.
@@ -191,7 +187,7 @@ impl App {
     /// Stops in order: refuses new requests, answers the running ones, stops the tree with its journal flushed, closes
     /// the database. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, ready: _, api, operator, _hold, _metrics, _sweep, _prune } = self;
+        let Self { system, ready: _, api, operator, _hold, _tasks } = self;
         let orderly = async {
             api.end().await;
             // The operator's listener stays open until the public requests are answered.

@@ -17,7 +17,6 @@ use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::ComplianceConfig;
 use payferry_domain::{Address, Amount};
 use payferry_journal::psps::Ceilings;
-use payferry_journal::webhooks::retention::Retention;
 use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
 use serde::Deserialize;
 
@@ -331,13 +330,6 @@ pub struct RetentionConfig {
     /// Days to keep events with their deliveries; `None`: forever.
     #[serde(deserialize_with = "values::kept_days")]
     pub events_days: Option<i64>,
-}
-
-impl RetentionConfig {
-    /// Settings of the pruner.
-    pub const fn retention(&self) -> Retention {
-        Retention { events_days: self.events_days }
-    }
 }
 
 /// Ceilings of outbound transfers, for PSPs without their own ceilings.

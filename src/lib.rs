@@ -3,6 +3,9 @@
 //! Owns the command line, the configuration and the sandbox. The payment logic is in `payferry-domain` and
 //! `payferry-actors`.
 
+#[macro_use]
+mod record;
+
 pub mod app;
 pub mod cli;
 pub mod config;

@@ -138,12 +138,12 @@ impl DatabaseArgs {
         Tokens::of(&config.chains.iter().map(spec).collect::<Vec<_>>())
     }
 
-    /// Sealer that hashes API keys, and the mode of the keys.
-    pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<(Sealer, KeyMode)> {
+    /// Sealer that hashes API keys.
+    pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<Sealer> {
         #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
             let keys = Keys::read(&keys_file(folder))?.context("--data-dir: the sandbox has no keys")?;
-            return Ok((keys.sealer(), KeyMode::Test));
+            return Ok(keys.sealer());
         }
         if config.secrets.master_key_file.is_none() {
             bail!(
@@ -151,6 +151,6 @@ impl DatabaseArgs {
                  PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir to use the keys of a sandbox"
             );
         }
-        Ok((secrets::sealer(config)?, config.server.environment.key_mode()))
+        secrets::sealer(config)
     }
 }

@@ -13,15 +13,8 @@ use crate::config::Config;
 /// API keys per page.
 const PAGE: usize = 1_000;
 
-/// Options of `key`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Create an API key and print it. The key is printed only once and is stored only as a keyed hash.
     #[command(after_help = "Examples:
   payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --data-dir payferry-data
@@ -64,7 +57,7 @@ enum Command {
     },
 }
 
-/// What each scope permits.
+/// The scopes, with their permissions in words.
 const SCOPES: &[(KeyScope, &str, &str)] = &[
     (KeyScope::Read, "read", "Read everything of the PSP"),
     (KeyScope::Payments, "payments", "Make and change merchants and payments"),
@@ -74,10 +67,10 @@ const SCOPES: &[(KeyScope, &str, &str)] = &[
     (KeyScope::Full, "full", "All of these"),
 ];
 
-pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
-    match args.command {
+pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Create { psp, name, scope, expires_days, database } => {
-            let (sealer, mode) = database.sealer(&config)?;
+            let (sealer, mode) = (database.sealer(&config)?, database.mode(&config));
             let database = database.open(&config).await?;
             let new = NewKey { name, scopes: scope, expires_days };
             let (_, key) = tenants::create_key(&database, &sealer, mode, psp, new, now()).await?;

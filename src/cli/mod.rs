@@ -1,12 +1,8 @@
 //! The command line: one file per subcommand.
 
 mod audit;
-#[cfg(feature = "tools")]
-mod bench;
 mod check;
 mod database;
-#[cfg(feature = "tools")]
-mod demo;
 mod deploy;
 mod key;
 #[cfg(feature = "tools")]
@@ -29,6 +25,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use payferry_domain::Timestamp;
 
+#[cfg(feature = "tools")]
+use self::signals::Signals;
 use crate::config::Config;
 
 /// Exit code of a failed command.
@@ -60,21 +58,24 @@ enum Command {
     Deploy(deploy::Args),
     /// Play the stories of a payment against a new sandbox and print the outcomes.
     #[cfg(feature = "tools")]
-    Demo(demo::Args),
+    Demo(payferry_demo::command::Args),
     /// Put load on a sandbox, check every payment, and print percentiles of every stage.
     #[cfg(feature = "tools")]
     Load(load::Args),
     /// Measure this project's figures on this machine, and print them beside their goals.
     #[cfg(feature = "tools")]
-    Bench(bench::Args),
+    Bench(payferry_bench::command::Args),
     /// Apply pending database migrations.
     Migrate(migrate::Args),
     /// Create, list and change payment service providers.
-    Psp(psp::Args),
+    #[command(subcommand)]
+    Psp(psp::Command),
     /// Pause and resume chains, PSPs, settlement or outbound transfers.
-    Pause(pause::Args),
+    #[command(subcommand)]
+    Pause(pause::Command),
     /// Create, list and revoke API keys.
-    Key(key::Args),
+    #[command(subcommand)]
+    Key(key::Command),
     /// Show the audit log: actions on customers and payments, and their actors.
     Audit(audit::Args),
     /// Export a PSP's opening balances, movements and closing balances for a period.
@@ -129,15 +130,19 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
             #[cfg(feature = "tools")]
-            Command::Demo(args) => demo::run(args, cli.config).await,
+            Command::Demo(args) => payferry_demo::command::run(args, cli.config).await,
             #[cfg(feature = "tools")]
             Command::Load(args) => load::run(args, cli.config).await,
             #[cfg(feature = "tools")]
-            Command::Bench(args) => bench::run(args).await,
+            Command::Bench(args) => {
+                let is_bound = args.is_bound_server();
+                let mut signals = if is_bound { Signals::and_end_of_stdin()? } else { Signals::new()? };
+                payferry_bench::command::run(args, Box::pin(signals.next())).await
+            }
             Command::Migrate(args) => migrate::run(args, config).await,
-            Command::Psp(args) => psp::run(args, config).await,
-            Command::Pause(args) => pause::run(args, config).await,
-            Command::Key(args) => key::run(args, config).await,
+            Command::Psp(command) => psp::run(command, config).await,
+            Command::Pause(command) => pause::run(command, config).await,
+            Command::Key(command) => key::run(command, config).await,
             Command::Audit(args) => audit::run(args, config).await,
             Command::Statement(args) => statement::run(args, config).await,
             Command::Reconcile(args) => reconcile::run(args, config).await,

@@ -11,15 +11,8 @@ use super::database::DatabaseArgs;
 use super::now;
 use crate::config::Config;
 
-/// Options of `pause`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// List all pauses with their time and reason.
     #[command(after_help = "Example:\n  payferry pause list --data-dir payferry-data")]
     List {
@@ -55,8 +48,8 @@ fn reason(text: &str) -> Result<String, String> {
     read::text(&text.into()).map_err(|fault| fault.message.into_owned())
 }
 
-pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
-    match args.command {
+pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    match command {
         Command::List { database } => {
             let held = pauses::load(&database.open(&config).await?).await?;
             for (scope, pause) in &held {

@@ -18,15 +18,8 @@ use crate::config::Config;
 /// PSPs per page.
 const PAGE: usize = 1_000;
 
-/// Options of `psp`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Create a PSP and print its id.
     #[command(after_help = "Examples:
   payferry psp create --name 'Northern Pay' --database-url payferry.db
@@ -68,7 +61,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-struct WalletArgs {
+pub(super) struct WalletArgs {
     /// Address to withdraw to, or none. In production a new address takes effect after 24 hours.
     #[arg(long, value_name = "ADDRESS", value_parser = wallet)]
     withdrawal_wallet: Option<Wallet>,
@@ -77,21 +70,18 @@ struct WalletArgs {
     withdrawal_chain: Option<Chain>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Wallet {
-    None,
-    At(Address),
-}
+/// An address, or none.
+type Wallet = Option<Address>;
 
 fn wallet(text: &str) -> Result<Wallet, String> {
     if text == "none" {
-        return Ok(Wallet::None);
+        return Ok(None);
     }
-    read::address(&text.into()).map(Wallet::At).map_err(|fault| fault.message.into_owned())
+    read::address(&text.into()).map(Some).map_err(|fault| fault.message.into_owned())
 }
 
 #[derive(Debug, clap::Args)]
-struct PolicyArgs {
+pub(super) struct PolicyArgs {
     /// The treasury's share of each settlement, in basis points (100 is 1 %).
     #[arg(long, value_parser = fee)]
     fee_bps: Option<FeeBps>,
@@ -167,8 +157,8 @@ impl From<PolicyArgs> for PolicyChange {
     }
 }
 
-pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
-    match args.command {
+pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Create { name, policies, database } => {
             let database = database.open(&config).await?;
             println!("{}", tenants::create_psp(&database, &name, policies.into(), now()).await?.id);
@@ -196,10 +186,8 @@ async fn set_wallet(
     psp_id: PspId,
     asked: &WalletArgs,
 ) -> anyhow::Result<Wallets> {
-    let address = match asked.withdrawal_wallet {
-        None => return Ok(withdrawal::list(database, psp_id, now()).await?),
-        Some(Wallet::None) => None,
-        Some(Wallet::At(address)) => Some(address),
+    let Some(address) = asked.withdrawal_wallet else {
+        return Ok(withdrawal::list(database, psp_id, now()).await?);
     };
     let (specs, mode) = (args.specs(config)?, args.mode(config));
     let specs: Vec<_> = specs.iter().collect();

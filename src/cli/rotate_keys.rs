@@ -38,7 +38,7 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let (sealer, _) = args.database.sealer(&config)?;
+    let sealer = args.database.sealer(&config)?;
     let documents = args.database.documents(&config, sealer.clone())?;
     let database = args.database.open(&config).await?;
     let bar = ProgressBar::new_spinner();

@@ -85,11 +85,6 @@ impl ChainConfig {
         !self.endpoints.is_empty()
     }
 
-    /// Timeout of a request to an endpoint.
-    pub fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.request_timeout_ms.get())
-    }
-
     /// Specification of the chain for its actors.
     pub fn spec(&self, chain: Chain, contract: Address, contracts: &Contracts) -> ChainSpec {
         let tokens = [(Token::Usdc, self.usdc), (Token::Usdt, self.usdt)];

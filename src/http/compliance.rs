@@ -16,7 +16,7 @@ use payferry_domain::customer::Command;
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::checks;
 use payferry_httpkit::extract::read_body;
-use payferry_httpkit::{Answer, ApiError, Away, Customers, Path, Problem, Submission, read};
+use payferry_httpkit::{Answer, ApiError, Away, Customers, FieldError, Path, Problem, Submission, read};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{ChangeError, OPEN, Opened, QUEUED};
 use sea_orm::EntityTrait;
@@ -26,7 +26,6 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::state::{AppState, Shared};
-use super::unknown_customer;
 
 /// Maximum wait of the answer for the provider's link. After that the caller has to repeat the request.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
@@ -82,7 +81,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     let customer_id: CustomerId = request.read(|body| body.required("customer_id", read::id))?;
     let opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await;
     let mut opened = opened.map_err(|error| match error {
-        ChangeError::NotFound => unknown_customer("not_found"),
+        ChangeError::NotFound => unknown_customer(),
         error => error.into(),
     })?;
     if app.system.compliance().provider().is_none() {
@@ -105,6 +104,12 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     // that is lost, a repeated request answers the same verification anyway.
     let kept = app.database().begin().await?;
     request.idempotency.commit(&app, kept, answer).await
+}
+
+fn unknown_customer() -> ApiError {
+    let message = "is not a customer of this account".to_owned();
+    let error = FieldError { field: "customer_id".to_owned(), code: "not_found".into(), message };
+    ApiError::FieldNotFound("customer_not_found", error)
 }
 
 /// Waits for the link of a check; `None` if the provider takes too long or fails.

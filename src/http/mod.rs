@@ -21,14 +21,5 @@ pub mod settings;
 mod state;
 pub mod webhooks;
 
-use payferry_httpkit::{ApiError, FieldError};
-
 pub use router::router_with;
 pub use state::{AppState, HttpConfig, Shared};
-
-/// The error for a `customer_id` in a body that is not a customer of the PSP; `code` is that of the field.
-fn unknown_customer(code: &'static str) -> ApiError {
-    let message = "is not a customer of this account".to_owned();
-    let error = FieldError { field: "customer_id".to_owned(), code: code.into(), message };
-    ApiError::FieldNotFound("customer_not_found", error)
-}

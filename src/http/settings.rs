@@ -9,9 +9,11 @@ use axum::response::Response;
 use payferry_accounts::tenants::{self, PspRecord};
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
+use payferry_evm::ChainSpec;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Fields, Full, Problem, Read, Submission};
 use payferry_journal::audit::Actor;
-use payferry_journal::psps::EventFamilies;
+use payferry_journal::psps::wallets::Wallets;
+use payferry_journal::psps::{Ceilings, EventFamilies, PspPolicies};
 use payferry_operator::psps::policies::{self as fields, Tier, TiersRequest};
 use payferry_operator::psps::withdrawal::{self, WalletRecord};
 use payferry_operator::tenant_failure;
@@ -20,95 +22,84 @@ use utoipa::ToSchema;
 
 use super::state::{AppState, Shared};
 
-/// Settings of the PSP's payments, as decided by the PSP and the operator.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SettingsRecord {
-    /// Accepted underpayment, as an amount; never more than the due amount.
-    #[schema(example = "0.05")]
-    tolerance: String,
-    /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
-    tolerance_bps: u16,
-    /// Treatment of overpayments: `hold`, `accept` or `refund_excess`.
-    #[schema(value_type = String, example = "hold")]
-    overpayment: OverpaymentPolicy,
-    /// True if refunds without an address may go to the sender.
-    refund_to_sender: bool,
-    /// True if every payment must name its customer.
-    require_customer: bool,
-    /// Transfers below this are ignored.
-    #[schema(example = "0.001")]
-    dust_floor: String,
-    /// Which event names are sent: `both`, `payment` or `payin`. `payment.*` and `payin.*` are two names of the same
-    /// event.
-    #[schema(value_type = String, example = "both")]
-    event_families: EventFamilies,
-    /// Required finality on each running chain.
-    #[schema(value_type = Object)]
-    finality: BTreeMap<Chain, FinalityRecord>,
-    /// The treasury's share of each settlement, in basis points. Set by the operator.
-    fee_bps: u16,
-    /// Limits of outbound transfers. Set by the operator.
-    limits: LimitsRecord,
-    /// The account's current and pending withdrawal wallets. Set by the operator.
-    withdrawal_wallets: Vec<WalletRecord>,
-    /// ISO 8601.
-    #[schema(format = "date-time")]
-    updated_at: String,
+record! {
+    fn of(app: &Shared, psp: &PspRecord, wallets: &Wallets) {
+        let policies = &psp.policies;
+        let finality = app.system.chains().running().map(|spec| (spec.chain, FinalityRecord::of(policies, spec)));
+    }
+
+    /// Settings of the PSP's payments, as decided by the PSP and the operator.
+    #[derive(Debug)]
+    pub struct SettingsRecord {
+        /// Accepted underpayment, as an amount; never more than the due amount.
+        #[schema(example = "0.05")]
+        tolerance: String = policies.tolerance.absolute.to_string(),
+        /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
+        tolerance_bps: u16 = policies.tolerance.bps,
+        /// Treatment of overpayments: `hold`, `accept` or `refund_excess`.
+        #[schema(value_type = String, example = "hold")]
+        overpayment: OverpaymentPolicy = policies.overpayment,
+        /// True if refunds without an address may go to the sender.
+        refund_to_sender: bool = policies.refund_to_sender,
+        /// True if every payment must name its customer.
+        require_customer: bool = policies.require_customer,
+        /// Transfers below this are ignored.
+        #[schema(example = "0.001")]
+        dust_floor: String = policies.dust_floor.to_string(),
+        /// Which event names are sent: `both`, `payment` or `payin`. `payment.*` and `payin.*` are two names of the same
+        /// event.
+        #[schema(value_type = String, example = "both")]
+        event_families: EventFamilies = policies.event_families,
+        /// Required finality on each running chain.
+        #[schema(value_type = Object)]
+        finality: BTreeMap<Chain, FinalityRecord> = finality.collect(),
+        /// The treasury's share of each settlement, in basis points. Set by the operator.
+        fee_bps: u16 = policies.fee_bps.get(),
+        /// Limits of outbound transfers. Set by the operator.
+        limits: LimitsRecord = LimitsRecord::of(policies.ceilings(app.system.psps().ceilings())),
+        /// The account's current and pending withdrawal wallets. Set by the operator.
+        withdrawal_wallets: Vec<WalletRecord> = WalletRecord::of_all(wallets),
+        /// ISO 8601.
+        #[schema(format = "date-time")]
+        updated_at: String = psp.updated_at.to_string(),
+    }
 }
 
-/// Required finality on one chain.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct FinalityRecord {
-    /// Bands of ascending amounts; the last has no upper bound.
-    tiers: Vec<Tier>,
-    /// True if these are the operator's bands, which apply until the account sets its own.
-    is_default: bool,
-    /// The minimum that the account's own bands must require.
-    least: Vec<Tier>,
+record! {
+    fn of(policies: &PspPolicies, spec: &ChainSpec) {}
+
+    /// Required finality on one chain.
+    #[derive(Debug)]
+    pub struct FinalityRecord {
+        /// Bands of ascending amounts; the last has no upper bound.
+        tiers: Vec<Tier> = fields::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
+        /// True if these are the operator's bands, which apply until the account sets its own.
+        is_default: bool = !policies.finality.contains_key(&spec.chain),
+        /// The minimum that the account's own bands must require.
+        least: Vec<Tier> = fields::shown(&spec.finality_least),
+    }
 }
 
-/// Limits of outbound transfers: refunds, payouts, withdrawals, transfers.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct LimitsRecord {
-    /// Maximum amount of a single outbound transfer.
-    #[schema(example = "1000000.00")]
-    send_max: String,
-    /// Maximum amount in a token on one UTC day, over all chains.
-    #[schema(example = "5000000.00")]
-    send_daily_max: String,
+record! {
+    fn of(ceilings: Ceilings) {}
+
+    /// Limits of outbound transfers: refunds, payouts, withdrawals, transfers.
+    #[derive(Debug)]
+    pub struct LimitsRecord {
+        /// Maximum amount of a single outbound transfer.
+        #[schema(example = "1000000.00")]
+        send_max: String = ceilings.send_max.to_string(),
+        /// Maximum amount in a token on one UTC day, over all chains.
+        #[schema(example = "5000000.00")]
+        send_daily_max: String = ceilings.send_daily_max.to_string(),
+    }
 }
 
 impl SettingsRecord {
     /// The settings as they apply on this node.
-    async fn of(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
+    async fn read(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
         let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
-        let policies = &psp.policies;
-        let ceilings = policies.ceilings(app.system.psps().ceilings());
-        let finality = app.system.chains().running().map(|spec| {
-            let record = FinalityRecord {
-                tiers: fields::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
-                is_default: !policies.finality.contains_key(&spec.chain),
-                least: fields::shown(&spec.finality_least),
-            };
-            (spec.chain, record)
-        });
-        Ok(Self {
-            tolerance: policies.tolerance.absolute.to_string(),
-            tolerance_bps: policies.tolerance.bps,
-            overpayment: policies.overpayment,
-            refund_to_sender: policies.refund_to_sender,
-            require_customer: policies.require_customer,
-            dust_floor: policies.dust_floor.to_string(),
-            event_families: policies.event_families,
-            finality: finality.collect(),
-            fee_bps: policies.fee_bps.get(),
-            limits: LimitsRecord {
-                send_max: ceilings.send_max.to_string(),
-                send_daily_max: ceilings.send_daily_max.to_string(),
-            },
-            withdrawal_wallets: WalletRecord::of_all(&wallets),
-            updated_at: psp.updated_at.to_string(),
-        })
+        Ok(Self::of(app, psp, &wallets))
     }
 }
 
@@ -128,7 +119,7 @@ pub struct SettingsAnswer {
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Answer, ApiError> {
     let psp = tenants::find_psp(app.database(), caller.psp_id).await.map_err(tenant_failure)?;
-    Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::of(&app, &psp).await? })
+    Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::read(&app, &psp).await? })
 }
 
 /// Settings that only the operator can set.
@@ -189,7 +180,7 @@ pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> R
     let (psp, is_changed) =
         tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await.map_err(tenant_failure)?;
     let message = if is_changed { "Settings changed" } else { "Settings unchanged" };
-    let answer = Answer::ok(&SettingsAnswer { message, settings: SettingsRecord::of(&app, &psp).await? })?;
+    let answer = Answer::ok(&SettingsAnswer { message, settings: SettingsRecord::read(&app, &psp).await? })?;
     let answered = request.idempotency.commit(&app, transaction, answer).await?;
     // Applies here at once. Other nodes see it when their cached record expires.
     app.system.psps().forget(request.psp_id).await;

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use axum::extract::State;
 use axum::http::request::Parts;
 use moka::sync::Cache;
 use payferry_accounts::documents::DocumentStore;
@@ -12,7 +13,7 @@ use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::{Limiters, Limits};
 use payferry_httpkit::live::StreamLimits;
-use payferry_httpkit::{ApiError, HttpState};
+use payferry_httpkit::{ApiError, Caller, HttpState, Path, Submission};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;
@@ -91,6 +92,11 @@ impl AppState {
         }))
     }
 }
+
+/// Parts of a request about one object: the state, the caller, and the id in the path.
+pub(super) type OneOf<S, I = String> = (State<AppState>, Caller<S>, Path<I>);
+/// Parts of a request that changes one object: the state, the id in the path, and the body with its sender.
+pub(super) type ChangeOf<S, I = String> = (State<AppState>, Path<I>, Submission<S>);
 
 impl Deref for AppState {
     type Target = Shared;

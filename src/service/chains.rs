@@ -1,6 +1,7 @@
 //! Configured chains, ready to run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::ensure;
 use payferry_actors::ChainSetup;
@@ -36,7 +37,7 @@ fn one(name: Chain, chain: &ChainConfig, contract: Address, config: &Config) -> 
     ensure!(!spec.tokens.is_empty(), "chain {name} has no token: set `chains.{name}.usdc` or `chains.{name}.usdt`");
     let http = |endpoints: &[Endpoint]| {
         let urls = endpoints.iter().map(|endpoint| endpoint.expose().clone());
-        ChainClient::http_all(urls, chain.request_timeout(), chain.json_rpc_batches)
+        ChainClient::http_all(urls, Duration::from_millis(chain.request_timeout_ms.get()), chain.json_rpc_batches)
     };
     let each = chain.endpoints.iter().map(|endpoint| Ok((endpoint.clone(), http(std::slice::from_ref(endpoint))?)));
     let endpoints = each.collect::<anyhow::Result<_>>()?;

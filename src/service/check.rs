@@ -10,7 +10,7 @@ use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 
 use super::chains::{self, Configured};
-use super::{contract, identity, kyt, secrets};
+use super::{compliance, contract, secrets};
 use crate::config::{Config, sqlite_file};
 
 /// Line of the report.
@@ -41,12 +41,12 @@ pub async fn check(config: &Config) -> Vec<Line> {
     match chains::configured(config, known) {
         Err(error) => lines.read("chains", Err(error)),
         Ok(chains) => {
-            let kyt = kyt::screener(config, &chains, &Clock::default());
+            let kyt = compliance::screener(config, &chains, &Clock::default());
             lines.read("kyt", kyt.map(|screener| screener.name().to_owned()));
             for found in join_all(chains.iter().map(|chain| one(chain, operator))).await {
                 lines.0.extend(found);
             }
-            if let Some(oracle) = config.kyt.oracle.then(|| kyt::oracle(config, &chains, &Clock::default())) {
+            if let Some(oracle) = config.kyt.oracle.then(|| compliance::oracle(config, &chains, &Clock::default())) {
                 lines.oracle(&chains, oracle).await;
             }
         }
@@ -73,7 +73,7 @@ impl Lines {
 
     /// Without a provider the service runs, but cannot verify customers.
     fn identity(&mut self, config: &Config) {
-        match identity::provider(config, &Clock::default()) {
+        match compliance::identity(config, &Clock::default()) {
             Ok(None) => {
                 let detail = "no provider is configured: customers cannot be verified".to_owned();
                 self.add("service".to_owned(), "identity", Grade::Doubtful, detail);

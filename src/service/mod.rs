@@ -2,9 +2,8 @@
 
 pub mod chains;
 pub mod check;
+pub mod compliance;
 pub mod documents;
-pub mod identity;
-pub mod kyt;
 pub mod secrets;
 
 use std::sync::Arc;
@@ -28,8 +27,8 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     let clock = Clock::default();
     let signer = secrets::signer(&config.signer)?;
     let chains = chains::configured(config, contract(config)?)?;
-    let screener = kyt::screener(config, &chains, &clock)?;
-    let identity = identity::provider(config, &clock)?;
+    let screener = compliance::screener(config, &chains, &clock)?;
+    let identity = compliance::identity(config, &clock)?;
     if identity.is_none() {
         tracing::warn!("no identity provider is configured: customers cannot be verified, and their changes wait");
     }

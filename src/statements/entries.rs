@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use payferry_domain::{Amount, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
 use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder};
@@ -48,19 +47,8 @@ impl Reading {
                 continue;
             }
             self.balance += if gives { row.amount } else { -row.amount };
-            let amount = Amount(row.amount).to_string();
-            let (debit, credit) = if gives { (None, Some(amount)) } else { (Some(amount), None) };
-            entries.push(StatementEntry {
-                position: row.position,
-                at: Timestamp(row.at).to_string(),
-                kind: row.kind,
-                own_reference: own.get(&row.subject).cloned(),
-                subject: row.subject,
-                reference: row.reference,
-                debit,
-                credit,
-                balance: Amount(self.balance).to_string(),
-            });
+            let own_reference = own.get(&row.subject).cloned();
+            entries.push(StatementEntry::of(row, own_reference, gives, self.balance));
         }
         self.after = to;
         Ok(Some(entries))

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::ledger::Account;
-use payferry_domain::{Address, Amount, Chain, Token};
+use payferry_domain::{Address, Chain, Token};
 use payferry_entities::Database;
-use payferry_evm::wallet::checksummed;
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
-use super::{StatementAccount, StatementTotal, Tokens, Wanted};
+use super::{Tokens, Wanted};
 
 /// Postings of the PSP that one query of the first pass reads.
 const STEP: i64 = 50_000;
@@ -42,26 +41,6 @@ impl Summary {
     fn new(chain: Chain, address: Address, currency: Option<Token>) -> Self {
         let totals = BTreeMap::new();
         Self { chain, address, currency, opening: 0, closing: 0, reserved: 0, totals, after: 0, last: 0 }
-    }
-
-    /// The account in the format of the interface.
-    pub fn shown(&self) -> StatementAccount {
-        let text = |units: i64| Amount(units).to_string();
-        let total = |(kind, total): (&String, &Total)| StatementTotal {
-            kind: kind.clone(),
-            count: total.count,
-            debit: text(total.debit),
-            credit: text(total.credit),
-        };
-        StatementAccount {
-            chain: self.chain.as_str().to_owned(),
-            currency: self.currency.map(Token::as_str),
-            token_address: checksummed(self.address),
-            opening_balance: text(self.opening),
-            closing_balance: text(self.closing),
-            closing_reserved: text(self.reserved),
-            totals: self.totals.iter().map(total).collect(),
-        }
     }
 }
 

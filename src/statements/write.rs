@@ -8,7 +8,7 @@ use sea_orm::DbErr;
 
 use super::entries::Reading;
 use super::summary::{Summary, summaries};
-use super::{Tokens, Wanted, csv, json};
+use super::{StatementAccount, Tokens, Wanted, csv, json};
 
 /// Format of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -62,7 +62,7 @@ fn chunks(
             Format::Json => json::head(&wanted)?,
         };
         for (place, summary) in summaries.iter().enumerate() {
-            let account = summary.shown();
+            let account = StatementAccount::of(summary);
             yield match format {
                 Format::Csv => csv::account_begins(&account, wanted.period)?,
                 Format::Json => json::account_begins(&account, place)?,

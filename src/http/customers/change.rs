@@ -5,14 +5,14 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
-use payferry_httpkit::{Answer, ApiError, Caller, Customers, Fault, Fields, Path, Problem, Submission};
+use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Path, Problem};
 use payferry_journal::audit::Actor;
 use utoipa::ToSchema;
 
 use super::particulars::Particulars;
 use super::read::CustomerAnswer;
 use super::{CustomerRecord, open, own, values};
-use crate::http::state::AppState;
+use crate::http::state::{ChangeOf, OneOf};
 
 /// The only mutable field.
 const PHONE_NUMBER: &str = "phone_number";
@@ -41,11 +41,8 @@ pub struct UpdateRequest {
         (status = 422, description = "The number is not valid, or other fields were given: all are named.", body = Problem),
     ),
 )]
-pub async fn update(
-    State(app): State<AppState>,
-    Path(customer_id): Path<String>,
-    request: Submission<Customers>,
-) -> Result<Response, ApiError> {
+pub async fn update(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
+    let (State(app), Path(customer_id), request) = parts;
     // Check the owner first: other faults must not reveal anything about another PSP's customer.
     own(&app, request.psp_id, &customer_id).await?;
     let phone_number = request.read(phone_number)?;
@@ -90,11 +87,8 @@ fn phone_number(body: &Fields<'_>) -> Option<String> {
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]
-pub async fn deactivate(
-    State(app): State<AppState>,
-    caller: Caller<Customers>,
-    Path(customer_id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub async fn deactivate(parts: OneOf<Customers>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(customer_id)) = parts;
     let mut opened = open(&app, caller.psp_id, &customer_id).await?;
     opened.apply(&Command::Deactivate, &Actor::ApiKey(caller.key_id), app.clock().now()).await?;
     let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;

@@ -1,4 +1,7 @@
-//! `PATCH /api/v1/customers/payment-details`: creates or replaces a customer's payment details.
+//! Payment details of a customer: their fields, validation and storage, and `PATCH /api/v1/customers/payment-details`,
+//! which creates or replaces them.
+
+use std::fmt;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -7,18 +10,147 @@ use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Customers, Fields, Problem, Submission, read};
+use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Problem, Submission, read};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
+use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::MISSING;
-use super::payment_details::{PaymentDetails, StoredPaymentDetails};
+use super::values::{self, PostalAddress};
 use crate::http::state::{AppState, Shared};
+
+/// Maximum characters of an account number; an IBAN has up to 34.
+pub const ACCOUNT_NUMBER_CHARS_MAX: usize = 64;
+/// Maximum characters of a bank's code; a BIC has up to 11.
+pub const BANK_CODE_CHARS_MAX: usize = 35;
+/// Digits of a routing number.
+const ROUTING_NUMBER_DIGITS: usize = 9;
+/// The country whose accounts require more fields.
+const UNITED_STATES: &str = "USA";
+
+/// Every field of a bank account.
+const BANK_FIELDS: [&str; 6] =
+    ["bank_name", "account_number", "account_type", "routing_number", "bank_address", "bank_code"];
+
+/// A customer's payment details, as submitted. `Debug` shows none of them.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PaymentDetails {
+    /// Required with `account_number`.
+    #[schema(max_length = 255, example = "First Bank")]
+    pub bank_name: Option<String>,
+    /// Required with `bank_name`; encrypted at rest.
+    #[schema(max_length = 64, example = "000123456789")]
+    pub account_number: Option<String>,
+    /// checking or savings; required with a bank account of a customer in the USA, or at a bank there.
+    #[schema(example = "checking")]
+    pub account_type: Option<String>,
+    /// Wallet on an EVM chain. An address in mixed case must match its EIP-55 checksum.
+    #[schema(example = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
+    pub wallet_address: Option<String>,
+    /// Nine digits.
+    #[schema(example = "021000021")]
+    pub routing_number: Option<String>,
+    /// Address of the branch; required with a bank account of a customer in the USA.
+    pub bank_address: Option<PostalAddress>,
+    /// SWIFT/BIC or a local code.
+    #[schema(max_length = 35, example = "FRSTUS33")]
+    pub bank_code: Option<String>,
+}
+
+impl fmt::Debug for PaymentDetails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PaymentDetails")
+    }
+}
+
+/// Payment details as stored.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredPaymentDetails {
+    #[serde(flatten)]
+    pub details: PaymentDetails,
+    /// The customer's last wallet, of these or of earlier details. Removing a wallet before setting another one counts
+    /// as replacing it, too.
+    pub last_wallet: Option<WalletAddress>,
+}
+
+impl PaymentDetails {
+    /// Reads the payment details of a customer in this country. `None` as country: there is no such customer.
+    pub fn read(fields: &Fields<'_>, country: Option<&str>) -> Option<(Self, Option<WalletAddress>)> {
+        let wallet = fields.optional("wallet_address", |value| {
+            let address = read::address(value)?;
+            if address == WalletAddress([0; 20]) {
+                return Err(Fault::new("zero_address", "must not be the zero address: money sent there is lost"));
+            }
+            Ok((address, read::string(value)?.to_owned()))
+        });
+        let has_bank = BANK_FIELDS.iter().any(|name| fields.has(name));
+        if !has_bank && !fields.has("wallet_address") {
+            let message = "is required unless bank_name and account_number are given";
+            fields.fault("wallet_address", Fault::new("required", message));
+        }
+        let account_number = |value| values::short(value, ACCOUNT_NUMBER_CHARS_MAX);
+        let (bank_name, account_number) = if has_bank {
+            (fields.required("bank_name", read::text), fields.required("account_number", account_number))
+        } else {
+            (None, None)
+        };
+        let bank_address = fields.optional_object("bank_address", values::address);
+        let account_type = fields.optional("account_type", account_type);
+        let lives_there = country == Some(UNITED_STATES);
+        let banks_there = bank_address.as_ref().is_some_and(|address| address.country == UNITED_STATES);
+        if has_bank && (lives_there || banks_there) && !fields.has("account_type") {
+            fields.fault("account_type", Fault::new("required", "is required for a bank account in the USA"));
+        }
+        if has_bank && lives_there && !fields.has("bank_address") {
+            fields.fault("bank_address", Fault::new("required", "is required for a bank account in the USA"));
+        }
+        let (address, wallet_address) = wallet.unzip();
+        let details = Self {
+            bank_name,
+            account_number,
+            account_type,
+            wallet_address,
+            routing_number: fields.optional("routing_number", routing_number),
+            bank_address,
+            bank_code: fields.optional("bank_code", |value| values::short(value, BANK_CODE_CHARS_MAX)),
+        };
+        Some((details, address))
+    }
+}
+
+impl StoredPaymentDetails {
+    /// Encrypts for the column of this customer.
+    pub(super) fn seal(&self, sealer: &Sealer, customer_id: &str) -> Result<String, ApiError> {
+        Ok(sealer.seal(&["payment_details", customer_id, "details"], &serde_json::to_vec(self)?))
+    }
+
+    /// Decrypts from the column of this customer.
+    pub(super) fn open(sealer: &Sealer, row: &Model) -> Result<Self, ApiError> {
+        let place = ["payment_details", &row.customer_id, "details"];
+        let opened = sealer.open(&place, &row.details).map_err(ApiError::internal)?;
+        // The parser's message may quote the data, so it is dropped.
+        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("payment details cannot be decoded"))
+    }
+}
+
+fn account_type(value: &Value) -> Result<String, Fault> {
+    match read::string(value)? {
+        known @ ("checking" | "savings") => Ok(known.to_owned()),
+        _ => Err(Fault::new("unknown_value", "must be one of checking, savings")),
+    }
+}
+
+/// Reads nine digits. Their checksum is not verified, since the interface requires only nine digits.
+fn routing_number(value: &Value) -> Result<String, Fault> {
+    let text = read::string(value)?;
+    let is_number = text.len() == ROUTING_NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { Ok(text.to_owned()) } else { Err(Fault::new("invalid_routing_number", "must have 9 digits")) }
+}
 
 const CUSTOMER_ID: &str = "customer_id";
 
@@ -61,11 +193,16 @@ pub struct PaymentDetailsAnswer {
 )]
 pub async fn set(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
     let body = request.json()?;
-    let country = match body.get(CUSTOMER_ID).and_then(|value| read::id(value).ok()) {
+    let country = match body.get(CUSTOMER_ID).and_then(|value| read::id::<CustomerId>(value).ok()) {
         Some(customer_id) => country_of(&app, request.psp_id, customer_id).await?,
         None => None,
     };
-    let (customer_id, (details, wallet)) = read(&body, country.as_deref())?;
+    let (customer_id, (details, wallet)) = {
+        let fields = Fields::of_body(&body)?;
+        let customer_id = fields.required(CUSTOMER_ID, read::id);
+        let details = PaymentDetails::read(&fields, country.as_deref());
+        fields.finish(customer_id.zip(details))?
+    };
 
     let mut opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await?;
     let now = app.clock().now();
@@ -100,16 +237,6 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
         app.system.compliance().nudge();
     }
     Ok(answered)
-}
-
-fn read(
-    body: &Value,
-    country: Option<&str>,
-) -> Result<(CustomerId, (PaymentDetails, Option<WalletAddress>)), ApiError> {
-    let fields = Fields::of_body(body)?;
-    let customer_id = fields.required(CUSTOMER_ID, read::id);
-    let details = PaymentDetails::read(&fields, country);
-    fields.finish(customer_id.zip(details))
 }
 
 /// The country of the PSP's own customer; `None` if it is unknown or another PSP's. A country never changes, so no lock

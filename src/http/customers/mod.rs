@@ -6,10 +6,8 @@
 
 pub mod change;
 pub mod create;
-mod creation;
 pub mod details;
 mod particulars;
-pub mod payment_details;
 pub mod read;
 pub mod values;
 pub mod view;

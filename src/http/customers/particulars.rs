@@ -1,6 +1,6 @@
 //! A customer's personal data that no decision depends on, encrypted in one column.
 //!
-//! This module owns the column's content. Email, country and currency have their own columns. `creation` validates the
+//! This module owns the column's content. Email, country and currency have their own columns. `create` validates the
 //! data.
 
 use chrono::NaiveDate;
@@ -12,22 +12,18 @@ use utoipa::ToSchema;
 
 use super::values::PostalAddress;
 
-/// A customer's personal data. It has no `Debug`, which would show it.
+/// A customer's personal data; outside of [`Business`], those of a business's primary contact. It has no `Debug`, which
+/// would show it.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
-    /// First name of the person; for a business, of its primary contact. The same applies to all fields outside
-    /// [`Business`].
     pub first_name: String,
-    /// Last name.
     pub last_name: String,
-    /// Date of birth.
     pub dob: NaiveDate,
     /// E.164.
     pub phone_number: Option<String>,
     /// Number of the government id, for compliance checks.
     pub government_id_number: String,
-    /// Tax id of the person.
     pub tax_id: Option<String>,
     /// Home address of the person.
     pub residential_address: PostalAddress,
@@ -41,21 +37,16 @@ pub struct Particulars {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Business {
-    /// Registered legal name.
     pub business_name: String,
     /// Number on the certificate, as submitted.
     pub incorporation_certificate_number: String,
-    /// Tax id of the business.
     pub business_tax_id: String,
     /// The primary contact's share, as submitted.
     pub ownership_percentage: String,
-    /// Registered address.
     pub registered_business_address: PostalAddress,
-    /// Website.
     pub website_url: Option<String>,
     /// Present if different from the certificate's number.
     pub business_registration_number: Option<String>,
-    /// The other owners.
     pub beneficiary_owners: Vec<BeneficiaryOwner>,
 }
 

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{CustomerRecord, own};
 use crate::http::lists::{PageParams, iso, read_page, text};
-use crate::http::state::AppState;
+use crate::http::state::{AppState, OneOf};
 
 /// A customer in lists: the columns without the encrypted ones.
 #[derive(Serialize, ToSchema, DerivePartialModel)]
@@ -126,11 +126,8 @@ pub struct CustomerAnswer {
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]
-pub async fn get(
-    State(app): State<AppState>,
-    caller: Caller<Read>,
-    Path(customer_id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(customer_id)) = parts;
     let row = own(&app, caller.psp_id, &customer_id).await?;
     let customer = CustomerRecord::read(&app, app.database().reader(), &row).await?;
     Answer::ok(&CustomerAnswer { message: "Customer", customer })

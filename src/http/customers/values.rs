@@ -216,68 +216,48 @@ mod tests {
     use payferry_httpkit::read::address as wallet;
     use serde_json::json;
 
-    #[test]
-    fn countries_and_currencies_follow_the_iso_standards() {
-        for good in ["USA", "NGA", "DEU", "GBR", "SSD"] {
-            assert_eq!(country(&json!(good)).unwrap(), good);
+    /// Asserts that the reader refuses each value with this code.
+    #[track_caller]
+    fn refuses<T: std::fmt::Debug>(read: impl Fn(&Value) -> Result<T, Fault>, code: &str, values: &[&str]) {
+        for bad in values {
+            assert_eq!(read(&json!(bad)).unwrap_err().code, code, "{bad}");
         }
-        for bad in ["US", "usa", "UsA", "ZZZ", "", "USAA", "United States"] {
-            assert_eq!(country(&json!(bad)).unwrap_err().code, "unknown_country", "{bad}");
-        }
-        for good in ["USD", "NGN", "EUR", "XOF", "CLF"] {
-            assert_eq!(currency(&json!(good)).unwrap(), good);
-        }
-        for bad in ["usd", "US", "BTC", "XXX", "XTS", "XAU", "", "USDC"] {
-            assert_eq!(currency(&json!(bad)).unwrap_err().code, "unknown_currency", "{bad}");
+    }
+
+    #[track_caller]
+    fn accepts(read: impl Fn(&Value) -> Result<String, Fault>, values: &[&str]) {
+        for good in values {
+            assert_eq!(read(&json!(good)).unwrap(), *good);
         }
     }
 
     #[test]
+    fn countries_and_currencies_follow_the_iso_standards() {
+        accepts(country, &["USA", "NGA", "DEU", "GBR", "SSD"]);
+        refuses(country, "unknown_country", &["US", "usa", "UsA", "ZZZ", "", "USAA", "United States"]);
+        accepts(currency, &["USD", "NGN", "EUR", "XOF", "CLF"]);
+        refuses(currency, "unknown_currency", &["usd", "US", "BTC", "XXX", "XTS", "XAU", "", "USDC"]);
+    }
+
+    #[test]
     fn phone_numbers_must_be_e164() {
-        for good in
-            ["+14155550123", "+2348012345678", "+4915112345678", "+447700900123", "+390612345678", "+33612345678"]
-        {
-            assert_eq!(phone_number(&json!(good)).unwrap(), good);
-        }
-        for bad in [
-            "",
-            "+",
-            "14155550123",
-            "+1 415 555 0123",
-            "+1-415-555-0123",
-            "0014155550123",
-            "+0123456789",
-            "+999123456",
-            "+1415",
-            "+141555501234",
-            "+4915112345678901",
-            "+１4155550123",
-            "+14155550123 ",
-            "+1415555O123",
-        ] {
-            assert_eq!(phone_number(&json!(bad)).unwrap_err().code, "invalid_phone_number", "{bad}");
-        }
+        accepts(phone_number, &["+14155550123", "+2348012345678", "+4915112345678", "+447700900123"]);
+        accepts(phone_number, &["+390612345678", "+33612345678"]);
+        let code = "invalid_phone_number";
+        refuses(phone_number, code, &["", "+", "14155550123", "+1 415 555 0123", "+1-415-555-0123", "0014155550123"]);
+        refuses(phone_number, code, &["+0123456789", "+999123456", "+1415", "+141555501234", "+4915112345678901"]);
+        refuses(phone_number, code, &["+１4155550123", "+14155550123 ", "+1415555O123"]);
         assert_eq!(phone_number(&json!(14_155_550_123_u64)).unwrap_err().code, "wrong_type");
     }
 
     #[test]
     fn dates_of_birth_exist_and_are_in_the_past() {
         let today = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
-        for good in ["1990-02-28", "2000-02-29", "2026-02-28", "1896-03-01"] {
-            assert_eq!(date_of_birth(&json!(good), today).unwrap().to_string(), good);
-        }
-        for (bad, code) in [
-            ("1990-02-30", "invalid_date"),
-            ("1990-2-3", "invalid_date"),
-            ("01/02/1990", "invalid_date"),
-            ("1990-02-03T00:00:00Z", "invalid_date"),
-            ("+199-02-03", "invalid_date"),
-            ("2026-03-01", "not_past"),
-            ("2999-01-01", "not_past"),
-            ("1896-02-28", "out_of_range"),
-        ] {
-            assert_eq!(date_of_birth(&json!(bad), today).unwrap_err().code, code, "{bad}");
-        }
+        let read = |value: &Value| date_of_birth(value, today).map(|date| date.to_string());
+        accepts(read, &["1990-02-28", "2000-02-29", "2026-02-28", "1896-03-01"]);
+        refuses(read, "invalid_date", &["1990-02-30", "1990-2-3", "01/02/1990", "1990-02-03T00:00:00Z", "+199-02-03"]);
+        refuses(read, "not_past", &["2026-03-01", "2999-01-01"]);
+        refuses(read, "out_of_range", &["1896-02-28"]);
     }
 
     #[test]
@@ -286,21 +266,10 @@ mod tests {
         {
             assert_eq!(percentage(&json!(good)).unwrap(), Percentage { text: good.to_owned(), units });
         }
-        for (bad, code) in [
-            (json!("100.0001"), "out_of_range"),
-            (json!("99999999999999999999"), "out_of_range"),
-            (json!("1.00000"), "too_many_decimals"),
-            (json!("-1"), "invalid_percentage"),
-            (json!("+1"), "invalid_percentage"),
-            (json!("1e1"), "invalid_percentage"),
-            (json!("1."), "invalid_percentage"),
-            (json!(".5"), "invalid_percentage"),
-            (json!("25%"), "invalid_percentage"),
-            (json!(""), "invalid_percentage"),
-            (json!(25), "wrong_type"),
-        ] {
-            assert_eq!(percentage(&bad).unwrap_err().code, code, "{bad}");
-        }
+        refuses(percentage, "out_of_range", &["100.0001", "99999999999999999999"]);
+        refuses(percentage, "too_many_decimals", &["1.00000"]);
+        refuses(percentage, "invalid_percentage", &["-1", "+1", "1e1", "1.", ".5", "25%", ""]);
+        assert_eq!(percentage(&json!(25)).unwrap_err().code, "wrong_type");
     }
 
     #[test]
@@ -310,25 +279,16 @@ mod tests {
         assert_eq!(wallet(&json!(checksum.to_lowercase())).unwrap(), address);
         let upper = format!("0x{}", checksum[2..].to_uppercase());
         assert_eq!(wallet(&json!(upper)).unwrap(), address);
-        let mistyped = checksum.replace("fCD6", "FCD6");
-        assert_eq!(wallet(&json!(mistyped)).unwrap_err().code, "wrong_checksum");
-        for bad in
-            ["", "0x", &checksum[2..], &checksum[..41], "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA0291g", "vitalik.eth"]
-        {
-            assert_eq!(wallet(&json!(bad)).unwrap_err().code, "invalid_address", "{bad}");
-        }
+        refuses(wallet, "wrong_checksum", &[&checksum.replace("fCD6", "FCD6")]);
+        refuses(wallet, "invalid_address", &["", "0x", &checksum[2..], &checksum[..41], "vitalik.eth"]);
+        refuses(wallet, "invalid_address", &["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA0291g"]);
     }
 
     #[test]
     fn web_addresses_are_http_urls() {
-        for good in ["https://example.com", "http://shop.example:8080/a?b=c"] {
-            assert_eq!(web_address(&json!(good)).unwrap(), good);
-        }
-        let long = format!("https://example.com/{}", "a".repeat(URL_CHARS_MAX));
-        for bad in
-            ["", "example", "javascript:alert(1)", "https://", "ftp://example.com", " https://example.com", &long]
-        {
-            assert!(web_address(&json!(bad)).is_err(), "{bad}");
-        }
+        accepts(web_address, &["https://example.com", "http://shop.example:8080/a?b=c"]);
+        refuses(web_address, "too_long", &[&format!("https://example.com/{}", "a".repeat(URL_CHARS_MAX))]);
+        let bad = ["", "example", "javascript:alert(1)", "https://", "ftp://example.com", " https://example.com"];
+        refuses(web_address, "invalid_url", &bad);
     }
 }

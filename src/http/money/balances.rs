@@ -14,19 +14,31 @@ use utoipa::ToSchema;
 
 use crate::http::state::AppState;
 
-/// The account's balance in one token on one chain.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct BalanceRecord {
-    chain: &'static str,
-    currency: &'static str,
-    token_address: String,
-    /// Available to pay out, withdraw or refund now. It is negative only after a reorg orphaned a settlement.
-    #[schema(example = "990.00")]
-    available: String,
-    /// Expected from settlements in progress.
-    pending: String,
-    /// Reserved by payouts, withdrawals and refunds in progress.
-    reserved: String,
+record! {
+    fn of(
+        chain: Chain,
+        token: Token,
+        address: Address,
+        row: Option<&balances::Model>,
+        coming: i64
+    ) {
+        let text = |units: i64| Amount(units).to_string();
+    }
+
+    /// The account's balance in one token on one chain.
+    #[derive(Debug)]
+    pub struct BalanceRecord {
+        chain: &'static str = chain.as_str(),
+        currency: &'static str = token.as_str(),
+        token_address: String = checksummed(address),
+        /// Available to pay out, withdraw or refund now. It is negative only after a reorg orphaned a settlement.
+        #[schema(example = "990.00")]
+        available: String = text(row.map_or(0, |row| row.available)),
+        /// Expected from settlements in progress.
+        pending: String = text(coming),
+        /// Reserved by payouts, withdrawals and refunds in progress.
+        reserved: String = text(row.map_or(0, |row| row.reserved)),
+    }
 }
 
 /// Every balance.
@@ -69,25 +81,12 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
         .await?;
     let coming: HashMap<(String, String), i64> =
         coming.into_iter().map(|(chain, token, sum)| ((chain, token), sum.unwrap_or_default())).collect();
-    let text = |units: i64| Amount(units).to_string();
-    let record = |chain: Chain, token: Token, address: Address| {
-        let key = (chain.as_str().to_owned(), address.to_string());
-        let row = held.get(&key);
-        BalanceRecord {
-            chain: chain.as_str(),
-            currency: token.as_str(),
-            token_address: checksummed(address),
-            available: text(row.map_or(0, |row| row.available)),
-            pending: text(coming.get(&key).copied().unwrap_or_default()),
-            reserved: text(row.map_or(0, |row| row.reserved)),
-        }
-    };
     let mut balances = Vec::new();
     for spec in app.system.chains().running() {
-        for token in Token::ALL {
-            if let Some(address) = spec.token_address(token) {
-                balances.push(record(spec.chain, token, address));
-            }
+        for (token, address) in Token::ALL.into_iter().filter_map(|token| Some((token, spec.token_address(token)?))) {
+            let key = (spec.chain.as_str().to_owned(), address.to_string());
+            let coming = coming.get(&key).copied().unwrap_or_default();
+            balances.push(BalanceRecord::of(spec.chain, token, address, held.get(&key), coming));
         }
     }
     Answer::ok(&BalanceList { message: "Balances", balances })

@@ -18,26 +18,32 @@ use crate::http::state::AppState;
 /// The highest total that is counted.
 pub const TOTAL_MAX: u64 = 10_000;
 
-/// One posting, which moves an amount from one account (debit) to another (credit).
-#[derive(Debug, Serialize, ToSchema)]
-pub struct EntryRecord {
-    /// Position in the ledger; increasing.
-    position: i64,
-    /// The payment, transfer, payout or withdrawal that caused it.
-    subject: String,
-    /// received, settled, fee, reserved, sent, returned, delivered, dust, or the reversal of one of them.
-    kind: String,
-    /// external, payment, psp, in_flight, treasury or suspense.
-    debit: String,
-    credit: String,
-    #[schema(example = "10.00")]
-    amount: String,
-    chain: String,
-    token_address: String,
-    /// Evidence: a transaction, a refund, or another id.
-    reference: String,
-    #[schema(format = "date-time")]
-    at: String,
+record! {
+    fn of(row: Model) {
+        let token_address = row.token_address.parse::<Address>().map_or(row.token_address, checksummed);
+    }
+
+    /// One posting, which moves an amount from one account (debit) to another (credit).
+    #[derive(Debug)]
+    pub struct EntryRecord {
+        /// Position in the ledger; increasing.
+        position: i64 = row.position,
+        /// The payment, transfer, payout or withdrawal that caused it.
+        subject: String = row.subject,
+        /// received, settled, fee, reserved, sent, returned, delivered, dust, or the reversal of one of them.
+        kind: String = row.kind,
+        /// external, payment, psp, in_flight, treasury or suspense.
+        debit: String = row.debit,
+        credit: String = row.credit,
+        #[schema(example = "10.00")]
+        amount: String = Amount::from_units(row.amount).to_string(),
+        chain: String = row.chain,
+        token_address: String = token_address,
+        /// Evidence: a transaction, a refund, or another id.
+        reference: String = row.reference,
+        #[schema(format = "date-time")]
+        at: String = Timestamp(row.at).to_string(),
+    }
 }
 
 /// A page of the ledger.
@@ -98,7 +104,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let reader = app.database().reader();
     let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset).all(reader).await?;
     let next_after = rows.last().map(|row| row.position);
-    let entries = rows.into_iter().map(record).collect();
+    let entries = rows.into_iter().map(EntryRecord::of).collect();
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_after, entries })
 }
@@ -108,20 +114,4 @@ async fn total(database: &Database, wanted: Select<Entity>) -> Result<Option<u64
     let first = wanted.select_only().column(Column::Position).order_by_asc(Column::Position).limit(TOTAL_MAX + 1);
     let found: Vec<i64> = first.into_tuple().all(database.reader()).await?;
     Ok(u64::try_from(found.len()).ok().filter(|count| *count <= TOTAL_MAX))
-}
-
-fn record(row: Model) -> EntryRecord {
-    let token_address = row.token_address.parse::<Address>().map_or(row.token_address, checksummed);
-    EntryRecord {
-        position: row.position,
-        subject: row.subject,
-        kind: row.kind,
-        debit: row.debit,
-        credit: row.credit,
-        amount: Amount::from_units(row.amount).to_string(),
-        chain: row.chain,
-        token_address,
-        reference: row.reference,
-        at: Timestamp(row.at).to_string(),
-    }
 }

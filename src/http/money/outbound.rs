@@ -1,4 +1,5 @@
-//! Payouts and withdrawals: `POST /payouts`, `GET /payouts`, `GET /payouts/{payout_id}`, and the same of `/withdrawals`.
+//! Payouts and withdrawals: `POST /payouts`, `GET /payouts`, `GET /payouts/{payout_id}`, and the same for
+//! `/withdrawals`.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -25,65 +26,47 @@ use utoipa::ToSchema;
 
 use crate::http::lists::read_page;
 use crate::http::payments::initiate::{check_customer, metadata};
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppState, OneOf, Shared};
 
-/// An outbound transfer from the account's vault.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SendingRecord {
-    /// `po_` for a payout, `wd_` for a withdrawal; `payment_id` in webhooks.
-    #[schema(example = "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    id: String,
-    /// pending, sent or failed. `sent` means final on the chain.
-    status: &'static str,
-    /// The recipient; null for a withdrawal.
-    customer_id: Option<String>,
-    reference: Option<String>,
-    #[schema(example = "25.00")]
-    amount: String,
-    currency: &'static str,
-    chain: &'static str,
-    token_address: String,
-    /// The recipient's address when the order was accepted.
-    address: String,
-    /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
-    kyt_verdict: &'static str,
-    /// Hash of the transaction, once sent.
-    tx_hash: Option<String>,
-    /// address_blocked, customer_not_cleared or send_failed.
-    failure_reason: Option<&'static str>,
-    /// The failure reason in words.
-    failure: Option<String>,
-    #[schema(value_type = Option<Object>)]
-    metadata: Option<Map<String, Value>>,
-    #[schema(format = "date-time")]
-    created_at: String,
-    /// When it was sent or failed.
-    #[schema(format = "date-time")]
-    finished_at: Option<String>,
-}
-
-impl SendingRecord {
+record! {
     /// The current record of an outbound transfer.
-    pub fn of(outbound: &OutboundTransfer) -> Self {
+    pub fn of(outbound: &OutboundTransfer) {
         let order = &outbound.order;
-        Self {
-            id: order.id.to_string(),
-            status: outbound.status.as_str(),
-            customer_id: order.customer_id.map(|id| id.to_string()),
-            reference: order.reference.clone(),
-            amount: order.amount.to_string(),
-            currency: order.token.as_str(),
-            chain: order.asset.chain.as_str(),
-            token_address: checksummed(order.asset.address),
-            address: checksummed(order.to),
-            kyt_verdict: outbound.decision().map_or("pending", Decision::as_str),
-            tx_hash: outbound.tx_hash.map(|hash| hash.to_string()),
-            failure_reason: outbound.failure_reason.map(FailureReason::as_str),
-            failure: outbound.failure.clone(),
-            metadata: order.metadata.clone(),
-            created_at: order.created_at.to_string(),
-            finished_at: outbound.finished_at.map(|at| at.to_string()),
-        }
+    }
+
+    /// An outbound transfer from the account's vault.
+    #[derive(Debug)]
+    pub struct SendingRecord {
+        /// `po_` for a payout, `wd_` for a withdrawal; `payment_id` in webhooks.
+        #[schema(example = "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = order.id.to_string(),
+        /// pending, sent or failed. `sent` means final on the chain.
+        status: &'static str = outbound.status.as_str(),
+        /// The recipient; null for a withdrawal.
+        customer_id: Option<String> = order.customer_id.map(|id| id.to_string()),
+        reference: Option<String> = order.reference.clone(),
+        #[schema(example = "25.00")]
+        amount: String = order.amount.to_string(),
+        currency: &'static str = order.token.as_str(),
+        chain: &'static str = order.asset.chain.as_str(),
+        token_address: String = checksummed(order.asset.address),
+        /// The recipient's address when the order was accepted.
+        address: String = checksummed(order.to),
+        /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
+        kyt_verdict: &'static str = outbound.decision().map_or("pending", Decision::as_str),
+        /// Hash of the transaction, once sent.
+        tx_hash: Option<String> = outbound.tx_hash.map(|hash| hash.to_string()),
+        /// address_blocked, customer_not_cleared or send_failed.
+        failure_reason: Option<&'static str> = outbound.failure_reason.map(FailureReason::as_str),
+        /// The failure reason in words.
+        failure: Option<String> = outbound.failure.clone(),
+        #[schema(value_type = Option<Object>)]
+        metadata: Option<Map<String, Value>> = order.metadata.clone(),
+        #[schema(format = "date-time")]
+        created_at: String = order.created_at.to_string(),
+        /// When it was sent or failed.
+        #[schema(format = "date-time")]
+        finished_at: Option<String> = outbound.finished_at.map(|at| at.to_string()),
     }
 }
 
@@ -275,11 +258,8 @@ pub async fn list_payouts(State(app): State<AppState>, caller: Caller<Read>, uri
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]
-pub async fn get_payout(
-    State(app): State<AppState>,
-    caller: Caller<Read>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub async fn get_payout(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(id)) = parts;
     one(&app, caller.psp_id, OutboundKind::Payout, &id).await
 }
 
@@ -363,10 +343,7 @@ pub async fn list_withdrawals(State(app): State<AppState>, caller: Caller<Read>,
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]
-pub async fn get_withdrawal(
-    State(app): State<AppState>,
-    caller: Caller<Read>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub async fn get_withdrawal(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(id)) = parts;
     one(&app, caller.psp_id, OutboundKind::Withdrawal, &id).await
 }

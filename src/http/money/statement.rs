@@ -20,6 +20,8 @@ pub const STATEMENTS_AT_ONCE: usize = 16;
 /// Concurrent statements of one PSP.
 pub const STATEMENTS_PER_PSP: usize = 2;
 const CSV_TYPE: &str = "text/csv";
+/// Names of the formats.
+const FORMATS: &str = "csv, json";
 
 /// The body, for the API description only. A statement is streamed and never held as a whole.
 #[derive(Serialize, ToSchema)]
@@ -80,7 +82,7 @@ pub async fn read_statement(
     let (from, to) = (query.required("from", at), query.required("to", at));
     let chain = query.optional("chain", |text| read::name::<Chain>(&text.into(), "base, polygon, arbitrum"));
     let currency = query.optional("currency", |text| read::name::<Token>(&text.into(), "USDC, USDT"));
-    let unknown = |_| Fault::new("unknown_value", "must be one of csv, json");
+    let unknown = |_| Fault::new("unknown_value", format!("must be one of {FORMATS}"));
     let format = query.optional("format", |text| Format::from_str(text, false).map_err(unknown));
     let period = from.zip(to).and_then(|(from, to)| match Period::new(from, to) {
         Ok(period) => Some(period),

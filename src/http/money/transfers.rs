@@ -23,7 +23,7 @@ use super::outbound::{check_suitable, wallet_of};
 use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppState, OneOf, Shared};
 
 /// A transfer to create.
 #[derive(ToSchema)]
@@ -53,13 +53,20 @@ pub struct TransferRequest {
     pub reference: Option<String>,
 }
 
-/// A transfer to a customer: the payment, and the address that its money is forwarded to.
-#[derive(Serialize, ToSchema)]
-pub struct CustomerTransfer {
-    #[serde(flatten)]
-    payment: PaymentRecord,
-    /// The customer's wallet when the transfer was created.
-    address: String,
+record! {
+    fn of(app: &Shared, payment: &Payment) -> Result<Self, ApiError> {
+        let Purpose::Transfer { to } = payment.terms.purpose else {
+            return Err(ApiError::internal("a transfer's row has another purpose"));
+        };
+    }
+
+    /// A transfer to a customer: the payment, and the address that its money is forwarded to.
+    pub struct CustomerTransfer {
+        #[serde(flatten)]
+        payment: PaymentRecord = PaymentRecord::of(app, payment),
+        /// The customer's wallet when the transfer was created.
+        address: String = checksummed(to),
+    }
 }
 
 /// A page of transfers.
@@ -120,15 +127,6 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     initiate::make(&app, &request.idempotency, transfer, |answer| Answer::accepted(&answer)).await
 }
 
-impl CustomerTransfer {
-    fn of(app: &Shared, payment: &Payment) -> Result<Self, ApiError> {
-        let Purpose::Transfer { to } = payment.terms.purpose else {
-            return Err(ApiError::internal("a transfer's row has another purpose"));
-        };
-        Ok(Self { payment: PaymentRecord::of(app, payment), address: checksummed(to) })
-    }
-}
-
 /// List transfers
 #[utoipa::path(
     get, path = "/transfers", tag = "Money", operation_id = "listTransfers", params(
@@ -165,11 +163,8 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]
-pub async fn get(
-    State(app): State<AppState>,
-    caller: Caller<Read>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(id)) = parts;
     let missing = || ApiError::NotFound("transfer");
     let id: TransferId = id.parse().map_err(|_| missing())?;
     let payment = payments::own(&app, caller.psp_id, &id.to_string()).await.map_err(|error| match error {

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use super::refunds::{self, RefundFields};
 use super::{PaymentRecord, own};
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppState, ChangeOf, Shared};
 
 /// A decision.
 pub(super) struct Change {
@@ -82,11 +82,8 @@ impl Change {
         (status = 409, description = "`payment_not_pending` or `transfer_recorded`.", body = Problem),
     ),
 )]
-pub async fn cancel(
-    State(app): State<AppState>,
-    Path(payment_id): Path<String>,
-    request: Submission<Payments>,
-) -> Result<Response, ApiError> {
+pub async fn cancel(parts: ChangeOf<Payments>) -> Result<Response, ApiError> {
+    let (State(app), Path(payment_id), request) = parts;
     let payment_id = own(&app, request.psp_id, &payment_id).await?.id();
     let cancel = Change { payment_id, command: Command::Cancel, action: "payment.cancelled", detail: json!({}) };
     cancel.carry_out(&app, &request, ok).await
@@ -138,11 +135,8 @@ enum Action {
         (status = 422, description = "Every invalid field is named.", body = Problem),
     ),
 )]
-pub async fn resolve(
-    State(app): State<AppState>,
-    Path(payment_id): Path<String>,
-    request: Submission<Money>,
-) -> Result<Response, ApiError> {
+pub async fn resolve(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
+    let (State(app), Path(payment_id), request) = parts;
     let payment = own(&app, request.psp_id, &payment_id).await?;
     let action = refunds::read_with_address(&app, &request, action).await?;
     let change = |command, action| Change { payment_id: payment.id(), command, action, detail: json!({}) };

@@ -10,14 +10,12 @@ use payferry_entities::{customers, merchants};
 use payferry_httpkit::idempotency::Idempotency;
 use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Payments, Problem, Submission, read};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
-use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
 use crate::http::state::{AppState, Shared};
-use crate::http::unknown_customer;
 
 /// Default time until a payment expires, seconds.
 pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
@@ -64,31 +62,38 @@ pub struct InitiateRequest {
     pub reference: Option<String>,
 }
 
-/// A created payment.
-#[derive(Serialize, ToSchema)]
-pub struct InitiateAnswer {
-    /// Begins with `tr_` for a transfer to a customer.
-    #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    payment_id: String,
-    /// pending.
-    status: &'static str,
-    /// The address to which the payer sends exactly `amount`.
-    intermediary_wallet: String,
-    /// Page for the payer, with live instructions.
-    magic_link: String,
-    amount: String,
-    currency: &'static str,
-    /// The chain on which the payment is due; with `best`, the chosen one.
-    chain: &'static str,
-    /// The token's contract on that chain.
-    token_address: String,
-    /// EIP-681, for wallets and QR codes.
-    payment_uri: Option<String>,
-    #[schema(format = "date-time")]
-    expires_at: String,
-    /// With `best`: every candidate chain, and why it was or was not chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    chain_candidates: Option<Vec<ChainCandidateRecord>>,
+record! {
+    fn of(app: &Shared, payment: &Payment) {
+        let terms = &payment.terms;
+        let addresses = Addresses::of(terms);
+        let payment_uri = addresses.payment_uri(app.system.chains(), payment);
+    }
+
+    /// A created payment.
+    pub struct InitiateAnswer {
+        /// Begins with `tr_` for a transfer to a customer.
+        #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        payment_id: String = terms.public_id(),
+        /// pending.
+        status: &'static str = payment.status.as_str(),
+        /// The address to which the payer sends exactly `amount`.
+        intermediary_wallet: String = addresses.wallet,
+        /// Page for the payer, with live instructions.
+        magic_link: String = app.magic_link(&terms.link_token),
+        amount: String = terms.amount.to_string(),
+        currency: &'static str = terms.token.as_str(),
+        /// The chain on which the payment is due; with `best`, the chosen one.
+        chain: &'static str = terms.chain.as_str(),
+        /// The token's contract on that chain.
+        token_address: String = addresses.token,
+        /// EIP-681, for wallets and QR codes.
+        payment_uri: Option<String> = payment_uri,
+        #[schema(format = "date-time")]
+        expires_at: String = payment.expires_at.to_string(),
+        /// With `best`: every candidate chain, and why it was or was not chosen.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        chain_candidates: Option<Vec<ChainCandidateRecord>> = chain_candidates(payment),
+    }
 }
 
 /// Create a payment
@@ -127,9 +132,9 @@ pub(in crate::http) async fn make(
     reply: fn(InitiateAnswer) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
     let state = app.clone();
-    initiate.answer = idempotency.row_of(move |payment| reply(answer(&state, payment)));
+    initiate.answer = idempotency.row_of(move |payment| reply(InitiateAnswer::of(&state, payment)));
     match app.system.initiate(initiate).await {
-        Ok(payment) => Ok(reply(answer(app, &payment))?.into_response()),
+        Ok(payment) => Ok(reply(InitiateAnswer::of(app, &payment))?.into_response()),
         Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,
         Err(error) => Err(error.into()),
     }
@@ -188,9 +193,7 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
         .one(app.database().reader())
         .await?;
     if own.is_none() {
-        let (field, message) = ("merchant_id".to_owned(), "is not a merchant of this account".to_owned());
-        let error = FieldError { field, code: "merchant_not_found".into(), message };
-        return Err(ApiError::FieldNotFound("merchant_not_found", error));
+        return Err(not_found("merchant_not_found", "merchant_id", "is not a merchant of this account"));
     }
     app.merchants.insert(merchant_id, psp_id);
     Ok(())
@@ -211,7 +214,7 @@ pub(in crate::http) async fn check_customer(
         .one(app.database().reader())
         .await?;
     let Some((is_active, kyc_status)) = row else {
-        return Err(unknown_customer("customer_not_found"));
+        return Err(not_found("customer_not_found", "customer_id", "is not a customer of this account"));
     };
     if !is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -226,21 +229,7 @@ pub(in crate::http) async fn check_customer(
     }
 }
 
-fn answer(app: &Shared, payment: &Payment) -> InitiateAnswer {
-    let terms = &payment.terms;
-    let addresses = Addresses::of(terms);
-    let payment_uri = addresses.payment_uri(app.system.chains(), payment);
-    InitiateAnswer {
-        payment_id: terms.public_id(),
-        status: payment.status.as_str(),
-        intermediary_wallet: addresses.wallet,
-        magic_link: app.magic_link(&terms.link_token),
-        amount: terms.amount.to_string(),
-        currency: terms.token.as_str(),
-        chain: terms.chain.as_str(),
-        token_address: addresses.token,
-        payment_uri,
-        expires_at: payment.expires_at.to_string(),
-        chain_candidates: chain_candidates(payment),
-    }
+fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
+    let error = FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() };
+    ApiError::FieldNotFound(code, error)
 }

@@ -2,10 +2,8 @@
 //! and is found by its own id.
 
 pub mod change;
-pub mod deliveries;
-pub mod get;
 pub mod initiate;
-pub mod list;
+pub mod read;
 pub mod refunds;
 mod view;
 
@@ -48,7 +46,7 @@ pub(crate) async fn own_row(app: &Shared, psp_id: PspId, id: &str) -> Result<Mod
 }
 
 /// Returns the id that webhooks use for one of the PSP's own payments, transfers, payouts or withdrawals.
-async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
+pub(super) async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
     let Ok(outbound) = id.parse::<OutboundId>() else { return own_row(app, psp_id, id).await.map(|_| id.to_owned()) };
     let row = sendings::Entity::find_by_id(outbound.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
     let row = row.one(app.database().reader()).await?;

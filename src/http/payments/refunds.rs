@@ -9,77 +9,59 @@ use payferry_actors::destination::Unsuitable;
 use payferry_domain::payment::{Command, Decision, Funds, Payment, Refund, Requester, TransferToken};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{
-    Answer, ApiError, Caller, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read,
-};
+use payferry_httpkit::{Answer, ApiError, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use super::change::Change;
 use super::own;
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{ChangeOf, OneOf, Shared};
 
-/// A refund.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct RefundRecord {
-    #[schema(example = "rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    refund_id: String,
-    payment_id: String,
-    /// pending, sent or failed. Only a failed refund can be requested again.
-    status: &'static str,
-    #[schema(example = "10.00")]
-    amount: String,
-    /// USDC or USDT; null for a token that the service does not support.
-    currency: Option<&'static str>,
-    chain: &'static str,
-    token_address: String,
-    /// The recipient's address.
-    address: String,
-    /// payment or psp: taken from the payment's wallet or, once settled, from the PSP's vault.
-    source: &'static str,
-    /// received; misdirected (arrived in another token or on another chain); or blocked (by screening; only the
-    /// operator can refund it).
-    funds: &'static str,
-    /// psp, operator, or schedule: the service itself, by the PSP's settings.
-    requested_by: &'static str,
-    /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
-    kyt_verdict: &'static str,
-    /// Hash of the transaction, once sent.
-    tx_hash: Option<String>,
-    /// Reason of the failure.
-    failure: Option<String>,
-    #[schema(format = "date-time")]
-    requested_at: String,
-    /// When it was sent or failed.
-    #[schema(format = "date-time")]
-    finished_at: Option<String>,
+record! {
+    /// The record of one of the payment's refunds.
+    pub fn of(payment: &Payment, refund: &Refund) {
+        let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    }
+
+    /// A refund.
+    #[derive(Debug)]
+    pub struct RefundRecord {
+        #[schema(example = "rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        refund_id: String = refund.id.to_string(),
+        payment_id: String = payment.terms.public_id(),
+        /// pending, sent or failed. Only a failed refund can be requested again.
+        status: &'static str = refund.state.as_str(),
+        #[schema(example = "10.00")]
+        amount: String = refund.amount.to_string(),
+        /// USDC or USDT; null for a token that the service does not support.
+        currency: Option<&'static str> = token_of(payment, asset).map(Token::as_str),
+        chain: &'static str = asset.chain.as_str(),
+        token_address: String = checksummed(asset.address),
+        /// The recipient's address.
+        address: String = checksummed(refund.to),
+        /// payment or psp: taken from the payment's wallet or, once settled, from the PSP's vault.
+        source: &'static str = refund.source.as_str(),
+        /// received; misdirected (arrived in another token or on another chain); or blocked (by screening; only the
+        /// operator can refund it).
+        funds: &'static str = refund.funds.as_str(),
+        /// psp, operator, or schedule: the service itself, by the PSP's settings.
+        requested_by: &'static str = refund.requested_by.as_str(),
+        /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
+        kyt_verdict: &'static str = refund.decision().map_or("pending", Decision::as_str),
+        /// Hash of the transaction, once sent.
+        tx_hash: Option<String> = refund.tx_hash.map(|hash| hash.to_string()),
+        /// Reason of the failure.
+        failure: Option<String> = refund.failure.clone(),
+        #[schema(format = "date-time")]
+        requested_at: String = refund.requested_at.to_string(),
+        /// When it was sent or failed.
+        #[schema(format = "date-time")]
+        finished_at: Option<String> = refund.finished_at.map(|at| at.to_string()),
+    }
 }
 
 impl RefundRecord {
-    /// The record of one of the payment's refunds.
-    pub fn of(payment: &Payment, refund: &Refund) -> Self {
-        let asset = refund.asset.unwrap_or_else(|| payment.asset());
-        Self {
-            refund_id: refund.id.to_string(),
-            payment_id: payment.terms.public_id(),
-            status: refund.state.as_str(),
-            amount: Amount::to_string(&refund.amount),
-            currency: token_of(payment, asset).map(Token::as_str),
-            chain: asset.chain.as_str(),
-            token_address: checksummed(asset.address),
-            address: checksummed(refund.to),
-            source: refund.source.as_str(),
-            funds: refund.funds.as_str(),
-            requested_by: refund.requested_by.as_str(),
-            kyt_verdict: refund.decision().map_or("pending", Decision::as_str),
-            tx_hash: refund.tx_hash.map(|hash| hash.to_string()),
-            failure: refund.failure.clone(),
-            requested_at: refund.requested_at.to_string(),
-            finished_at: refund.finished_at.map(|at| at.to_string()),
-        }
-    }
-
     /// All refunds, in the order in which they were accepted.
     pub fn all(payment: &Payment) -> Vec<Self> {
         payment.refunds.iter().map(|refund| Self::of(payment, refund)).collect()
@@ -147,11 +129,8 @@ pub struct RefundRequest {
         (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
     ),
 )]
-pub async fn request(
-    State(app): State<AppState>,
-    Path(payment_id): Path<String>,
-    request: Submission<Money>,
-) -> Result<Response, ApiError> {
+pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
+    let (State(app), Path(payment_id), request) = parts;
     let payment = own(&app, request.psp_id, &payment_id).await?;
     let read = |fields: &Fields<'_>, unsuitable| Some(RefundFields::read(fields, unsuitable));
     let asked = read_with_address(&app, &request, read).await?;
@@ -254,12 +233,8 @@ pub struct RefundList {
         (status = 404, description = "There is no payment with this id.", body = Problem),
     ),
 )]
-pub async fn list(
-    State(app): State<AppState>,
-    caller: Caller<Read>,
-    Path(payment_id): Path<String>,
-    uri: Uri,
-) -> Result<Answer, ApiError> {
+pub async fn list(parts: OneOf<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(payment_id)) = parts;
     let mut query = QueryFields::of(&uri);
     let page = query.page();
     query.finish()?;
@@ -282,11 +257,8 @@ pub async fn list(
         (status = 404, description = "`payment_not_found` or `refund_not_found`.", body = Problem),
     ),
 )]
-pub async fn get(
-    State(app): State<AppState>,
-    caller: Caller<Read>,
-    Path((payment_id, refund_id)): Path<(String, String)>,
-) -> Result<Answer, ApiError> {
+pub async fn get(parts: OneOf<Read, (String, String)>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path((payment_id, refund_id))) = parts;
     let payment = own(&app, caller.psp_id, &payment_id).await?;
     let refund_id = refund_id.parse().map_err(|_| ApiError::NotFound("refund"))?;
     Answer::ok(&RefundRecord::find(&payment, refund_id)?)

@@ -1,110 +1,89 @@
-//! Deliveries of all events: `GET /api/v1/webhook/undelivered`, and `POST /api/v1/webhook/redeliver`, which redelivers in
-//! bulk after an outage of the endpoint.
+//! Deliveries of one payment (`GET /payments/{payment_id}/webhooks`,
+//! `POST /payments/{payment_id}/webhooks/{delivery_id}/redeliver`) and of all events
+//! (`GET /api/v1/webhook/undelivered`, and `POST /api/v1/webhook/redeliver`, which redelivers in bulk after an outage of
+//! the endpoint).
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use payferry_domain::Timestamp;
+use payferry_domain::{DeliveryId, Timestamp};
 use payferry_entities::delivery_attempts;
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, QueryFields, Read, Submission, Webhooks, read};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read};
 use payferry_journal::webhooks::log::{self, LogEntry};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::patterns;
+use super::endpoint::patterns;
 use crate::http::lists::PageParams;
-use crate::http::state::{AppState, Shared};
+use crate::http::payments;
+use crate::http::state::{AppState, ChangeOf, OneOf, Shared};
 
-/// A delivery of one event.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct DeliveryRecord {
-    #[schema(example = "whd_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    id: String,
-    payment_id: String,
-    /// The `webhook-id` of every attempt.
-    event_id: String,
-    #[schema(example = "payment.confirmed")]
-    event: String,
-    /// Sequence number of the event, without gaps per payment in the feed.
-    sequence: i64,
-    /// URL of the last attempt; null before the first.
-    url: Option<String>,
-    /// queued, delivering, delivered, failed (will be retried) or exhausted.
-    delivery_status: String,
-    attempt_count: i64,
-    /// HTTP status of the last answer.
-    response_code: Option<i64>,
-    /// First 1 KiB of the last answer.
-    response_body: Option<String>,
-    duration_ms: Option<i64>,
-    /// Error of the last attempt, if it got no answer.
-    error: Option<String>,
-    #[schema(format = "date-time")]
-    next_attempt_at: Option<String>,
-    /// The body, as it is signed and sent.
-    #[schema(value_type = Object)]
-    payload: Box<RawValue>,
-    attempts: Vec<AttemptRecord>,
-    #[schema(format = "date-time")]
-    created_at: String,
+record! {
+    fn of(app: &Shared, entry: LogEntry) -> Result<Self, ApiError> {
+        let LogEntry { delivery, event, attempts } = entry;
+        // The sender clears its mark a moment after the outcome was recorded.
+        let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
+        let under_way = is_open && app.system.webhooks().is_under_way(&delivery.id);
+    }
+
+    /// A delivery of one event.
+    #[derive(Debug)]
+    pub struct DeliveryRecord {
+        #[schema(example = "whd_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = delivery.id,
+        payment_id: String = delivery.payment_id,
+        /// The `webhook-id` of every attempt.
+        event_id: String = event.id,
+        #[schema(example = "payment.confirmed")]
+        event: String = event.name,
+        /// Sequence number of the event, without gaps per payment in the feed.
+        sequence: i64 = event.sequence,
+        /// URL of the last attempt; null before the first.
+        url: Option<String> = delivery.url,
+        /// queued, delivering, delivered, failed (will be retried) or exhausted.
+        delivery_status: String = if under_way { "delivering".to_owned() } else { delivery.status },
+        attempt_count: i64 = delivery.attempt_count,
+        /// HTTP status of the last answer.
+        response_code: Option<i64> = delivery.response_code,
+        /// First 1 KiB of the last answer.
+        response_body: Option<String> = delivery.response_body,
+        duration_ms: Option<i64> = delivery.duration_ms,
+        /// Error of the last attempt, if it got no answer.
+        error: Option<String> = delivery.error,
+        #[schema(format = "date-time")]
+        next_attempt_at: Option<String> = delivery.next_attempt_at.map(|at| Timestamp(at).to_string()),
+        /// The body, as it is signed and sent.
+        #[schema(value_type = Object)]
+        payload: Box<RawValue> = RawValue::from_string(event.payload)?,
+        attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
+        #[schema(format = "date-time")]
+        created_at: String = Timestamp(delivery.created_at).to_string(),
+    }
 }
 
-/// One attempt at a delivery.
-#[derive(Debug, Serialize, ToSchema)]
-struct AttemptRecord {
-    /// Number of the attempt, from 1.
-    number: i64,
-    #[schema(format = "date-time")]
-    at: String,
-    url: String,
-    response_code: Option<i64>,
-    response_body: Option<String>,
-    duration_ms: i64,
-    error: Option<String>,
+record! {
+    fn of(attempt: delivery_attempts::Model) {}
+
+    /// One attempt at a delivery.
+    #[derive(Debug)]
+    struct AttemptRecord {
+        /// Number of the attempt, from 1.
+        number: i64 = attempt.number,
+        #[schema(format = "date-time")]
+        at: String = Timestamp(attempt.at).to_string(),
+        url: String = attempt.url,
+        response_code: Option<i64> = attempt.response_code,
+        response_body: Option<String> = attempt.response_body,
+        duration_ms: i64 = attempt.duration_ms,
+        error: Option<String> = attempt.error,
+    }
 }
 
 impl DeliveryRecord {
     /// The entries of a delivery log.
     pub fn of_all(app: &Shared, entries: Vec<LogEntry>) -> Result<Vec<Self>, ApiError> {
-        let sender = app.system.webhooks();
-        let record = |entry: LogEntry| {
-            let LogEntry { delivery, event, attempts } = entry;
-            // The sender clears its mark a moment after the outcome was recorded.
-            let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
-            let under_way = is_open && sender.is_under_way(&delivery.id);
-            Ok(Self {
-                delivery_status: if under_way { "delivering".to_owned() } else { delivery.status },
-                id: delivery.id,
-                payment_id: delivery.payment_id,
-                event_id: event.id,
-                event: event.name,
-                sequence: event.sequence,
-                url: delivery.url,
-                attempt_count: delivery.attempt_count,
-                response_code: delivery.response_code,
-                response_body: delivery.response_body,
-                duration_ms: delivery.duration_ms,
-                error: delivery.error,
-                next_attempt_at: delivery.next_attempt_at.map(|at| Timestamp(at).to_string()),
-                payload: RawValue::from_string(event.payload)?,
-                attempts: attempts.into_iter().map(attempt_record).collect(),
-                created_at: Timestamp(delivery.created_at).to_string(),
-            })
-        };
-        entries.into_iter().map(record).collect()
-    }
-}
-
-fn attempt_record(attempt: delivery_attempts::Model) -> AttemptRecord {
-    AttemptRecord {
-        number: attempt.number,
-        at: Timestamp(attempt.at).to_string(),
-        url: attempt.url,
-        response_code: attempt.response_code,
-        response_body: attempt.response_body,
-        duration_ms: attempt.duration_ms,
-        error: attempt.error,
+        entries.into_iter().map(|entry| Self::of(app, entry)).collect()
     }
 }
 
@@ -174,7 +153,7 @@ pub struct BulkRedeliverAnswer {
         (status = 422, description = "Every invalid field is named.", body = Problem),
     ),
 )]
-pub async fn redeliver(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
     let (from, to, patterns) = request.read(|body| {
         let from = body.required("from", read::moment);
         let to = body.required("to", read::moment);
@@ -190,6 +169,75 @@ pub async fn redeliver(State(app): State<AppState>, request: Submission<Webhooks
     let redelivered = log::redeliver_all(&transaction, request.psp_id, &chosen.delivery_ids, now).await?;
     let continue_from = chosen.continue_from.map(|from| from.to_string());
     let answer = BulkRedeliverAnswer { message: "The deliveries are queued again.", redelivered, continue_from };
+    let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
+    app.system.webhooks().refresh(request.psp_id);
+    Ok(answered)
+}
+
+/// The delivery log of a payment.
+#[derive(Serialize, ToSchema)]
+pub struct DeliveryLog {
+    message: &'static str,
+    payment_id: String,
+    /// In the order of the events.
+    deliveries: Vec<DeliveryRecord>,
+}
+
+/// Read a payment's delivery log
+///
+/// Also returns the log of a payout or a withdrawal, by its own id.
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
+    responses(
+        (status = 200, description = "Every delivery with each of its attempts.", body = DeliveryLog),
+        (status = 404, description = "There is no payment with this id.", body = Problem),
+    ),
+)]
+pub async fn deliveries(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(payment_id)) = parts;
+    let payment_id = payments::own_subject(&app, caller.psp_id, &payment_id).await?;
+    let entries = log::deliveries_of(app.database(), caller.psp_id, &payment_id).await?;
+    let deliveries = DeliveryRecord::of_all(&app, entries)?;
+    Answer::ok(&DeliveryLog { message: "Deliveries", payment_id, deliveries })
+}
+
+/// The queued delivery.
+#[derive(Serialize, ToSchema)]
+pub struct RedeliverAnswer {
+    message: &'static str,
+    payment_id: String,
+    delivery_id: String,
+    /// Always queued.
+    delivery_status: &'static str,
+}
+
+/// Deliver an event again
+///
+/// The delivery is queued again with all its retries, whatever its status, and keeps its `event_id`.
+#[utoipa::path(
+    post, path = "/payments/{payment_id}/webhooks/{delivery_id}/redeliver", tag = "Payments", operation_id = "redeliver",
+    params(
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        ("delivery_id" = String, Path, description = "The `id` of an entry of the delivery log."),
+    ),
+    responses(
+        (status = 202, description = "It is queued.", body = RedeliverAnswer),
+        (status = 404, description = "There is no such delivery of this payment.", body = Problem),
+    ),
+)]
+pub async fn redeliver(parts: ChangeOf<Webhooks, (String, String)>) -> Result<Response, ApiError> {
+    let (State(app), Path((payment_id, delivery_id)), request) = parts;
+    let payment_id = payments::own_subject(&app, request.psp_id, &payment_id).await?;
+    let missing = || ApiError::NotFound("delivery");
+    let delivery_id = delivery_id.parse::<DeliveryId>().map_err(|_| missing())?.to_string();
+    let entry = log::delivery(app.database(), request.psp_id, &delivery_id).await?;
+    entry.filter(|entry| entry.delivery.payment_id == payment_id).ok_or_else(missing)?;
+    let transaction = app.database().begin().await?;
+    let now = app.clock().real_now();
+    log::redeliver(&transaction, request.psp_id, &delivery_id, now).await?;
+    let message = "The delivery is queued again.";
+    let answer = RedeliverAnswer { message, payment_id, delivery_id, delivery_status: "queued" };
     let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)

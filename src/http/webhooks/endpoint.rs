@@ -7,13 +7,15 @@ use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
 use payferry_entities::webhook_endpoints;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, Read, Submission, Webhooks, read};
-use payferry_webhook::{TestError, UrlPolicy, endpoints, url_guard};
+use payferry_webhook::{Secret, TestError, TestOutcome, UrlPolicy, endpoints, url_guard};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::patterns;
 use crate::http::state::AppState;
+
+/// Maximum patterns of one filter; there are two dozen events.
+const PATTERNS_MAX: usize = 50;
 
 /// Destination of events.
 #[derive(ToSchema)]
@@ -26,15 +28,20 @@ pub struct SetWebhookRequest {
     pub events: Option<Vec<String>>,
 }
 
-/// The current destination of events.
-#[derive(Serialize, ToSchema)]
-pub struct SetWebhookAnswer {
-    message: &'static str,
-    webhook_url: String,
-    events: Vec<String>,
-    /// The secret that signs deliveries; shown only when it is created, else null.
-    #[schema(example = "whsec_...")]
-    signing_secret: Option<String>,
+record! {
+    fn of(endpoint: webhook_endpoints::Model, secret: Option<&Secret>) -> Result<Self, ApiError> {
+        let events = patterns_shown(&endpoint)?;
+    }
+
+    /// The current destination of events.
+    pub struct SetWebhookAnswer {
+        message: &'static str = "The webhook is set.",
+        webhook_url: String = endpoint.url,
+        events: Vec<String> = events,
+        /// The secret that signs deliveries; shown only when it is created, else null.
+        #[schema(example = "whsec_...")]
+        signing_secret: Option<String> = secret.map(Secret::reveal),
+    }
 }
 
 /// Set where events go
@@ -57,12 +64,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> 
     let transaction = app.database().begin().await?;
     let (now, psp_id) = (app.clock().real_now(), request.psp_id);
     let (endpoint, secret) = endpoints::set(&transaction, app.sealer(), psp_id, &url, patterns.as_deref(), now).await?;
-    let answer = SetWebhookAnswer {
-        message: "The webhook is set.",
-        events: patterns_shown(&endpoint)?,
-        webhook_url: endpoint.url,
-        signing_secret: secret.map(|secret| secret.reveal()),
-    };
+    let answer = SetWebhookAnswer::of(endpoint, secret.as_ref())?;
     let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
     app.system.psps().forget(psp_id).await;
     app.system.webhooks().refresh(psp_id);
@@ -76,7 +78,7 @@ fn webhook_url(policy: UrlPolicy, value: &Value) -> Result<String, Fault> {
 }
 
 /// Destination of events. Secrets are not shown again.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub struct WebhookAnswer {
     message: &'static str,
     /// Null if none was ever set: events are queued until one is.
@@ -103,11 +105,8 @@ pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
     let answer = match endpoint {
         None => WebhookAnswer {
             message: "No webhook URL is set.",
-            webhook_url: None,
             events: vec!["*".to_owned()],
-            previous_secret_expires_at: None,
-            created_at: None,
-            updated_at: None,
+            ..WebhookAnswer::default()
         },
         Some(endpoint) => WebhookAnswer {
             message: "Webhook",
@@ -121,17 +120,21 @@ pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
     Answer::ok(&answer)
 }
 
-/// The new secret.
-#[derive(Serialize, ToSchema)]
-pub struct RotateAnswer {
-    message: &'static str,
-    webhook_url: String,
-    /// Shown only once.
-    #[schema(example = "whsec_...")]
-    signing_secret: String,
-    /// Time until which deliveries are also signed with the old secret.
-    #[schema(format = "date-time")]
-    previous_secret_expires_at: Option<String>,
+record! {
+    fn of(endpoint: webhook_endpoints::Model, secret: &Secret) {}
+
+    /// The new secret.
+    pub struct RotateAnswer {
+        message: &'static str = "The signing secret is replaced.",
+        webhook_url: String = endpoint.url,
+        /// Shown only once.
+        #[schema(example = "whsec_...")]
+        signing_secret: String = secret.reveal(),
+        /// Time until which deliveries are also signed with the old secret.
+        #[schema(format = "date-time")]
+        previous_secret_expires_at: Option<String> =
+            endpoint.previous_secret_expires_at.map(|at| Timestamp(at).to_string()),
+    }
 }
 
 /// Replace the signing secret
@@ -148,32 +151,31 @@ pub async fn rotate(State(app): State<AppState>, request: Submission<Webhooks>) 
     let transaction = app.database().begin().await?;
     let rotated = endpoints::rotate(&transaction, app.sealer(), request.psp_id, app.clock().real_now()).await?;
     let (endpoint, secret) = rotated.ok_or_else(not_set)?;
-    let answer = RotateAnswer {
-        message: "The signing secret is replaced.",
-        webhook_url: endpoint.url,
-        signing_secret: secret.reveal(),
-        previous_secret_expires_at: endpoint.previous_secret_expires_at.map(|at| Timestamp(at).to_string()),
-    };
+    let answer = RotateAnswer::of(endpoint, &secret);
     let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)
 }
 
-/// Result of the test.
-#[derive(Serialize, ToSchema)]
-pub struct TestAnswer {
-    message: &'static str,
-    webhook_url: String,
-    /// The `webhook-id` of the request.
-    event_id: String,
-    /// True if the endpoint answered 2xx in time.
-    delivered: bool,
-    response_code: Option<u16>,
-    /// First 1 KiB of the answer.
-    response_body: Option<String>,
-    duration_ms: u64,
-    /// Error of the request, if it got no answer.
-    error: Option<String>,
+record! {
+    fn of(outcome: TestOutcome) {}
+
+    /// Result of the test.
+    pub struct TestAnswer {
+        message: &'static str =
+            if outcome.delivered { "The endpoint acknowledged it." } else { "The endpoint did not acknowledge it." },
+        webhook_url: String = outcome.url,
+        /// The `webhook-id` of the request.
+        event_id: String = outcome.event_id.to_string(),
+        /// True if the endpoint answered 2xx in time.
+        delivered: bool = outcome.delivered,
+        response_code: Option<u16> = outcome.response_code,
+        /// First 1 KiB of the answer.
+        response_body: Option<String> = outcome.response_body,
+        duration_ms: u64 = outcome.duration_ms,
+        /// Error of the request, if it got no answer.
+        error: Option<String> = outcome.error,
+    }
 }
 
 /// Send a test event
@@ -192,20 +194,7 @@ pub async fn test(State(app): State<AppState>, request: Submission<Webhooks>) ->
         TestError::Database(error) => error.into(),
         TestError::Secret(error) => ApiError::internal(error),
     })?;
-    let answer = TestAnswer {
-        message: if outcome.delivered {
-            "The endpoint acknowledged it."
-        } else {
-            "The endpoint did not acknowledge it."
-        },
-        webhook_url: outcome.url,
-        event_id: outcome.event_id.to_string(),
-        delivered: outcome.delivered,
-        response_code: outcome.response_code,
-        response_body: outcome.response_body,
-        duration_ms: outcome.duration_ms,
-        error: outcome.error,
-    };
+    let answer = TestAnswer::of(outcome);
     let transaction = app.database().begin().await?;
     request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await
 }
@@ -221,4 +210,17 @@ fn patterns_shown(endpoint: &webhook_endpoints::Model) -> Result<Vec<String>, Ap
 fn not_set() -> ApiError {
     let detail = "No webhook URL is set; set one with PATCH /api/v1/set_webhook.".to_owned();
     ApiError::Conflict("webhook_not_set", detail, Vec::new())
+}
+
+/// Reads a list of event patterns.
+pub(super) fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
+    let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
+    if list.is_empty() {
+        return Err(Fault::new("empty", "must not be empty; [\"*\"] stands for all events"));
+    }
+    if list.len() > PATTERNS_MAX {
+        return Err(Fault::new("too_many", format!("may have at most {PATTERNS_MAX} items")));
+    }
+    let expected = "*, a family such as payment.*, the name of an event such as payin.settled";
+    list.iter().map(|pattern| read::name(pattern, expected)).collect()
 }

@@ -1,17 +1,25 @@
-//! `POST /merchants/sync`: creates and updates merchants in one transaction.
+//! Merchants: `POST /merchants/sync`, which creates and updates merchants in one transaction, `GET /merchants` and
+//! `GET /merchants/{merchant_id}`. Handlers read and write rows, without an actor.
 
 use std::collections::{BTreeMap, HashSet};
 
 use axum::extract::State;
+use axum::http::Uri;
 use axum::response::Response;
 use payferry_domain::{MerchantId, PspId, Timestamp};
 use payferry_entities::Transaction;
-use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Payments, Problem, Submission, read};
-use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement};
+use payferry_entities::merchants::{Column, Entity};
+use payferry_httpkit::{
+    Answer, ApiError, Caller, Fault, FieldError, Fields, Path, Payments, Problem, QueryFields, Read, Submission, read,
+};
+use sea_orm::{
+    ColumnTrait, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter, Statement,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::state::AppState;
+use super::lists::{PageParams, iso, read_page};
+use super::state::{AppState, OneOf};
 
 /// Maximum number of merchants in a request.
 pub const MERCHANTS_MAX: usize = 1_000;
@@ -165,4 +173,90 @@ async fn upsert(
     let written = Written::find_by_statement(statement).all(transaction).await?;
     let ours: HashSet<_> = rows.into_iter().map(|row| row.id).collect();
     Ok(written.into_iter().map(|row| (row.external_id, (row.id.clone(), ours.contains(&row.id)))).collect())
+}
+
+/// A merchant.
+#[derive(Debug, Serialize, ToSchema, DerivePartialModel)]
+#[sea_orm(entity = "Entity")]
+pub struct Merchant {
+    /// Permanent id, assigned by the service.
+    #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    #[sea_orm(from_col = "id")]
+    pub merchant_id: String,
+    /// The PSP's own reference, unique per PSP.
+    pub external_id: String,
+    /// Business name.
+    pub name: String,
+    /// Contact email address.
+    pub email: String,
+    /// Legal or tax registration; cannot change.
+    pub business_id: String,
+    /// ISO 8601.
+    #[serde(serialize_with = "iso")]
+    #[schema(value_type = String, format = "date-time")]
+    pub created_at: i64,
+    /// ISO 8601.
+    #[serde(serialize_with = "iso")]
+    #[schema(value_type = String, format = "date-time")]
+    pub updated_at: i64,
+}
+
+/// A page of merchants.
+#[derive(Serialize, ToSchema)]
+pub struct MerchantList {
+    message: &'static str,
+    /// Number of merchants in the whole list.
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    merchants: Vec<Merchant>,
+}
+
+/// List merchants
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/merchants", tag = "Merchants", operation_id = "listMerchants", params(PageParams),
+    responses(
+        (status = 200, description = "A page of merchants.", body = MerchantList),
+        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+    ),
+)]
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let page = query.page();
+    query.finish()?;
+    let own = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
+    let (total, merchants) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;
+    Answer::ok(&MerchantList { message: "Merchants", total, limit: page.limit, offset: page.offset, merchants })
+}
+
+/// One merchant.
+#[derive(Serialize, ToSchema)]
+pub struct MerchantAnswer {
+    message: &'static str,
+    merchant: Merchant,
+}
+
+/// Read a merchant
+#[utoipa::path(
+    get, path = "/merchants/{merchant_id}", tag = "Merchants", operation_id = "getMerchant",
+    params(("merchant_id" = String, Path, description = "The id from `sync`.")),
+    responses(
+        (status = 200, description = "The merchant.", body = MerchantAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(merchant_id)) = parts;
+    let missing = || ApiError::NotFound("merchant");
+    let merchant_id: MerchantId = merchant_id.parse().map_err(|_| missing())?;
+    let merchant = Entity::find_by_id(merchant_id.to_string())
+        .filter(Column::PspId.eq(caller.psp_id.to_string()))
+        .into_partial_model()
+        .one(app.database().reader())
+        .await?
+        .ok_or_else(missing)?;
+    Answer::ok(&MerchantAnswer { message: "Merchant", merchant })
 }

@@ -1,19 +1,70 @@
-//! `GET /payments`.
+//! Reads of payments: `GET /payments`, `GET /payments/{payment_id}`, and `GET /payments/{payment_id}/events`, which
+//! streams a payment's changes as server-sent events.
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_domain::payment::Status;
+use axum::response::Response;
+use axum::response::sse::Event;
+use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Problem, QueryFields, Read, read};
-use sea_orm::sea_query::{Expr, ExprTrait};
+use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Path, Problem, QueryFields, Read, read};
+use payferry_journal::payments::payment_of;
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::PaymentRecord;
+use super::{PaymentRecord, own, own_row};
 use crate::http::lists::{PageParams, id, moment, text};
-use crate::http::state::{AppState, Shared};
+use crate::http::live;
+use crate::http::state::{AppState, OneOf, Shared};
+
+/// Read a payment
+///
+/// The authoritative state of a payment, independent of webhooks.
+#[utoipa::path(
+    get, path = "/payments/{payment_id}", tag = "Payments", operation_id = "getPayment",
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
+    responses(
+        (status = 200, description = "The complete payment.", body = PaymentRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(payment_id)) = parts;
+    Answer::ok(&PaymentRecord::of(&app, &own(&app, caller.psp_id, &payment_id).await?))
+}
+
+/// Follow a payment
+///
+/// Server-sent events. `payment` has the payment as in `GET /payments/{payment_id}`; it is sent at once and after each
+/// change (its `id` is the payment's version). `end` is sent once the payment is settled or failed, and ends the
+/// stream. The stream also ends after half an hour; open it again. At most 1,024 streams of one account can be open at
+/// once.
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
+    responses(
+        (status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
+    let (State(app), caller, Path(payment_id)) = parts;
+    let payment = own(&app, caller.psp_id, &payment_id).await?;
+    let place = app.stream_limits.take(StreamOwner::Psp(caller.psp_id), STREAMS_PER_PSP)?;
+    Ok(live::follow(app, payment, place, event))
+}
+
+fn event(app: &Shared, payment: &Payment) -> Event {
+    let event = Event::default().event("payment").id(payment.version.to_string());
+    event.json_data(PaymentRecord::of(app, payment)).unwrap_or_else(|error| {
+        tracing::error!(%error, "a payment could not be serialised for its stream");
+        Event::default().comment("unavailable")
+    })
+}
 
 /// Filters of the list.
 #[derive(IntoParams)]
@@ -82,7 +133,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
     rows.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
     let next_after = rows.last().filter(|_| has_more).map(|row| row.id.clone());
-    let record = |row: &Model| Ok(PaymentRecord::of(&app, &payferry_journal::payments::payment_of(row)?));
+    let record = |row: &Model| Ok(PaymentRecord::of(&app, &payment_of(row)?));
     let payments = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&PaymentList { message: "Payments", total, limit, offset, next_after, payments })
@@ -107,8 +158,8 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
 }
 
 /// Condition for the payments after the given one in the list.
-async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea_orm::sea_query::SimpleExpr, ApiError> {
-    let cursor = super::own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
+async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<SimpleExpr, ApiError> {
+    let cursor = own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
             let message = "is not a payment of this account".to_owned();
             let error = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };

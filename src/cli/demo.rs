@@ -1,3 +1,0 @@
-//! `payferry demo`.
-
-pub(super) use payferry_demo::command::{Args, run};
