@@ -295,6 +295,7 @@ mod tests {
     use axum::http::header::CONTENT_SECURITY_POLICY;
     use axum::response::Html;
     use axum::routing::get;
+    use payferry_testkit::stub::serve;
 
     use super::*;
 
@@ -304,11 +305,7 @@ mod tests {
             "<!DOCTYPE html><html lang=en><title>t</title><link rel=icon href='data:,'><h1>as served</h1>\
              <script>document.querySelector('h1').textContent = 'as scripted'</script>",
         );
-        let router = Router::new().route("/", get(async move || ([(CONTENT_SECURITY_POLICY, policy)], html)));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        url
+        serve(Router::new().route("/", get(async move || ([(CONTENT_SECURITY_POLICY, policy)], html)))).await
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, SecondsFormat, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
+use payferry_testkit::stub::serve_until_dropped;
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Name of the bucket.
@@ -49,8 +49,6 @@ struct Object {
 impl Bucket {
     /// Starts a bucket that accepts this access key.
     pub async fn start(access_key_id: &str, secret: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let shelf = Arc::new(Shelf {
             access_key_id: access_key_id.to_owned(),
             secret: secret.to_owned(),
@@ -59,9 +57,8 @@ impl Bucket {
             broken: Mutex::default(),
         });
         let router = Router::new().fallback(serve).layer(DefaultBodyLimit::max(OBJECT_BYTES_MAX));
-        let router = router.with_state(Arc::clone(&shelf));
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, shelf, _serving: AbortOnDropHandle::new(serving) }
+        let (url, serving) = serve_until_dropped(router.with_state(Arc::clone(&shelf))).await;
+        Self { url, shelf, _serving: serving }
     }
 
     /// URL of the bucket's API.

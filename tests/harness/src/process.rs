@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use payferry_testkit::service::program;
 use serde_json::Value;
 
 pub use crate::settings::Folder;
@@ -28,13 +29,7 @@ impl Binary {
 
     /// A command of the binary, without configuration variables of the test's own environment.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("PAYFERRY_") || name == "RUST_LOG") {
-                command.env_remove(name);
-            }
-        }
-        command
+        program(Some(&self.path), true).unwrap()
     }
 
     /// Runs a command with the folder's configuration and returns its output. Panics if it fails.

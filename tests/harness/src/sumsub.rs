@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
+use payferry_testkit::stub::serve_until_dropped;
 use serde_json::{Value, json};
 use sha2::{Sha256, Sha512};
 use tokio_util::task::AbortOnDropHandle;
@@ -92,11 +93,8 @@ impl SumsubStandIn {
     /// Starts a simulator on a free local port.
     pub async fn start() -> Self {
         let books = Arc::new(Books::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(serve).with_state(books.clone());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, books, _serving: AbortOnDropHandle::new(serving) }
+        let (url, serving) = serve_until_dropped(Router::new().fallback(serve).with_state(books.clone())).await;
+        Self { url, books, _serving: serving }
     }
 
     /// URL of the API.

@@ -143,7 +143,6 @@ pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Resu
     Ok(lines)
 }
 
-/// Starts the bound.
 async fn bound(env: &Env) -> anyhow::Result<Service> {
     let file = env.folder("bound")?.join("bound.db");
     start_bound(&format!("sqlite://{}?mode=rwc", file.display())).await

@@ -99,7 +99,6 @@ impl Outcome {
         format!("p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms")
     }
 
-    /// Returns the number of failed requests.
     pub(super) fn failed(&self) -> usize {
         self.errors.values().sum()
     }
@@ -110,7 +109,6 @@ impl Outcome {
     }
 }
 
-/// Converts a count.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn number(count: usize) -> f64 {
     count as f64

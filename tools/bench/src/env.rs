@@ -53,7 +53,6 @@ impl Env {
         Ok(SandboxOptions { folder, block_time: Some(BLOCK_TIME), ignores_env: true, ..SandboxOptions::default() })
     }
 
-    /// Returns the SQLite file of a sandbox with these options.
     pub(super) fn database_file(options: &SandboxOptions) -> anyhow::Result<PathBuf> {
         Ok(options.folder.as_deref().context("the sandbox has no folder")?.join("payferry.db"))
     }

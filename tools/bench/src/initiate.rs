@@ -61,7 +61,6 @@ struct Steady {
 }
 
 impl Side {
-    /// Warms the service up.
     async fn warm(service: Service, [psp, steady_psp]: [BenchPsp; 2]) -> Self {
         let warm = closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
         let (closed, steady) = (Outcome::default(), Vec::new());
@@ -209,7 +208,6 @@ fn of_bound(outcome: &Outcome) -> Vec<String> {
     outcome.failures().into_iter().map(|failure| format!("of the bound {failure}")).collect()
 }
 
-/// Starts and warms the bound.
 async fn bound(env: &Env, engine: &Engine) -> anyhow::Result<Side> {
     let url = match engine.database(BOUND).await? {
         Some(url) => url,

@@ -104,7 +104,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the database engine of a row.
     fn engine(&self, row: Row) -> anyhow::Result<Engine> {
         if row != Row::InitiatePostgres {
             return Ok(Engine::Sqlite);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use axum::http::HeaderValue;
 use parking_lot::Mutex;
+use payferry_testkit::audit::audit;
 use payferry_testkit::audit::behaviour::{Behaviour, Intent};
 use payferry_testkit::audit::findings::{findings, summary, unwanted};
 use payferry_testkit::audit::record::Record;
@@ -54,7 +55,6 @@ const POLL: Duration = Duration::from_millis(20);
 /// A service with a run of payments: payers, a webhook receiver and the state of each payment.
 pub(super) struct Fixture {
     pub(super) service: Service,
-    /// Options of the service.
     pub(super) options: SandboxOptions,
     pub(super) session: Session,
     _receiver: Receiver,
@@ -123,7 +123,7 @@ impl Fixture {
 
     /// Returns what is wrong: with a payment, with the chains, with the ledger or with the service.
     pub(super) async fn audit(&self) -> anyhow::Result<Vec<String>> {
-        let audit = self.session.audit(true).await?;
+        let audit = audit(&self.session, true).await?;
         let found = {
             let inner = self.session.state.read();
             findings(&inner.records, &audit, unwanted(&inner, true))

@@ -71,7 +71,6 @@ struct TreeView {
     payments_live: usize,
 }
 
-/// Measures the rows of [`ROWS`] that are in `wanted`.
 pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, REST) };
     let fixture = Fixture::start(env.options("many")?).await?;

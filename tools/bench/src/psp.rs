@@ -33,7 +33,6 @@ struct PaymentId {
     payment_id: String,
 }
 
-/// An event of the feed.
 #[derive(Debug, Deserialize)]
 pub(super) struct FeedEvent {
     pub(super) event_id: String,
@@ -89,7 +88,6 @@ impl BenchPsp {
         Ok(set["signing_secret"].as_str().context("the answer has no signing secret")?.to_owned())
     }
 
-    /// Reads all events of the feed.
     pub(super) async fn feed(&self) -> anyhow::Result<Vec<FeedEvent>> {
         let event = |body: Box<RawValue>| {
             let event: FeedEvent = serde_json::from_str(body.get())?;

@@ -10,14 +10,15 @@ mod stories;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use payferry_testkit::progress::Progress;
 use payferry_testkit::service::Ready;
 use payferry_testkit::wire::{Amount, Chain, Token};
 use serde_json::{Value, json};
 
 use shop::{PaymentLine, Shop, text};
-use stories::Outcome;
+use stories::{Outcome, Story};
 
 /// Inbox of the sandbox that gets the webhooks.
 const INBOX: &str = "demo";
@@ -41,16 +42,8 @@ pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     let shop = Shop::set_up(ready, INBOX).await?;
 
     bar.say("payers pay on every chain, too little, too much, from a sanctioned account");
-    let mut outcomes = Vec::new();
-    let mut playing: FuturesUnordered<_> =
-        stories.iter().enumerate().map(async |(n, story)| (n, story.play(&shop).await)).collect();
-    while let Some((n, outcome)) = playing.next().await {
-        outcomes.push((n, outcome?));
-        bar.step();
-    }
-    drop(playing);
-    outcomes.sort_by_key(|(n, _)| *n);
-    let mut outcomes: Vec<Outcome> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+    let play = async |story: &Story| story.play(&shop).await.inspect(|_| bar.step());
+    let mut outcomes: Vec<Outcome> = try_join_all(stories.iter().map(play)).await?;
 
     bar.say("a reorganisation removes a transfer");
     outcomes.push(stories::reorganised(&shop).await?);

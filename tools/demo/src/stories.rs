@@ -34,7 +34,6 @@ pub(super) struct Ends {
     pub(super) received: Amount,
 }
 
-/// Outcome of a story.
 pub(super) struct Outcome {
     pub(super) name: &'static str,
     pub(super) payment: Value,

@@ -21,7 +21,6 @@ use payferry_testkit::audit::tally::{Counted, Second};
 pub struct LoadRequest {
     /// Payments per second.
     pub rate: Rate,
-    /// Number of payments.
     pub payments: u32,
     /// `constant` or `poisson`.
     pub pacing: &'static str,
@@ -66,7 +65,6 @@ pub const WARM_UP_SECS: f64 = 5.0;
 /// Explanation of timeouts below the stages.
 const TIMED_OUT_NOTE: &str = "the expected response, block or webhook did not arrive; the wait counts as a lower bound";
 
-/// Use of the machine.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Machine {
     /// Cores that programs may use.
@@ -87,7 +85,6 @@ pub struct Machine {
     pub service_bytes_a_held: Option<u64>,
 }
 
-/// Report of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Version of the load tester.
@@ -100,19 +97,14 @@ pub struct Report {
     pub asked: LoadRequest,
     /// Rates and durations.
     pub achieved: Achieved,
-    /// Counts.
     pub counted: Counted,
-    /// Latencies of the stages.
     pub stages: Vec<StageFigures>,
     /// Points of the percentile curves: stage, and (percent, milliseconds from the scheduled start).
     pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
-    /// Use of the machine.
     pub machine: Machine,
-    /// Errors by kind.
     pub errors: BTreeMap<String, u64>,
     /// Amounts on-chain and balances, compared with the payments.
     pub holdings: Vec<Holding>,
-    /// Payments that were read back.
     pub read_back: usize,
     /// True if webhooks, payments, chains and ledger were compared. False after an interruption, or if something could
     /// not be read; a finding says what.
@@ -127,21 +119,17 @@ pub struct Report {
     pub not_held_percent: f64,
     /// Largest allowed percentage of both.
     pub not_made_percent_max: f64,
-    /// Findings.
     pub findings: Vec<Finding>,
     /// Last lines of the service's log, if the run started it.
     pub service_log: Vec<String>,
-    /// Values of each second.
     pub course: Vec<Second>,
 }
 
 impl LoadRequest {
-    /// Returns the schedule of the payments.
     pub const fn schedule(&self) -> Arrivals {
         Arrivals { rate: self.rate, count: self.payments, seed: self.seed }
     }
 
-    /// Describes the arrivals.
     pub fn arrivals(&self) -> String {
         self.seed.map_or_else(|| self.pacing.to_owned(), |seed| format!("{} (seed {seed})", self.pacing))
     }
@@ -153,12 +141,10 @@ impl Report {
         self.audited && !self.interrupted && self.wrong().is_empty()
     }
 
-    /// Returns the number of findings of a kind.
     pub fn count(&self, kind: FindingKind) -> usize {
         self.findings.iter().filter(|finding| finding.kind == kind).count()
     }
 
-    /// Returns the verdict in one line.
     pub fn verdict(&self) -> String {
         let wrong = self.wrong();
         if self.interrupted {

@@ -22,7 +22,6 @@ pub use money_out::moved_out;
 /// Fields of an acknowledgement that must never change.
 const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "intermediary_wallet", "magic_link"];
 
-/// Returns all findings.
 pub fn audit(evidence: &Evidence) -> Findings {
     let mut findings = Findings::new();
     for story in &evidence.stories {

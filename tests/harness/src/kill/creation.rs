@@ -13,11 +13,9 @@ use crate::psp::Psp;
 pub struct Creation {
     /// Idempotency key.
     pub key: String,
-    /// Path of the request.
     pub path: String,
     /// Path below which the created object is read.
     pub below: String,
-    /// The request body.
     pub request: Value,
     /// Name of the object's id field.
     pub id_field: &'static str,

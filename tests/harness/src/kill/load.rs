@@ -32,9 +32,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A transfer sent by a payer.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// The chain.
     pub chain: Chain,
-    /// The transaction.
     pub tx_hash: B256,
     /// Amount in base units.
     pub units: i64,
@@ -77,12 +75,9 @@ pub struct Stories {
     pub orders: Vec<Outgoing>,
 }
 
-/// Generator of the load.
 #[derive(Debug)]
 pub struct Load {
-    /// The PSP.
     pub psp: Psp,
-    /// The payers of each chain.
     pub payers: BTreeMap<Chain, Payers>,
     /// The recipients of outbound transfers.
     pub payees: Payees,
@@ -175,36 +170,23 @@ impl Load {
         story
     }
 
-    /// Executes the PSP's decisions about a paid payment.
+    /// Executes the PSP's decisions about a paid payment: refunds, of which the last may ask for all that is left, and
+    /// acceptance.
     async fn decide(&self, story: &mut Story) -> Result<(), String> {
-        let id = story.creation.id().unwrap_or_default().to_owned();
         let paid = story.paid();
-        match story.intent.behaviour {
-            Behaviour::Returned => {
-                self.until(&id, "settled").await?;
-                self.refund(story, paid, true).await;
-            }
-            Behaviour::ReturnedInParts => {
-                self.until(&id, "settled").await?;
-                self.refund(story, paid / 3, false).await;
-                self.refund(story, paid - paid / 3, true).await;
-            }
-            Behaviour::ShortReturned => {
-                self.until(&id, "mismatched").await?;
-                self.refund(story, paid, true).await;
-            }
-            Behaviour::OverReturned => {
-                self.until(&id, "mismatched").await?;
-                self.refund(story, EXCESS, false).await;
-                self.accept(story).await?;
-            }
-            Behaviour::ShortAccepted => {
-                self.until(&id, "mismatched").await?;
-                self.accept(story).await?;
-            }
-            _ => {}
+        let (status, refunds, accepts) = match story.intent.behaviour {
+            Behaviour::Returned => ("settled", vec![(paid, true)], false),
+            Behaviour::ReturnedInParts => ("settled", vec![(paid / 3, false), (paid - paid / 3, true)], false),
+            Behaviour::ShortReturned => ("mismatched", vec![(paid, true)], false),
+            Behaviour::OverReturned => ("mismatched", vec![(EXCESS, false)], true),
+            Behaviour::ShortAccepted => ("mismatched", vec![], true),
+            _ => return Ok(()),
+        };
+        self.until(story.creation.id().unwrap_or_default(), status).await?;
+        for (units, is_all) in refunds {
+            self.refund(story, units, is_all).await;
         }
-        Ok(())
+        if accepts { self.accept(story).await } else { Ok(()) }
     }
 
     async fn refund(&self, story: &mut Story, units: i64, is_all: bool) {

@@ -36,7 +36,6 @@ pub struct Payee {
 /// All recipients. None of them sends funds on.
 #[derive(Debug, Clone)]
 pub struct Payees {
-    /// Customers.
     pub customers: Vec<Payee>,
     /// A customer whom the service may pay but whose wallet USDC blacklists.
     pub refused: Payee,

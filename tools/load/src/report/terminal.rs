@@ -10,7 +10,6 @@ use payferry_testkit::audit::stages::{Figures, StageFigures};
 const FINDINGS_MAX: usize = 20;
 const MEBIBYTE: u64 = 1_024 * 1_024;
 
-/// Displays a report.
 #[derive(Debug)]
 pub struct Terminal<'a>(pub &'a Report);
 
