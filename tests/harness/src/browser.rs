@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use thirtyfour::common::capabilities::chromium::ChromiumLikeCapabilities;
 use thirtyfour::error::WebDriverResult;
 use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElement};
 
+use crate::process::KilledOnDrop;
 use crate::{PATIENCE, install_tls};
 
 /// Maximum time the driver may take to start.
@@ -60,15 +61,13 @@ const FONTS: &str = r#"<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.d
 pub struct Browser {
     // Fields are dropped in this order: the session, the driver with its child processes, the profile.
     driver: WebDriver,
-    _process: Process,
+    // Chromium exits with its parent.
+    _process: KilledOnDrop,
     _profile: TempDir,
 }
 
-/// The driver's process, killed on drop; the browser ends with it.
-struct Process(Child);
-
 /// Starts the driver and returns its port; `None` if it exited or timed out.
-fn start_driver(fonts: &Path) -> Option<(Process, String)> {
+fn start_driver(fonts: &Path) -> Option<(KilledOnDrop, String)> {
     let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
     let mut command = Command::new(&program);
     command.arg("--port=0").env("FONTCONFIG_FILE", fonts).env("TZ", "UTC");
@@ -77,7 +76,7 @@ fn start_driver(fonts: &Path) -> Option<(Process, String)> {
             panic!("the Chromium driver cannot be started ({program}: {error}); run tests/tools to install it, or set CHROMEDRIVER")
     });
     let stdout = child.stdout.take().unwrap();
-    let process = Process(child);
+    let process = KilledOnDrop(child);
     let (found, port) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -279,14 +278,6 @@ fn capabilities(profile: &Path, runs_scripts: bool) -> thirtyfour::ChromeCapabil
     }
     wanted.set("goog:loggingPrefs", json!({"browser": "ALL"})).unwrap();
     wanted
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Chromium exits with its parent.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[cfg(test)]

@@ -185,16 +185,17 @@ impl Shelf {
         }
         let _ = write!(request, "\n{signed}\n{digest}");
         let message = format!("AWS4-HMAC-SHA256\n{at}\n{scope}\n{}", hex::encode(Sha256::digest(request)));
-        let mut key = mac(format!("AWS4{}", self.secret).as_bytes(), date);
+        let mut key = hmac_sha256(format!("AWS4{}", self.secret).as_bytes(), date);
         for step in [REGION, "s3", "aws4_request"] {
-            key = mac(&key, step);
+            key = hmac_sha256(&key, step);
         }
-        if hex::encode(mac(&key, &message)) == signature { Ok(()) } else { Err("another signature") }
+        if hex::encode(hmac_sha256(&key, &message)) == signature { Ok(()) } else { Err("another signature") }
     }
 }
 
-fn mac(key: &[u8], message: &str) -> Vec<u8> {
+/// Computes HMAC-SHA256.
+pub(crate) fn hmac_sha256(key: &[u8], message: impl AsRef<[u8]>) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-    mac.update(message.as_bytes());
+    mac.update(message.as_ref());
     mac.finalize().into_bytes().to_vec()
 }

@@ -66,10 +66,22 @@ impl Binary {
     }
 }
 
+/// A process that is killed on drop: a failed test leaves no process behind.
+#[derive(Debug)]
+pub(crate) struct KilledOnDrop(pub(crate) Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // Both calls fail harmlessly for a process that has exited.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A started process that may not be ready yet. Killed on drop.
 #[derive(Debug)]
 pub struct Starting {
-    child: Child,
+    child: KilledOnDrop,
     /// Reads the ready line.
     first_line: Option<std::thread::JoinHandle<String>>,
     /// Log file.
@@ -92,7 +104,7 @@ impl Starting {
             stdout.read_line(&mut line).unwrap();
             line
         });
-        Self { child, first_line: Some(first_line), stderr, stderr_from }
+        Self { child: KilledOnDrop(child), first_line: Some(first_line), stderr, stderr_from }
     }
 
     /// Returns true if the process is ready or has exited, so that waiting would return at once.
@@ -123,20 +135,12 @@ impl Starting {
 
     /// Exit status, if the process has exited.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.try_wait().unwrap()
+        self.child.0.try_wait().unwrap()
     }
 
     /// SIGKILL.
     pub fn kill(self) {
         drop(self);
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        // A failed test leaves no process behind. Both calls fail harmlessly for a process that has exited.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -176,7 +180,7 @@ impl Served {
 
     /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
     pub fn stop(mut self) -> Duration {
-        let notified = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
+        let notified = Command::new("kill").args(["-TERM", &self.process.child.0.id().to_string()]).status().unwrap();
         assert!(notified.success());
         let since = Instant::now();
         loop {

@@ -160,7 +160,6 @@ fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::ffi::OsStr;
 

@@ -192,14 +192,12 @@ impl Steady {
     /// service all the time.
     fn note(&self) -> String {
         let Self { outcome, host } = self;
+        let (latencies, answered) = (outcome.latencies(), outcome.per_sec());
         let (stretches, together) = outcome.slow_stretches(0.99);
+        let ms = together.as_millis();
         let host = host.as_ref().map(|share| format!("; the host took {share}")).unwrap_or_default();
-        format!(
-            "{}, {:.0}/s answered; the slowest hundredth was due in {stretches} stretches of {} ms together{host}",
-            outcome.latencies(),
-            outcome.per_sec(),
-            together.as_millis(),
-        )
+        let slow = format!("the slowest hundredth was due in {stretches} stretches of {ms} ms together");
+        format!("{latencies}, {answered:.0}/s answered; {slow}{host}")
     }
 }
 

@@ -36,7 +36,7 @@ pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     let began = Instant::now();
     let stories = stories::side_by_side();
     let steps = stories.len() + 3 + 2 * burst + 1;
-    let bar = Progress::new();
+    let bar = Progress::shown();
 
     bar.begin("a PSP syncs its merchant and sets its webhook", steps as u64);
     let shop = Shop::set_up(ready, INBOX).await?;
@@ -74,12 +74,7 @@ pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     println!("{} webhooks received, every signature verified, no gap in any payment's sequence", audit.webhooks);
     println!("on-chain, each equal to the sum of what the payments report:");
     for (chain, token, vault, treasury) in &audit.holdings {
-        println!(
-            "  {:<9} {token}  PSP's vault {:>14}  treasury {:>10}",
-            chain.as_str(),
-            vault.to_string(),
-            treasury.to_string()
-        );
+        println!("  {chain:<9} {token}  PSP's vault {vault:>14}  treasury {treasury:>10}");
     }
     println!("\nAll as expected, in {:.0} s.", began.elapsed().as_secs_f64());
     Ok(())

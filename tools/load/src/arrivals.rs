@@ -140,7 +140,6 @@ impl InFlight {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

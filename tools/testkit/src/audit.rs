@@ -260,15 +260,10 @@ fn holding(
     }
 }
 
+/// Describes a payment in one line.
 fn line(shown: &AuditedPayment) -> String {
-    let mut line = shown.status.clone();
-    if let Some(reason) = &shown.failure_reason {
-        line = format!("{line} ({reason})");
-    }
-    if !shown.labels.is_empty() {
-        line = format!("{line} {}", shown.labels.join(" "));
-    }
-    format!("{line}, {} of {} received", shown.amount_received, shown.amount)
+    let state = expect::state(&shown.status, shown.failure_reason.as_deref(), shown.labels.iter().map(String::as_str));
+    format!("{state}, {} of {} received", shown.amount_received, shown.amount)
 }
 
 /// Returns the final settlement that the payment shows.
@@ -380,10 +375,9 @@ fn compare_with_chain(
         let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
         let mut faults = Vec::new();
         if (moved.to_vault, moved.to_treasury) != wanted {
-            faults.push(format!(
-                "on-chain, {} went to the PSP's vault and {} to the treasury; {by} {} and {}",
-                moved.to_vault, moved.to_treasury, wanted.0, wanted.1
-            ));
+            let MovedAmounts { to_vault, to_treasury, .. } = moved;
+            let went = format!("{to_vault} went to the PSP's vault and {to_treasury} to the treasury");
+            faults.push(format!("on-chain, {went}; {by} {} and {}", wanted.0, wanted.1));
         }
         if let ([hash], Some(said)) = (moved.tx_hashes.as_slice(), said)
             && said.tx_hash != hash.to_string()

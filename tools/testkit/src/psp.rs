@@ -385,7 +385,6 @@ fn problem(response: &Response) -> Problem {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use axum::routing::{patch, post};
     use axum::{Json, Router};

@@ -97,7 +97,6 @@ fn every(rate: Rate) -> u32 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use alloy::primitives::{Address, B256};
     use axum::extract::{Path, State};

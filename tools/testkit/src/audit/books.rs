@@ -139,13 +139,8 @@ pub(super) fn compare(
         let grew = Increase { balance: of(now).saturating_sub(of(before)), ledger };
         compared.balances.insert(*asset, grew);
         if grew.balance != grew.ledger {
-            let differs = format!(
-                "the balance of {} on {} grew by {}, its postings sum to {}",
-                asset.1,
-                asset.0,
-                Amount(grew.balance),
-                Amount(grew.ledger)
-            );
+            let (token, chain, balance, ledger) = (asset.1, asset.0, Amount(grew.balance), Amount(grew.ledger));
+            let differs = format!("the balance of {token} on {chain} grew by {balance}, its postings sum to {ledger}");
             assign(&mut compared, owed, *asset, grew, differs);
         }
     }
@@ -169,7 +164,6 @@ fn assign(compared: &mut Compared, owed: &[ExpectedPostings], asset: (Chain, Tok
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

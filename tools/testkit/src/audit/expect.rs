@@ -83,6 +83,13 @@ pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     ExpectedEnd { status, failure_reason, labels }
 }
 
+/// Describes the state of a payment.
+pub fn state<'a>(status: &str, failure_reason: Option<&str>, labels: impl Iterator<Item = &'a str>) -> String {
+    let reason = failure_reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let labels: Vec<String> = labels.map(|label| format!(" {label}")).collect();
+    format!("{status}{reason}{}", labels.concat())
+}
+
 /// Returns the allowed statuses of a payment that was not paid because the payer never learned its address.
 pub const fn unpaid(behaviour: Behaviour) -> &'static [Status] {
     if behaviour.expires() { &[Status::Pending, Status::Failed] } else { &[Status::Pending] }

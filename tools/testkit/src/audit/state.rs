@@ -301,5 +301,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;
