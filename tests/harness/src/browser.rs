@@ -24,7 +24,6 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const DRIVER_STARTS_MAX: usize = 3;
 /// Maximum time of one driver command, including loading a page.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(25);
 /// Text in the driver's ready message, followed by its port.
 const READY: &str = "started successfully on port ";

@@ -193,7 +193,6 @@ impl Shelf {
     }
 }
 
-/// Computes HMAC-SHA256.
 pub(crate) fn hmac_sha256(key: &[u8], message: impl AsRef<[u8]>) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
     mac.update(message.as_ref());

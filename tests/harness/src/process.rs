@@ -82,9 +82,7 @@ impl Drop for KilledOnDrop {
 #[derive(Debug)]
 pub struct Starting {
     child: KilledOnDrop,
-    /// Reads the ready line.
     first_line: Option<std::thread::JoinHandle<String>>,
-    /// Log file.
     stderr: PathBuf,
     /// Offset of this process's log in the file, which all processes of the folder share.
     stderr_from: u64,

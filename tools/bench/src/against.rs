@@ -46,7 +46,6 @@ const BLOCK_TIME: Duration = Duration::from_millis(100);
 const SQLITE_SHARE_LEAST: f64 = 0.8;
 const SHARE_LEAST: f64 = 0.9;
 
-/// Results of one binary.
 #[derive(Default)]
 struct Figures {
     /// Payments per second of each round.
@@ -57,8 +56,12 @@ struct Figures {
 
 /// A running service under load.
 enum Load {
-    /// Initiations only.
-    Initiate { service: Box<Service>, psp: BenchPsp, made: Vec<String>, failed: usize },
+    Initiate {
+        service: Box<Service>,
+        psp: BenchPsp,
+        made: Vec<String>,
+        failed: usize,
+    },
     /// Payments until they are complete.
     Complete(Arc<Fixture>),
 }

@@ -24,7 +24,6 @@ pub(super) struct Outcome {
     answers: Vec<Answer>,
     /// Values that the successful requests returned.
     pub(super) made: Vec<String>,
-    /// Failures by kind.
     errors: BTreeMap<String, usize>,
     /// Time from the first request to the last response, without pauses between measurements.
     pub(super) took: Duration,

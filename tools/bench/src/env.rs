@@ -35,7 +35,6 @@ impl Env {
         Ok(Self { folder: made.with_context(|| format!("a folder in {} cannot be made", within.display()))? })
     }
 
-    /// Makes a new folder in it.
     pub(super) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         // Removed with the folder that it is in.
         Ok(new_folder(&format!("{name}-"), self.folder.path())?.keep())
@@ -56,7 +55,6 @@ fn new_folder(prefix: &str, within: &Path) -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).tempdir_in(within)
 }
 
-/// Database engine of a measurement.
 #[derive(Debug, Clone)]
 pub(super) enum Engine {
     /// The file in the sandbox's folder.
@@ -181,7 +179,6 @@ impl Durability {
         Ok(Self { settings })
     }
 
-    /// Describes the durability for a note.
     pub(super) fn note(&self) -> String {
         let texts: Vec<String> = self.settings.iter().map(Setting::text).collect();
         let promise =

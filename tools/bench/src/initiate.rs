@@ -53,7 +53,6 @@ struct Side {
     load_secs: f64,
 }
 
-/// One run of a steady rate.
 struct Steady {
     outcome: Outcome,
     /// Share of the CPU that the host of the virtual machine took meanwhile.

@@ -61,7 +61,6 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Starts a sandbox, payers and a receiver.
     pub(super) async fn start(options: SandboxOptions) -> anyhow::Result<Arc<Self>> {
         let service = Service::live_sandbox(&options).await?;
         let psp = Psp::new(&service.ready().api_url, &service.ready().api_key)?;

@@ -30,7 +30,6 @@ const FEW: usize = 1_000;
 /// The same in a quick run.
 const MANY_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
-/// Connections for the initiations.
 pub(super) const CONNECTIONS: usize = 128;
 /// Time without load before memory or idle CPU time is read: timers, checkpoints and caches come to rest.
 pub(super) const REST: Duration = Duration::from_secs(3);
@@ -227,7 +226,6 @@ async fn pages(service: &Service, live: usize) -> anyhow::Result<Line> {
     Ok(notes.into_iter().fold(line, Line::note))
 }
 
-/// Result of a read.
 #[derive(Debug, Default)]
 struct LiveRows {
     count: usize,

@@ -50,7 +50,6 @@ impl BenchPsp {
         Ok(Self { psp: Some(psp), client, merchant_id, initiated: Arc::default() })
     }
 
-    /// Makes a client of the bound.
     pub(super) fn of_bound(bound: &Service, connections_max: usize) -> anyhow::Result<Self> {
         let client = Arc::new(Client::new(&bound.ready().api_url, connections_max, CALL_DEADLINE)?);
         Ok(Self { psp: None, client, merchant_id: BOUND_MERCHANT.into(), initiated: Arc::default() })

@@ -43,7 +43,6 @@ const COPIES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Report of `reconcile --json`.
 #[derive(Debug, Deserialize)]
 struct Report {
     is_clean: bool,

@@ -22,7 +22,6 @@ const GOAL: f64 = 3_000.0;
 /// Payments that are initiated and cancelled for the backlog. Each has the webhooks of a cancellation.
 const PAYMENTS: usize = 10_000;
 const PAYMENTS_QUICK: usize = 300;
-/// Connections that make the backlog.
 const CONNECTIONS: usize = 128;
 /// Connections of the bound: the largest number of deliveries in progress that the service allows for one receiver.
 /// With fewer, the connections would limit the bound, and not the receiver.

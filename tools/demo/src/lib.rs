@@ -26,7 +26,6 @@ const INBOX: &str = "demo";
 const PAYING: usize = 64;
 /// Payments of the burst that are polled at once.
 const WATCHING: usize = 16;
-/// Amount of each payment of the burst.
 const BURST_AMOUNT: Amount = Amount(7_770_000);
 const EXPIRES_SECS: u32 = 3_600;
 

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A PSP and its merchant.
 pub(super) struct Shop {
     pub(super) psp: Psp,
     merchant: MerchantId,

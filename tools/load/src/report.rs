@@ -16,7 +16,6 @@ use payferry_testkit::audit::findings::{Finding, FindingKind};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::{Counted, Second};
 
-/// Options of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadRequest {
     /// Payments per second.
@@ -51,9 +50,7 @@ pub struct Achieved {
     pub accepted_per_sec: f64,
     /// Payments completed per second in that time.
     pub complete_per_sec: f64,
-    /// Webhooks per second in that time.
     pub webhooks_per_sec: f64,
-    /// Largest number of initiations in flight.
     pub in_flight_most: usize,
     /// Largest number of payments that were accepted and not complete at the end of a second, without held payments.
     pub open_most: u64,
@@ -93,9 +90,7 @@ pub struct Report {
     pub run: String,
     /// Start of the run, in ISO 8601.
     pub began_at: String,
-    /// Options of the run.
     pub asked: LoadRequest,
-    /// Rates and durations.
     pub achieved: Achieved,
     pub counted: Counted,
     pub stages: Vec<StageFigures>,

@@ -47,10 +47,8 @@ const PAST_EXPIRY_SECS: u64 = 2;
 const LOGS_MAX: usize = 50;
 /// Timeout of the operator listener.
 const METRICS_DEADLINE: Duration = Duration::from_secs(10);
-/// Percentiles of the curves.
 const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
-/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub asked: LoadRequest,
@@ -63,7 +61,6 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub url: String,
-    /// The PSP's key.
     pub key: String,
     /// The process, if it was started for the run.
     pub own: Option<OwnService>,
@@ -74,7 +71,6 @@ pub struct Target {
 /// A service that was started for a run. Only this run uses it.
 #[derive(Debug, Clone)]
 pub struct OwnService {
-    /// Process id.
     pub pid: u32,
     pub operator_url: String,
 }

@@ -260,7 +260,6 @@ fn holding(
     }
 }
 
-/// Describes a payment in one line.
 fn line(shown: &AuditedPayment) -> String {
     let state = expect::state(&shown.status, shown.failure_reason.as_deref(), shown.labels.iter().map(String::as_str));
     format!("{state}, {} of {} received", shown.amount_received, shown.amount)

@@ -52,7 +52,7 @@ pub enum Behaviour {
 }
 
 /// Frequency of each behaviour, in percent.
-const WEIGHTS: [(Behaviour, u32); 13] = [
+pub(super) const WEIGHTS: [(Behaviour, u32); 13] = [
     (Behaviour::Exact, 48),
     (Behaviour::ShortThenRest, 8),
     (Behaviour::Over, 4),
@@ -72,7 +72,6 @@ const WEIGHTS: [(Behaviour, u32); 13] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ends {
     pub status: &'static str,
-    /// Failure reason, if the payment fails.
     pub failure_reason: Option<&'static str>,
     /// Events that must be published exactly once.
     pub announces: Vec<&'static str>,
@@ -118,7 +117,6 @@ impl Behaviour {
 pub struct Intent {
     /// Idempotency key and reference.
     pub key: String,
-    /// Behaviour of payer and PSP.
     pub behaviour: Behaviour,
     /// Amount due, in base units.
     pub units: i64,

@@ -11,7 +11,6 @@ use crate::psp::Psp;
 /// A request with its idempotency key, and the created object as seen from outside.
 #[derive(Debug, Clone, Default)]
 pub struct Creation {
-    /// Idempotency key.
     pub key: String,
     pub path: String,
     /// Path below which the created object is read.

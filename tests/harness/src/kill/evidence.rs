@@ -24,7 +24,6 @@ use crate::receiver::{Delivery, Receiver};
 const IN_FLIGHT: usize = 16;
 /// Maximum time without any change before the wait ends.
 const STILL_MAX: Duration = Duration::from_secs(45);
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Default)]
@@ -51,7 +50,6 @@ pub struct Evidence {
 /// The PSP's balances and ledger as reported by the service.
 #[derive(Debug, Clone, Default)]
 pub struct PspBooks {
-    /// The PSP's balances.
     pub balances: Vec<Value>,
     /// All ledger entries, oldest first.
     pub entries: Vec<Value>,

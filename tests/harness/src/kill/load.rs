@@ -29,7 +29,6 @@ const IMPATIENT_OF: i64 = 3;
 /// Interval at which a PSP polls a payment.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A transfer sent by a payer.
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub chain: Chain,
@@ -41,15 +40,11 @@ pub struct Sent {
 /// One payment as seen from outside.
 #[derive(Debug, Clone)]
 pub struct Story {
-    /// The planned payment.
     pub intent: Intent,
-    /// The request and its result.
     pub creation: Creation,
-    /// Transfers sent to the payment.
     pub sent: Vec<Sent>,
     /// The customer's registered wallet that must receive a transfer; `None` for a payment.
     pub to: Option<Address>,
-    /// Refunds requested by the PSP.
     pub refunds: Vec<Outgoing>,
 }
 

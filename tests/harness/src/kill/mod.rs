@@ -38,7 +38,6 @@ use report::{Finding, Findings, Percentiles, Report};
 
 /// Time between blocks.
 const BLOCK_TIME: Duration = Duration::from_millis(200);
-/// Number of payers on each chain.
 const PAYERS: usize = 24;
 /// Initial balance of the PSP in each token on each chain, in base units: more than all orders of a run.
 const FUNDS: i64 = 500_000_000_000;

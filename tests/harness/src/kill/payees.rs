@@ -29,7 +29,6 @@ const OWNER_GAS: u64 = 120_000;
 pub struct Payee {
     /// The service's id of the customer.
     pub customer_id: String,
-    /// The customer's wallet.
     pub wallet: Address,
 }
 
@@ -39,7 +38,6 @@ pub struct Payees {
     pub customers: Vec<Payee>,
     /// A customer whom the service may pay but whose wallet USDC blacklists.
     pub refused: Payee,
-    /// The PSP's withdrawal wallet.
     pub withdrawal_wallet: Address,
 }
 

@@ -12,7 +12,6 @@ use crate::psp::decimal;
 pub struct Finding {
     /// The payment or other object.
     pub about: String,
-    /// Description of the problem.
     pub what: String,
 }
 
@@ -25,7 +24,6 @@ impl Finding {
 
 pub type Findings = Vec<Finding>;
 
-/// Figures of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     pub database: String,
@@ -34,7 +32,6 @@ pub struct Report {
     pub seed: u64,
     /// Payments per second.
     pub rate: f64,
-    /// Total duration.
     pub took_secs: f64,
     /// Duration from the first to the last kill.
     pub dying_secs: f64,
@@ -42,7 +39,6 @@ pub struct Report {
     pub resting_secs: f64,
     pub kills: u32,
     pub kills_by_kind: BTreeMap<String, u32>,
-    /// Number of restarts that became ready.
     pub restarts: usize,
     /// Time from a restart until ready, in milliseconds.
     pub ready_ms: Percentiles,
@@ -71,7 +67,6 @@ pub struct Report {
     pub findings: Findings,
 }
 
-/// Percentiles of a duration, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
     pub p50: u128,
@@ -81,7 +76,6 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Computes the percentiles of these durations.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |percent: usize| {

@@ -31,7 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Kind of error of a sampled payment that was not polled.
 const SKIPPED: &str = "seen: not polled, too many at once";
 
-/// Polls the sampled payments.
 #[derive(Debug)]
 pub(super) struct Samples {
     psp: Psp,

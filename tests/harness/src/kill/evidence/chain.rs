@@ -12,7 +12,6 @@ use crate::deployment::Deployment;
 
 #[derive(Debug, Clone, Default)]
 pub struct ChainEvidence {
-    /// Successful settlements.
     pub settled: Vec<SettledLog>,
     /// Failed settlements with the reason.
     pub failed: Vec<String>,
@@ -35,7 +34,6 @@ pub struct ChainEvidence {
 
 #[derive(Debug, Clone)]
 pub struct SettledLog {
-    /// The payment's salt.
     pub vault_salt: B256,
     /// The payment's wallet.
     pub vault: Address,
@@ -65,7 +63,6 @@ pub struct SentLog {
 pub struct RefusedLog {
     /// The recipient that the token refused; `None` if it failed for another reason.
     pub to: Option<Address>,
-    /// Description of the reason.
     pub why: String,
 }
 
@@ -138,7 +135,6 @@ impl ChainEvidence {
         evidence
     }
 
-    /// Records a token movement.
     pub fn moved(&mut self, movement: Movement) {
         let Movement { token, from, to, units, .. } = movement;
         *self.balances.entry((token, from)).or_default() -= units;
