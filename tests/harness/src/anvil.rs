@@ -6,10 +6,12 @@
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use payferry_devchain::{ChainConfig, Mining};
 use tempfile::TempDir;
+
+use crate::process::KilledOnDrop;
 
 /// Path where `tests/tools` installs it, relative to the workspace root.
 const INSTALLED: &str = ".tools/anvil/anvil";
@@ -20,7 +22,7 @@ const HARDFORK: &str = "prague";
 /// A running node, killed on drop.
 #[derive(Debug)]
 pub struct Anvil {
-    process: Child,
+    _process: KilledOnDrop,
     port: u16,
     /// Folder for states that the node does not keep in memory.
     _cache: TempDir,
@@ -67,19 +69,12 @@ impl Anvil {
         let errors = process.stderr.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         std::thread::spawn(move || std::io::copy(&mut BufReader::new(errors), &mut std::io::sink()));
-        Self { process, port, _cache: cache }
+        Self { _process: KilledOnDrop(process), port, _cache: cache }
     }
 
     /// JSON-RPC URL, for HTTP and WebSocket.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Anvil {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

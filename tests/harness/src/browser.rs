@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use thirtyfour::common::capabilities::chromium::ChromiumLikeCapabilities;
 use thirtyfour::error::WebDriverResult;
 use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElement};
 
+use crate::process::KilledOnDrop;
 use crate::{PATIENCE, install_tls};
 
 /// Maximum time the driver may take to start.
@@ -23,7 +24,6 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const DRIVER_STARTS_MAX: usize = 3;
 /// Maximum time of one driver command, including loading a page.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(25);
 /// Text in the driver's ready message, followed by its port.
 const READY: &str = "started successfully on port ";
@@ -60,15 +60,13 @@ const FONTS: &str = r#"<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.d
 pub struct Browser {
     // Fields are dropped in this order: the session, the driver with its child processes, the profile.
     driver: WebDriver,
-    _process: Process,
+    // Chromium exits with its parent.
+    _process: KilledOnDrop,
     _profile: TempDir,
 }
 
-/// The driver's process, killed on drop; the browser ends with it.
-struct Process(Child);
-
 /// Starts the driver and returns its port; `None` if it exited or timed out.
-fn start_driver(fonts: &Path) -> Option<(Process, String)> {
+fn start_driver(fonts: &Path) -> Option<(KilledOnDrop, String)> {
     let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
     let mut command = Command::new(&program);
     command.arg("--port=0").env("FONTCONFIG_FILE", fonts).env("TZ", "UTC");
@@ -77,7 +75,7 @@ fn start_driver(fonts: &Path) -> Option<(Process, String)> {
             panic!("the Chromium driver cannot be started ({program}: {error}); run tests/tools to install it, or set CHROMEDRIVER")
     });
     let stdout = child.stdout.take().unwrap();
-    let process = Process(child);
+    let process = KilledOnDrop(child);
     let (found, port) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -281,20 +279,13 @@ fn capabilities(profile: &Path, runs_scripts: bool) -> thirtyfour::ChromeCapabil
     wanted
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Chromium exits with its parent.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use axum::Router;
     use axum::http::header::CONTENT_SECURITY_POLICY;
     use axum::response::Html;
     use axum::routing::get;
+    use payferry_testkit::stub::serve;
 
     use super::*;
 
@@ -304,11 +295,7 @@ mod tests {
             "<!DOCTYPE html><html lang=en><title>t</title><link rel=icon href='data:,'><h1>as served</h1>\
              <script>document.querySelector('h1').textContent = 'as scripted'</script>",
         );
-        let router = Router::new().route("/", get(async move || ([(CONTENT_SECURITY_POLICY, policy)], html)));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        url
+        serve(Router::new().route("/", get(async move || ([(CONTENT_SECURITY_POLICY, policy)], html)))).await
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, SecondsFormat, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
+use payferry_testkit::stub::serve_until_dropped;
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Name of the bucket.
@@ -49,8 +49,6 @@ struct Object {
 impl Bucket {
     /// Starts a bucket that accepts this access key.
     pub async fn start(access_key_id: &str, secret: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let shelf = Arc::new(Shelf {
             access_key_id: access_key_id.to_owned(),
             secret: secret.to_owned(),
@@ -59,9 +57,8 @@ impl Bucket {
             broken: Mutex::default(),
         });
         let router = Router::new().fallback(serve).layer(DefaultBodyLimit::max(OBJECT_BYTES_MAX));
-        let router = router.with_state(Arc::clone(&shelf));
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, shelf, _serving: AbortOnDropHandle::new(serving) }
+        let (url, serving) = serve_until_dropped(router.with_state(Arc::clone(&shelf))).await;
+        Self { url, shelf, _serving: serving }
     }
 
     /// URL of the bucket's API.
@@ -188,16 +185,16 @@ impl Shelf {
         }
         let _ = write!(request, "\n{signed}\n{digest}");
         let message = format!("AWS4-HMAC-SHA256\n{at}\n{scope}\n{}", hex::encode(Sha256::digest(request)));
-        let mut key = mac(format!("AWS4{}", self.secret).as_bytes(), date);
+        let mut key = hmac_sha256(format!("AWS4{}", self.secret).as_bytes(), date);
         for step in [REGION, "s3", "aws4_request"] {
-            key = mac(&key, step);
+            key = hmac_sha256(&key, step);
         }
-        if hex::encode(mac(&key, &message)) == signature { Ok(()) } else { Err("another signature") }
+        if hex::encode(hmac_sha256(&key, &message)) == signature { Ok(()) } else { Err("another signature") }
     }
 }
 
-fn mac(key: &[u8], message: &str) -> Vec<u8> {
+pub(crate) fn hmac_sha256(key: &[u8], message: impl AsRef<[u8]>) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-    mac.update(message.as_bytes());
+    mac.update(message.as_ref());
     mac.finalize().into_bytes().to_vec()
 }

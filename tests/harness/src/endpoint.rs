@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use payferry_devchain::Devchain;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 pub use fault::{Fault, ReportedHead, What};
@@ -30,7 +31,7 @@ pub const SECRET: &str = "s3cret-api-key";
 pub struct Endpoint {
     script: Arc<Script>,
     address: SocketAddr,
-    server: Mutex<Option<JoinHandle<()>>>,
+    server: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 struct Script {
@@ -60,7 +61,7 @@ impl Endpoint {
             exchanges: Mutex::default(),
             dice: Mutex::new(1),
         });
-        let server = tokio::spawn(serve(listener, Arc::clone(&script)));
+        let server = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::clone(&script))));
         Self { script, address, server: Mutex::new(Some(server)) }
     }
 
@@ -97,23 +98,13 @@ impl Endpoint {
     /// Listens again at the same address.
     pub async fn listen_again(&self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
-        let server = tokio::spawn(serve(listener, Arc::clone(&self.script)));
-        if let Some(before) = self.server.lock().replace(server) {
-            before.abort();
-        }
+        let server = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::clone(&self.script))));
+        *self.server.lock() = Some(server);
     }
 
     /// Number of received calls of a method, answered or not.
     pub fn calls(&self, method: &str) -> u64 {
         self.script.calls.lock().get(method).copied().unwrap_or(0)
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        if let Some(server) = self.server.lock().take() {
-            server.abort();
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use alloy::rpc::types::{Filter, Log, TransactionReceipt};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token as TokenContract;
 use payferry_devchain::{ChainConfig, Devchain, Mining};
+use payferry_testkit::stub::serve_until_dropped;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -86,11 +87,8 @@ impl Node {
     pub async fn devchain_with(config: ChainConfig) -> Self {
         let chain_id = config.chain_id;
         let chain = Devchain::open(config).await.unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = chain.router();
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let kind = Kind::Devchain { chain, _serving: AbortOnDropHandle::new(serving) };
+        let (url, serving) = serve_until_dropped(chain.router()).await;
+        let kind = Kind::Devchain { chain, _serving: serving };
         Self { inner: Arc::new(Inner { url, chain_id, http: client(), kind }) }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use payferry_testkit::service::program;
 use serde_json::Value;
 
 pub use crate::settings::Folder;
@@ -28,13 +29,7 @@ impl Binary {
 
     /// A command of the binary, without configuration variables of the test's own environment.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("PAYFERRY_") || name == "RUST_LOG") {
-                command.env_remove(name);
-            }
-        }
-        command
+        program(Some(&self.path), true).unwrap()
     }
 
     /// Runs a command with the folder's configuration and returns its output. Panics if it fails.
@@ -71,13 +66,23 @@ impl Binary {
     }
 }
 
+/// A process that is killed on drop: a failed test leaves no process behind.
+#[derive(Debug)]
+pub(crate) struct KilledOnDrop(pub(crate) Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // Both calls fail harmlessly for a process that has exited.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A started process that may not be ready yet. Killed on drop.
 #[derive(Debug)]
 pub struct Starting {
-    child: Child,
-    /// Reads the ready line.
+    child: KilledOnDrop,
     first_line: Option<std::thread::JoinHandle<String>>,
-    /// Log file.
     stderr: PathBuf,
     /// Offset of this process's log in the file, which all processes of the folder share.
     stderr_from: u64,
@@ -97,7 +102,7 @@ impl Starting {
             stdout.read_line(&mut line).unwrap();
             line
         });
-        Self { child, first_line: Some(first_line), stderr, stderr_from }
+        Self { child: KilledOnDrop(child), first_line: Some(first_line), stderr, stderr_from }
     }
 
     /// Returns true if the process is ready or has exited, so that waiting would return at once.
@@ -128,20 +133,12 @@ impl Starting {
 
     /// Exit status, if the process has exited.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.try_wait().unwrap()
+        self.child.0.try_wait().unwrap()
     }
 
     /// SIGKILL.
     pub fn kill(self) {
         drop(self);
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        // A failed test leaves no process behind. Both calls fail harmlessly for a process that has exited.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -181,7 +178,7 @@ impl Served {
 
     /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
     pub fn stop(mut self) -> Duration {
-        let notified = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
+        let notified = Command::new("kill").args(["-TERM", &self.process.child.0.id().to_string()]).status().unwrap();
         assert!(notified.success());
         let since = Instant::now();
         loop {

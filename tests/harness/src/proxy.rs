@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -43,7 +42,7 @@ pub enum Line {
 pub struct Proxy {
     address: SocketAddr,
     line: watch::Sender<Line>,
-    commits: Arc<Commits>,
+    commits: Arc<Mutex<Commits>>,
     _accepting: AbortOnDropHandle<()>,
 }
 
@@ -51,10 +50,10 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Commits {
     /// Percentage of commits to cut. The random choice has a fixed seed.
-    cut_percent: AtomicUsize,
-    random: Mutex<StdRng>,
-    cut_before: AtomicUsize,
-    cut_after: AtomicUsize,
+    cut_percent: usize,
+    random: StdRng,
+    /// Commits that were cut before and after the server committed.
+    cut: (usize, usize),
 }
 
 /// Position at which a commit is cut.
@@ -74,12 +73,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (line, watched) = watch::channel(Line::Open);
-        let commits = Arc::new(Commits {
-            cut_percent: AtomicUsize::new(0),
-            random: Mutex::new(StdRng::seed_from_u64(7)),
-            cut_before: AtomicUsize::new(0),
-            cut_after: AtomicUsize::new(0),
-        });
+        let commits = Commits { cut_percent: 0, random: StdRng::seed_from_u64(7), cut: (0, 0) };
+        let commits = Arc::new(Mutex::new(commits));
         let accepting = tokio::spawn(accept(listener, server, watched, Arc::clone(&commits)));
         Self { address, line, commits, _accepting: AbortOnDropHandle::new(accepting) }
     }
@@ -100,27 +95,25 @@ impl Proxy {
     /// Cuts this percentage of commits from now on: half of them before the server receives them, half after it has
     /// committed.
     pub fn cut_commits(&self, percent: usize) {
-        self.commits.cut_percent.store(percent, Ordering::Relaxed);
+        self.commits.lock().cut_percent = percent;
     }
 
     /// Number of commits cut before and after the server committed.
     pub fn commits_cut(&self) -> (usize, usize) {
-        (self.commits.cut_before.load(Ordering::Relaxed), self.commits.cut_after.load(Ordering::Relaxed))
+        self.commits.lock().cut
     }
 }
 
 impl Commits {
-    fn choose(&self) -> Option<Cut> {
-        let percent = self.cut_percent.load(Ordering::Relaxed);
-        let mut random = self.random.lock();
-        if random.random_range(0..100) >= percent {
+    fn choose(&mut self) -> Option<Cut> {
+        if self.random.random_range(0..100) >= self.cut_percent {
             return None;
         }
-        Some(if random.random() { Cut::Before } else { Cut::After })
+        Some(if self.random.random() { Cut::Before } else { Cut::After })
     }
 }
 
-async fn accept(listener: TcpListener, server: String, mut line: watch::Receiver<Line>, commits: Arc<Commits>) {
+async fn accept(listener: TcpListener, server: String, mut line: watch::Receiver<Line>, commits: Arc<Mutex<Commits>>) {
     let address = listener.local_addr().unwrap();
     let mut listener = Some(listener);
     // Connections end with this task.
@@ -149,7 +142,7 @@ async fn accept(listener: TcpListener, server: String, mut line: watch::Receiver
     }
 }
 
-async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Line>, commits: Arc<Commits>) {
+async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Line>, commits: Arc<Mutex<Commits>>) {
     if *line.borrow() == Line::Silent {
         return hold(line).await;
     }
@@ -184,13 +177,13 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
         let said = if is_answer { &answered[..length] } else { &asked[..length] };
         if is_answer && is_cut {
             // The server's answer confirms the commit.
-            commits.cut_after.fetch_add(1, Ordering::Relaxed);
+            commits.lock().cut.1 += 1;
             return;
         }
         let commits_now = !is_answer && (batches.commit_in(said) || contains(said, COMMIT));
-        match if commits_now { commits.choose() } else { None } {
+        match if commits_now { commits.lock().choose() } else { None } {
             Some(Cut::Before) => {
-                commits.cut_before.fetch_add(1, Ordering::Relaxed);
+                commits.lock().cut.0 += 1;
                 return;
             }
             Some(Cut::After) => is_cut = true,

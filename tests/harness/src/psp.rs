@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::receiver::Receiver;
 use crate::{PATIENCE, install_tls};
 
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 /// Longest pause before a request is sent again. Each pause is twice the one before, from [`POLL`] on.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
@@ -180,16 +179,13 @@ impl Psp {
 
     /// Returns every entry of the ledger, oldest first.
     pub async fn entries(&self) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), 0);
-        loop {
-            let path = format!("/ledger/entries?limit={PAGE}&after={after}");
-            let page = self.ok(Method::GET, &path, Value::Null).await;
+        let mut all = Vec::new();
+        let read = |page: Value| {
             all.extend(page["entries"].as_array().unwrap().iter().cloned());
-            match page["next_after"].as_i64() {
-                Some(next) => after = next,
-                None => return all,
-            }
-        }
+            page["next_after"].as_i64().map(|next| format!("&after={next}"))
+        };
+        self.client.pages(&format!("/ledger/entries?limit={PAGE}"), read).await.unwrap();
+        all
     }
 
     /// Returns the names of the payment's events in the feed, in order of sequence. Panics if the sequence has a gap.

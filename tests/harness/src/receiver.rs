@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::PATIENCE;
 
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Manner of the responses.

@@ -16,9 +16,12 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
+use payferry_testkit::stub::serve_until_dropped;
 use serde_json::{Value, json};
-use sha2::{Sha256, Sha512};
+use sha2::Sha512;
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::bucket::hmac_sha256;
 
 /// App token of the client.
 pub const APP_TOKEN: &str = "prd:stand-in.token-nobody-may-see";
@@ -92,11 +95,8 @@ impl SumsubStandIn {
     /// Starts a simulator on a free local port.
     pub async fn start() -> Self {
         let books = Arc::new(Books::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(serve).with_state(books.clone());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, books, _serving: AbortOnDropHandle::new(serving) }
+        let (url, serving) = serve_until_dropped(Router::new().fallback(serve).with_state(books.clone())).await;
+        Self { url, books, _serving: serving }
     }
 
     /// URL of the API.
@@ -189,9 +189,8 @@ pub fn red(labels: &[&str]) -> Value {
 /// Creates a callback with this content, signed with the secret that the service knows.
 pub fn sign(content: &Value) -> Callback {
     let body = content.to_string();
-    let mut mac = Hmac::<Sha256>::new_from_slice(CALLBACK_SECRET.as_bytes()).unwrap();
-    mac.update(body.as_bytes());
-    Callback { algorithm: "HMAC_SHA256_HEX", digest: hex::encode(mac.finalize().into_bytes()), body }
+    let digest = hex::encode(hmac_sha256(CALLBACK_SECRET.as_bytes(), &body));
+    Callback { algorithm: "HMAC_SHA256_HEX", digest, body }
 }
 
 impl Callback {
@@ -240,11 +239,7 @@ fn check_signature(line: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), S
     if off > TIME_OFF_MAX_SECS {
         return Err(format!("the time is off by {off} s"));
     }
-    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET_KEY.as_bytes()).unwrap();
-    mac.update(at.as_bytes());
-    mac.update(line.as_bytes());
-    mac.update(body);
-    let expected = hex::encode(mac.finalize().into_bytes());
+    let expected = hex::encode(hmac_sha256(SECRET_KEY.as_bytes(), [at.as_bytes(), line.as_bytes(), body].concat()));
     if text("x-app-access-sig")? == expected { Ok(()) } else { Err("Request signature mismatch".to_owned()) }
 }
 

@@ -46,7 +46,6 @@ const BLOCK_TIME: Duration = Duration::from_millis(100);
 const SQLITE_SHARE_LEAST: f64 = 0.8;
 const SHARE_LEAST: f64 = 0.9;
 
-/// Results of one binary.
 #[derive(Default)]
 struct Figures {
     /// Payments per second of each round.
@@ -57,8 +56,12 @@ struct Figures {
 
 /// A running service under load.
 enum Load {
-    /// Initiations only.
-    Initiate { service: Box<Service>, psp: BenchPsp, made: Vec<String>, failed: usize },
+    Initiate {
+        service: Box<Service>,
+        psp: BenchPsp,
+        made: Vec<String>,
+        failed: usize,
+    },
     /// Payments until they are complete.
     Complete(Arc<Fixture>),
 }
@@ -175,6 +178,7 @@ fn line(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> 
         _ if engine.is_postgres() => (format!("payments initiated, {}", engine.name()), SHARE_LEAST),
         _ => (format!("payments initiated, {}", engine.name()), SQLITE_SHARE_LEAST),
     };
+    let [new, old] = [this, other].map(|figures| middle(&figures.cpu_us));
     Line::new(what, middle(&this.per_sec), "/s", Goal::None)
         .beside(
             "the same load on the other binary, in turns; means of the middle half of the rounds",
@@ -183,12 +187,7 @@ fn line(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> 
         .in_pairs(per_sec.mid_mean)
         .ratio_goal(Goal::AtLeast(least))
         .note(format!("{} paired rounds with {pairs} pairs of services: {}", this.per_sec.len(), per_sec.change()))
-        .note(format!(
-            "CPU {:.0} µs a payment, {:.0} µs with the other binary: {}",
-            middle(&this.cpu_us),
-            middle(&other.cpu_us),
-            cpu_us.change()
-        ))
+        .note(format!("CPU {new:.0} µs a payment, {old:.0} µs with the other binary: {}", cpu_us.change()))
 }
 
 #[cfg(test)]

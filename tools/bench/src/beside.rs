@@ -93,23 +93,17 @@ pub(super) async fn measure(
     let ratios = of_many.iter().zip(&of_few).map(|(many, few)| many / few);
     let ratio = Spread::of(ratios);
     let middle = |figures: Vec<f64>| Spread::of(figures.into_iter()).mid_mean;
-    Ok(Line::new(format!("CPU of a payment beside {} live", live[1]), middle(of_many), "µs", Goal::None)
+    let [some, all] = live;
+    Ok(Line::new(format!("CPU of a payment beside {all} live"), middle(of_many), "µs", Goal::None)
         .beside("beside few live ones, in turns; means of the middle half of the rounds", middle(of_few))
         .in_pairs(ratio.mid_mean)
         .ratio_goal(Goal::AtMost(CPU_GOAL))
-        .note(format!(
-            "{rounds} alternating rounds: beside {} instead of {} it costs {}",
-            live[1],
-            live[0],
-            ratio.change()
-        ))
+        .note(format!("{rounds} alternating rounds: beside {all} instead of {some} it costs {}", ratio.change()))
         .note("CPU time of the whole process including its chains, without the CPU time of the idle process beside few")
         .note(format!(
-            "idle CPU time: {:.1} ms a second beside {} and {:.1} ms beside {}",
+            "idle CPU time: {:.1} ms a second beside {all} and {:.1} ms beside {some}",
             many.idle * 1e3,
-            live[1],
             few.idle * 1e3,
-            live[0],
         ))
         .note(format!(
             "complete payments, {rate:.0} a second: initiated, paid, confirmed, settled, webhooks received; {} in all",

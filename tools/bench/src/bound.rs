@@ -63,7 +63,6 @@ struct Entry {
     written: oneshot::Sender<()>,
 }
 
-/// Starts the bound in a child process.
 pub(super) async fn start_bound(database_url: &str) -> anyhow::Result<Service> {
     Service::start(bound_command(database_url)?, "bound").await
 }
@@ -120,7 +119,6 @@ async fn store(queue: &mpsc::Sender<Entry>, id: String, keys: [String; 2], body:
     (StatusCode::CREATED, Json(answer)).into_response()
 }
 
-/// Responds with `count` bytes from memory.
 async fn bytes(Path(count): Path<usize>) -> String {
     "x".repeat(count.min(ANSWER_BYTES_MAX))
 }
@@ -160,7 +158,6 @@ fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::ffi::OsStr;
 

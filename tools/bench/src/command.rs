@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use futures::future::LocalBoxFuture;
 use url::Url;
 
 use super::bound::{self, BOUND_DATABASE_URL};
-use super::{Line, Options, PROFILE, Row, against, clean_up, render};
+use super::{Line, PROFILE, Row, against, clean_up, render};
 
 /// Duration of a measurement with `--quick`.
 const QUICK: Duration = Duration::from_secs(1);
@@ -39,13 +40,13 @@ The exit code is 1 if a result is wrong (a payment is lost, for example), and wi
 pub struct Args {
     /// Only these rows, separated by commas.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
-    only: Vec<Row>,
+    pub(super) only: Vec<Row>,
     /// Duration of each measurement.
     #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
     /// Small and short measurements, to see that they work: the figures mean little.
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
     /// End with exit code 1 if a goal is missed, too.
     #[arg(long)]
     strict: bool,
@@ -54,13 +55,13 @@ pub struct Args {
     json: bool,
     /// Compare this binary with another one, usually an older version.
     #[arg(long, value_name = "BINARY")]
-    against: Option<PathBuf>,
+    pub(super) against: Option<PathBuf>,
     /// PostgreSQL server on which databases may be made; without it, rows that need one are left out.
     #[arg(long, value_name = "URL", env = "PAYFERRY_BENCH_POSTGRES", hide_env_values = true)]
-    postgres: Option<Url>,
+    pub(super) postgres: Option<Url>,
     /// Folder for the data, on the disk to measure [default: the temporary folder].
     #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
+    pub(super) folder: Option<PathBuf>,
     /// Serve the bound that the service is compared with.
     #[arg(long, hide = true)]
     bound_server: bool,
@@ -74,6 +75,11 @@ impl Args {
     pub const fn is_bound_server(&self) -> bool {
         self.bound_server
     }
+
+    /// Returns the duration of each measurement, where it is open.
+    pub(super) const fn time(&self) -> Duration {
+        if self.quick { QUICK } else { Duration::from_secs(self.seconds) }
+    }
 }
 
 /// Runs the command until it is done or `interrupted` completes. Boxed: a caller in another crate would otherwise
@@ -82,7 +88,7 @@ pub fn run(args: Args, interrupted: LocalBoxFuture<'_, ()>) -> LocalBoxFuture<'_
     Box::pin(measure(args, interrupted))
 }
 
-async fn measure(args: Args, interrupted: LocalBoxFuture<'_, ()>) -> anyhow::Result<ExitCode> {
+async fn measure(mut args: Args, interrupted: LocalBoxFuture<'_, ()>) -> anyhow::Result<ExitCode> {
     if args.bound_server {
         let database_url = args.bound_database_url.as_deref();
         let database_url = database_url.with_context(|| format!("{BOUND_DATABASE_URL} is not set"))?;
@@ -92,25 +98,18 @@ async fn measure(args: Args, interrupted: LocalBoxFuture<'_, ()>) -> anyhow::Res
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (rows, left_out) = rows(args.only, args.postgres.is_some(), args.against.is_some());
+    let (rows, left_out) = rows(std::mem::take(&mut args.only), args.postgres.is_some(), args.against.is_some());
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.into_iter().map(Row::name).collect();
         eprintln!("left out, since --postgres URL is missing: {}", names.join(", "));
     }
-    let options = Options {
-        rows,
-        time: if args.quick { QUICK } else { Duration::from_secs(args.seconds) },
-        quick: args.quick,
-        postgres: args.postgres,
-        folder: args.folder,
-        against: args.against,
-    };
+    args.only = rows;
     let begin = |row: &str| eprintln!("measuring {row}");
     let lines = tokio::select! {
-        lines = super::run(&options, begin) => lines?,
+        lines = super::run(&args, begin) => lines?,
         // Dropping the future ends processes and removes folders. Databases on a server remain.
         () = interrupted => {
-            clean_up(&options).await?;
+            clean_up(&args).await?;
             return Ok(ExitCode::from(INTERRUPTED));
         }
     };
@@ -132,7 +131,7 @@ fn rows(only: Vec<Row>, has_postgres: bool, is_against: bool) -> (Vec<Row>, Vec<
     if !only.is_empty() {
         return (only, Vec::new());
     }
-    let all = if is_against { against::ROWS.to_vec() } else { Row::ALL.to_vec() };
+    let all = if is_against { against::ROWS.to_vec() } else { Row::value_variants().to_vec() };
     all.into_iter().partition(|row| has_postgres || *row != Row::InitiatePostgres)
 }
 
@@ -149,9 +148,9 @@ mod tests {
     #[test]
     fn leaves_out_rows_that_need_a_server() {
         let (measured, left_out) = rows(Vec::new(), false, false);
-        assert_eq!((measured.len(), left_out), (Row::ALL.len() - 1, vec![Row::InitiatePostgres]));
+        assert_eq!((measured.len(), left_out), (Row::value_variants().len() - 1, vec![Row::InitiatePostgres]));
         assert_eq!(Row::InitiatePostgres.name(), "initiate-postgres");
-        assert_eq!(rows(Vec::new(), true, false), (Row::ALL.to_vec(), Vec::new()));
+        assert_eq!(rows(Vec::new(), true, false), (Row::value_variants().to_vec(), Vec::new()));
         assert_eq!(rows(Vec::new(), false, true), (vec![Row::Initiate, Row::Complete], vec![Row::InitiatePostgres]));
         // A row that is named fails then, and the error says why.
         let named = vec![Row::InitiatePostgres];

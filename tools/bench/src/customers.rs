@@ -17,11 +17,9 @@ use super::table::{Goal, Line};
 use payferry_testkit::client::Client;
 use payferry_testkit::service::{CALL_DEADLINE, Service};
 
-/// Connections of the load.
 const CONNECTIONS: usize = 64;
 /// Goal per second, of each row.
 const GOAL_PER_SEC: f64 = 1_000.0;
-/// Customers in the list.
 const LISTED: usize = 10_000;
 /// The same in a quick run.
 const LISTED_QUICK: usize = 300;
@@ -143,7 +141,6 @@ pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Resu
     Ok(lines)
 }
 
-/// Starts the bound.
 async fn bound(env: &Env) -> anyhow::Result<Service> {
     let file = env.folder("bound")?.join("bound.db");
     start_bound(&format!("sqlite://{}?mode=rwc", file.display())).await

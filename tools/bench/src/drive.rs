@@ -24,7 +24,6 @@ pub(super) struct Outcome {
     answers: Vec<Answer>,
     /// Values that the successful requests returned.
     pub(super) made: Vec<String>,
-    /// Failures by kind.
     errors: BTreeMap<String, usize>,
     /// Time from the first request to the last response, without pauses between measurements.
     pub(super) took: Duration,
@@ -99,7 +98,6 @@ impl Outcome {
         format!("p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms")
     }
 
-    /// Returns the number of failed requests.
     pub(super) fn failed(&self) -> usize {
         self.errors.values().sum()
     }
@@ -110,7 +108,6 @@ impl Outcome {
     }
 }
 
-/// Converts a count.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn number(count: usize) -> f64 {
     count as f64

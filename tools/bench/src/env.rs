@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use payferry_entities::Database;
 use payferry_testkit::service::SandboxOptions;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, raw_sql};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use tempfile::TempDir;
 use url::Url;
 
 /// Time between blocks: the sandbox's default.
@@ -22,7 +23,7 @@ pub(super) const WAL_MIB: u32 = 1_088;
 /// Folder of one run. Dropping it removes the folder.
 #[derive(Debug)]
 pub(super) struct Env {
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl Env {
@@ -30,21 +31,13 @@ impl Env {
     pub(super) fn make(within: Option<PathBuf>) -> anyhow::Result<Self> {
         // The URL of a database needs an absolute path.
         let within = std::path::absolute(within.unwrap_or_else(std::env::temp_dir))?;
-        let folder = within.join(format!("payferry-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).with_context(|| format!("the folder {} cannot be made", folder.display()))?;
-        Ok(Self { folder })
+        let made = std::fs::create_dir_all(&within).and_then(|()| new_folder("payferry-bench-", &within));
+        Ok(Self { folder: made.with_context(|| format!("a folder in {} cannot be made", within.display()))? })
     }
 
-    /// Makes a new folder in it.
     pub(super) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
-        for number in 1.. {
-            let folder = self.folder.join(format!("{name}-{number}"));
-            if !folder.exists() {
-                std::fs::create_dir_all(&folder)?;
-                return Ok(folder);
-            }
-        }
-        bail!("there are too many folders")
+        // Removed with the folder that it is in.
+        Ok(new_folder(&format!("{name}-"), self.folder.path())?.keep())
     }
 
     /// Returns the options of a sandbox in a new folder.
@@ -53,19 +46,15 @@ impl Env {
         Ok(SandboxOptions { folder, block_time: Some(BLOCK_TIME), ignores_env: true, ..SandboxOptions::default() })
     }
 
-    /// Returns the SQLite file of a sandbox with these options.
     pub(super) fn database_file(options: &SandboxOptions) -> anyhow::Result<PathBuf> {
         Ok(options.folder.as_deref().context("the sandbox has no folder")?.join("payferry.db"))
     }
 }
 
-impl Drop for Env {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+fn new_folder(prefix: &str, within: &Path) -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).tempdir_in(within)
 }
 
-/// Database engine of a measurement.
 #[derive(Debug, Clone)]
 pub(super) enum Engine {
     /// The file in the sandbox's folder.
@@ -190,7 +179,6 @@ impl Durability {
         Ok(Self { settings })
     }
 
-    /// Describes the durability for a note.
     pub(super) fn note(&self) -> String {
         let texts: Vec<String> = self.settings.iter().map(Setting::text).collect();
         let promise =
@@ -241,7 +229,6 @@ fn file_system_of(path: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_harness::database::TestDatabase;
 

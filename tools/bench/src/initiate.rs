@@ -53,7 +53,6 @@ struct Side {
     load_secs: f64,
 }
 
-/// One run of a steady rate.
 struct Steady {
     outcome: Outcome,
     /// Share of the CPU that the host of the virtual machine took meanwhile.
@@ -61,7 +60,6 @@ struct Steady {
 }
 
 impl Side {
-    /// Warms the service up.
     async fn warm(service: Service, [psp, steady_psp]: [BenchPsp; 2]) -> Self {
         let warm = closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
         let (closed, steady) = (Outcome::default(), Vec::new());
@@ -193,14 +191,12 @@ impl Steady {
     /// service all the time.
     fn note(&self) -> String {
         let Self { outcome, host } = self;
+        let (latencies, answered) = (outcome.latencies(), outcome.per_sec());
         let (stretches, together) = outcome.slow_stretches(0.99);
+        let ms = together.as_millis();
         let host = host.as_ref().map(|share| format!("; the host took {share}")).unwrap_or_default();
-        format!(
-            "{}, {:.0}/s answered; the slowest hundredth was due in {stretches} stretches of {} ms together{host}",
-            outcome.latencies(),
-            outcome.per_sec(),
-            together.as_millis(),
-        )
+        let slow = format!("the slowest hundredth was due in {stretches} stretches of {ms} ms together");
+        format!("{latencies}, {answered:.0}/s answered; {slow}{host}")
     }
 }
 
@@ -209,7 +205,6 @@ fn of_bound(outcome: &Outcome) -> Vec<String> {
     outcome.failures().into_iter().map(|failure| format!("of the bound {failure}")).collect()
 }
 
-/// Starts and warms the bound.
 async fn bound(env: &Env, engine: &Engine) -> anyhow::Result<Side> {
     let url = match engine.database(BOUND).await? {
         Some(url) => url,

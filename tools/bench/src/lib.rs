@@ -22,19 +22,16 @@ mod rounds;
 mod table;
 mod webhooks;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use anyhow::{Context, bail};
-use url::Url;
+use clap::ValueEnum;
 
+use command::Args;
 use env::{Engine, Env};
 use host::Host;
 pub use table::{Bound, Goal, Line, PROFILE, render};
 
-/// Rows of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// Rows of the table, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Row {
     /// Payments initiated per second over HTTP, with SQLite.
     Initiate,
@@ -63,48 +60,13 @@ pub enum Row {
 }
 
 impl Row {
-    /// All rows, in the order of the table.
-    pub const ALL: [Self; 12] = [
-        Self::Initiate,
-        Self::InitiatePostgres,
-        Self::Complete,
-        Self::Finality,
-        Self::Memory,
-        Self::Pages,
-        Self::Cpu,
-        Self::Rehydration,
-        Self::Webhooks,
-        Self::Reconcile,
-        Self::CustomersCreate,
-        Self::CustomersList,
-    ];
-
     /// Returns the name on the command line.
     pub fn name(self) -> String {
-        use clap::ValueEnum as _;
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// Options of a run.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Rows to measure.
-    pub rows: Vec<Row>,
-    /// Duration of each measurement, where it is open.
-    pub time: Duration,
-    /// Small and short measurements, to see that they work.
-    pub quick: bool,
-    /// PostgreSQL server on which databases may be made.
-    pub postgres: Option<Url>,
-    /// Folder for databases, which are removed again. The temporary folder if absent.
-    pub folder: Option<PathBuf>,
-    /// Another binary to compare with.
-    pub against: Option<PathBuf>,
-}
-
-impl Options {
-    /// Returns the database engine of a row.
+impl Args {
     fn engine(&self, row: Row) -> anyhow::Result<Engine> {
         if row != Row::InitiatePostgres {
             return Ok(Engine::Sqlite);
@@ -117,8 +79,8 @@ impl Options {
 /// Measures the rows. Calls `begin` with the name of each.
 ///
 /// A row that cannot be measured has a line with the error. The other rows are still measured.
-pub async fn run(options: &Options, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
-    for row in &options.rows {
+async fn run(options: &Args, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
+    for row in &options.only {
         options.engine(*row)?;
         if options.against.is_some() && !against::ROWS.contains(row) {
             let known = against::ROWS.map(Row::name).join(", ");
@@ -127,8 +89,8 @@ pub async fn run(options: &Options, mut begin: impl FnMut(&str)) -> anyhow::Resu
     }
     let env = Env::make(options.folder.clone())?;
     let mut lines = Vec::new();
-    let mut of_many: Vec<Row> = options.rows.iter().copied().filter(|row| many_live::ROWS.contains(row)).collect();
-    for row in &options.rows {
+    let mut of_many: Vec<Row> = options.only.iter().copied().filter(|row| many_live::ROWS.contains(row)).collect();
+    for row in &options.only {
         // The same live payments serve several rows, which are measured together.
         let of_many = if many_live::ROWS.contains(row) { std::mem::take(&mut of_many) } else { Vec::new() };
         if many_live::ROWS.contains(row) && of_many.is_empty() {
@@ -148,16 +110,16 @@ pub async fn run(options: &Options, mut begin: impl FnMut(&str)) -> anyhow::Resu
 }
 
 /// Removes the databases that a run has made on a server. The folder is removed by itself.
-pub async fn clean_up(options: &Options) -> anyhow::Result<()> {
-    if !options.rows.contains(&Row::InitiatePostgres) {
+async fn clean_up(options: &Args) -> anyhow::Result<()> {
+    if !options.only.contains(&Row::InitiatePostgres) {
         return Ok(());
     }
     let databases = if options.against.is_some() { against::DATABASES } else { initiate::DATABASES };
     options.engine(Row::InitiatePostgres)?.clean_up(&databases).await
 }
 
-async fn measure(env: &Env, options: &Options, row: Row, of_many: &[Row]) -> anyhow::Result<Vec<Line>> {
-    let Options { time, quick, .. } = *options;
+async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow::Result<Vec<Line>> {
+    let (time, quick) = (options.time(), options.quick);
     if let Some(other) = &options.against {
         return against::measure(env, &options.engine(row)?, row, other, (time, quick)).await;
     }

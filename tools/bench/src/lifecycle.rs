@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use axum::http::HeaderValue;
 use parking_lot::Mutex;
+use payferry_testkit::audit::audit;
 use payferry_testkit::audit::behaviour::{Behaviour, Intent};
 use payferry_testkit::audit::findings::{findings, summary, unwanted};
 use payferry_testkit::audit::record::Record;
@@ -54,14 +55,12 @@ const POLL: Duration = Duration::from_millis(20);
 /// A service with a run of payments: payers, a webhook receiver and the state of each payment.
 pub(super) struct Fixture {
     pub(super) service: Service,
-    /// Options of the service.
     pub(super) options: SandboxOptions,
     pub(super) session: Session,
     _receiver: Receiver,
 }
 
 impl Fixture {
-    /// Starts a sandbox, payers and a receiver.
     pub(super) async fn start(options: SandboxOptions) -> anyhow::Result<Arc<Self>> {
         let service = Service::live_sandbox(&options).await?;
         let psp = Psp::new(&service.ready().api_url, &service.ready().api_key)?;
@@ -123,7 +122,7 @@ impl Fixture {
 
     /// Returns what is wrong: with a payment, with the chains, with the ledger or with the service.
     pub(super) async fn audit(&self) -> anyhow::Result<Vec<String>> {
-        let audit = self.session.audit(true).await?;
+        let audit = audit(&self.session, true).await?;
         let found = {
             let inner = self.session.state.read();
             findings(&inner.records, &audit, unwanted(&inner, true))
@@ -181,20 +180,17 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
     let of_part = |place| number(complete_within([begin(place), begin(place) + part])) / part.as_secs_f64();
     let slowest = (0..parts.max(1)).map(of_part).fold(f64::INFINITY, f64::min);
     let webhooks = fixture.session.state.tally.counted().webhooks;
+    let [part_secs, counted_secs, from_secs] = [part, counted, from].map(|time| time.as_secs_f64());
+    let (mean, made) = (number(within) / counted_secs, outcome.made.len());
+    let last = all.saturating_sub(asking).as_secs_f64();
     let line = Line::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
         .beside("initiated and paid per second in the same run: an upper limit", outcome.per_sec())
         .note(format!(
-            "in the slowest {:.0} s of {:.0} s, from {:.0} s after the first initiation, while more were initiated; {:.0}/s in \
-             all of them: {within} were settled and their webhooks arrived",
-            part.as_secs_f64(),
-            counted.as_secs_f64(),
-            from.as_secs_f64(),
-            number(within) / counted.as_secs_f64(),
+            "in the slowest {part_secs:.0} s of {counted_secs:.0} s, from {from_secs:.0} s after the first initiation, \
+             while more were initiated; {mean:.0}/s in all of them: {within} were settled and their webhooks arrived",
         ))
         .note(format!(
-            "{} initiated at {rate:.0}/s on three chains; all complete {:.1} s after the last initiation",
-            outcome.made.len(),
-            all.saturating_sub(asking).as_secs_f64(),
+            "{made} initiated at {rate:.0}/s on three chains; all complete {last:.1} s after the last initiation"
         ))
         .note(format!("CPU {cpu_us:.0} µs a payment, including the chains; {webhooks} webhooks"))
         .wrong(outcome.failures())
@@ -284,13 +280,12 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
         ("time of the chain from a transfer's block to its final block, in the same run", |share| {
             percentile_us(&chain_waits, share) / 1_000.0
         });
+    let (block_ms, blocks) = (BLOCK_TIME.as_millis(), final_at.values().collect::<HashSet<_>>().len());
     let p50 = Line::new("final block to first webhook, p50", of(0.5), "ms", Goal::AtMost(p50_goal))
         .beside(chains_own, of_chain(0.5))
         .note(format!(
-            "{} payments at {rate:.0}/s, a block every {} ms: {} blocks made some of them final",
+            "{} payments at {rate:.0}/s, a block every {block_ms} ms: {blocks} blocks made some of them final",
             waits.len(),
-            BLOCK_TIME.as_millis(),
-            final_at.values().collect::<HashSet<_>>().len(),
         ))
         .note("from just before the chain shows the block until the payment's webhook is read; all payments")
         .wrong(asked.failures())

@@ -30,7 +30,6 @@ const FEW: usize = 1_000;
 /// The same in a quick run.
 const MANY_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
-/// Connections for the initiations.
 pub(super) const CONNECTIONS: usize = 128;
 /// Time without load before memory or idle CPU time is read: timers, checkpoints and caches come to rest.
 pub(super) const REST: Duration = Duration::from_secs(3);
@@ -71,7 +70,6 @@ struct TreeView {
     payments_live: usize,
 }
 
-/// Measures the rows of [`ROWS`] that are in `wanted`.
 pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, REST) };
     let fixture = Fixture::start(env.options("many")?).await?;
@@ -138,6 +136,7 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
 async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyhow::Result<Line> {
     let kilobytes = |bytes: u64| number(usize::try_from(bytes).unwrap_or(usize::MAX)) / 1_000.0;
     let each = kilobytes(all) / number(many);
+    let [all, empty] = [all, empty].map(|bytes| kilobytes(bytes) / 1_000.0);
     let rows = read_live(&Env::database_file(&fixture.options)?).await?;
     let what = format!("memory of a live payment, of {many}");
     Ok(Line::new(what, each, "kB", Goal::AtMost(MEMORY_GOAL_KB))
@@ -146,9 +145,7 @@ async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyho
             number(rows.state_bytes) / 1_000.0 / number(rows.count.max(1)),
         )
         .note(format!(
-            "resident {:.0} MB, of which {:.0} MB without a payment: the sandbox's chains, caches, code",
-            kilobytes(all) / 1_000.0,
-            kilobytes(empty) / 1_000.0,
+            "resident {all:.0} MB, of which {empty:.0} MB without a payment: the sandbox's chains, caches, code",
         )))
 }
 
@@ -216,13 +213,8 @@ async fn pages(service: &Service, live: usize) -> anyhow::Result<Line> {
     for page in PAGES {
         let reads = Reads::of(&operator, page).await?;
         slowest = slowest.max(reads.slowest_ms());
-        notes.push(format!(
-            "{}: {} bytes, {:.1} ms, the slowest of {READS} {:.1} ms",
-            page.0,
-            reads.bytes,
-            reads.middle_ms(),
-            reads.slowest_ms(),
-        ));
+        let (bytes, middle, slowest_read) = (reads.bytes, reads.middle_ms(), reads.slowest_ms());
+        notes.push(format!("{}: {bytes} bytes, {middle:.1} ms, the slowest of {READS} {slowest_read:.1} ms", page.0));
     }
     let line = Line::new(
         format!("the operator's slowest page beside {live} live"),
@@ -234,7 +226,6 @@ async fn pages(service: &Service, live: usize) -> anyhow::Result<Line> {
     Ok(notes.into_iter().fold(line, Line::note))
 }
 
-/// Result of a read.
 #[derive(Debug, Default)]
 struct LiveRows {
     count: usize,

@@ -33,7 +33,6 @@ struct PaymentId {
     payment_id: String,
 }
 
-/// An event of the feed.
 #[derive(Debug, Deserialize)]
 pub(super) struct FeedEvent {
     pub(super) event_id: String,
@@ -51,7 +50,6 @@ impl BenchPsp {
         Ok(Self { psp: Some(psp), client, merchant_id, initiated: Arc::default() })
     }
 
-    /// Makes a client of the bound.
     pub(super) fn of_bound(bound: &Service, connections_max: usize) -> anyhow::Result<Self> {
         let client = Arc::new(Client::new(&bound.ready().api_url, connections_max, CALL_DEADLINE)?);
         Ok(Self { psp: None, client, merchant_id: BOUND_MERCHANT.into(), initiated: Arc::default() })
@@ -89,7 +87,6 @@ impl BenchPsp {
         Ok(set["signing_secret"].as_str().context("the answer has no signing secret")?.to_owned())
     }
 
-    /// Reads all events of the feed.
     pub(super) async fn feed(&self) -> anyhow::Result<Vec<FeedEvent>> {
         let event = |body: Box<RawValue>| {
             let event: FeedEvent = serde_json::from_str(body.get())?;

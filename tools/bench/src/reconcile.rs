@@ -43,7 +43,6 @@ const COPIES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Report of `reconcile --json`.
 #[derive(Debug, Deserialize)]
 struct Report {
     is_clean: bool,
@@ -133,7 +132,6 @@ async fn copy(database: &Database, id: &str, copies: i64) -> anyhow::Result<i64>
     Ok(share)
 }
 
-/// Returns the columns of a table as the copies have them.
 async fn columns(database: &Database, table: &str) -> anyhow::Result<String> {
     let statement =
         Statement::from_string(database.backend(), format!("SELECT name FROM pragma_table_info('{table}')"));

@@ -13,7 +13,6 @@ pub(super) fn in_rounds(rounds: u32) -> impl Iterator<Item = (Side, bool)> {
     })
 }
 
-/// One of two services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     First,

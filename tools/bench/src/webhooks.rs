@@ -22,7 +22,6 @@ const GOAL: f64 = 3_000.0;
 /// Payments that are initiated and cancelled for the backlog. Each has the webhooks of a cancellation.
 const PAYMENTS: usize = 10_000;
 const PAYMENTS_QUICK: usize = 300;
-/// Connections that make the backlog.
 const CONNECTIONS: usize = 128;
 /// Connections of the bound: the largest number of deliveries in progress that the service allows for one receiver.
 /// With fewer, the connections would limit the bound, and not the receiver.
@@ -104,21 +103,15 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     let opened = post_bare(&receiver, &secret, &events).await?;
     let bare = std::mem::take(&mut *received.lock());
     ensure!(bare.forged == 0 && bare.events.len() == events.len(), "the bound delivered {}", bare.events.len());
-    let line = Line::new("webhooks delivered", number(distinct) / took.as_secs_f64(), "/s", Goal::AtLeast(GOAL))
+    let (backlog, secs) = (events.len(), took.as_secs_f64());
+    let (cpu_us, queued_secs) = (cpu * 1e6 / number(distinct), queueing.as_secs_f64());
+    let line = Line::new("webhooks delivered", number(distinct) / secs, "/s", Goal::AtLeast(GOAL))
         .beside(
             "the same bodies, signed beforehand, from a bare client to the same receiver: no database, no delivery log",
             number(bare.events.len()) / bare.took().as_secs_f64(),
         )
-        .note(format!(
-            "a backlog of {} after a restart, in {:.2} s; {repeated} arrived twice",
-            events.len(),
-            took.as_secs_f64()
-        ))
-        .note(format!(
-            "CPU {:.0} µs a delivery; {:.1} s to make the backlog",
-            cpu * 1e6 / number(distinct),
-            queueing.as_secs_f64()
-        ))
+        .note(format!("a backlog of {backlog} after a restart, in {secs:.2} s; {repeated} arrived twice"))
+        .note(format!("CPU {cpu_us:.0} µs a delivery; {queued_secs:.1} s to make the backlog"))
         .note(format!(
             "the service and its bound have up to {CONNECTIONS_BOUND} in progress; the bound opened {opened} connections",
         ))

@@ -16,7 +16,6 @@ use super::shop::{amount, text};
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Results of the checks.
 pub(super) struct Audit {
     pub(super) webhooks: usize,
     /// Chain, token, balance of the PSP's vault, balance of the treasury.

@@ -10,14 +10,15 @@ mod stories;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use payferry_testkit::progress::Progress;
 use payferry_testkit::service::Ready;
 use payferry_testkit::wire::{Amount, Chain, Token};
 use serde_json::{Value, json};
 
 use shop::{PaymentLine, Shop, text};
-use stories::Outcome;
+use stories::{Outcome, Story};
 
 /// Inbox of the sandbox that gets the webhooks.
 const INBOX: &str = "demo";
@@ -25,7 +26,6 @@ const INBOX: &str = "demo";
 const PAYING: usize = 64;
 /// Payments of the burst that are polled at once.
 const WATCHING: usize = 16;
-/// Amount of each payment of the burst.
 const BURST_AMOUNT: Amount = Amount(7_770_000);
 const EXPIRES_SECS: u32 = 3_600;
 
@@ -35,22 +35,14 @@ pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     let began = Instant::now();
     let stories = stories::side_by_side();
     let steps = stories.len() + 3 + 2 * burst + 1;
-    let bar = Progress::new();
+    let bar = Progress::shown();
 
     bar.begin("a PSP syncs its merchant and sets its webhook", steps as u64);
     let shop = Shop::set_up(ready, INBOX).await?;
 
     bar.say("payers pay on every chain, too little, too much, from a sanctioned account");
-    let mut outcomes = Vec::new();
-    let mut playing: FuturesUnordered<_> =
-        stories.iter().enumerate().map(async |(n, story)| (n, story.play(&shop).await)).collect();
-    while let Some((n, outcome)) = playing.next().await {
-        outcomes.push((n, outcome?));
-        bar.step();
-    }
-    drop(playing);
-    outcomes.sort_by_key(|(n, _)| *n);
-    let mut outcomes: Vec<Outcome> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+    let play = async |story: &Story| story.play(&shop).await.inspect(|_| bar.step());
+    let mut outcomes: Vec<Outcome> = try_join_all(stories.iter().map(play)).await?;
 
     bar.say("a reorganisation removes a transfer");
     outcomes.push(stories::reorganised(&shop).await?);
@@ -81,12 +73,7 @@ pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     println!("{} webhooks received, every signature verified, no gap in any payment's sequence", audit.webhooks);
     println!("on-chain, each equal to the sum of what the payments report:");
     for (chain, token, vault, treasury) in &audit.holdings {
-        println!(
-            "  {:<9} {token}  PSP's vault {:>14}  treasury {:>10}",
-            chain.as_str(),
-            vault.to_string(),
-            treasury.to_string()
-        );
+        println!("  {chain:<9} {token}  PSP's vault {vault:>14}  treasury {treasury:>10}");
     }
     println!("\nAll as expected, in {:.0} s.", began.elapsed().as_secs_f64());
     Ok(())

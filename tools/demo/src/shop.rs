@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A PSP and its merchant.
 pub(super) struct Shop {
     pub(super) psp: Psp,
     merchant: MerchantId,
@@ -79,13 +78,11 @@ impl PaymentLine {
     }
 }
 
-/// Returns a text of a response.
 pub(super) fn text(answer: &Value, pointer: &str) -> anyhow::Result<String> {
     let text = answer.pointer(pointer).and_then(Value::as_str);
     text.map(str::to_owned).with_context(|| format!("the answer has no {pointer}: {answer}"))
 }
 
-/// Returns an amount of a response.
 pub(super) fn amount(answer: &Value, pointer: &str) -> anyhow::Result<Amount> {
     text(answer, pointer)?.parse().with_context(|| format!("{pointer} is no amount"))
 }

@@ -25,7 +25,6 @@ pub(super) struct Story {
     pub(super) ends: Ends,
 }
 
-/// Expected end of a payment.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) status: &'static str,
@@ -34,7 +33,6 @@ pub(super) struct Ends {
     pub(super) received: Amount,
 }
 
-/// Outcome of a story.
 pub(super) struct Outcome {
     pub(super) name: &'static str,
     pub(super) payment: Value,
@@ -98,7 +96,6 @@ pub(super) fn side_by_side() -> Vec<Story> {
 }
 
 impl Story {
-    /// Plays the story to its end.
     pub(super) async fn play(&self, shop: &Shop) -> anyhow::Result<Outcome> {
         let since = Instant::now();
         let made = shop.initiate(self.due, self.token, self.chain, EXPIRES_SECS).await?;

@@ -53,12 +53,10 @@ impl FromStr for Rate {
     }
 }
 
-/// Schedule of arrivals.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrivals {
     /// Arrivals per second.
     pub rate: Rate,
-    /// Number of arrivals.
     pub count: u32,
     /// Seed of independent arrivals, as of many payers: exponential gaps, the same for the same seed. Equal gaps if
     /// absent.
@@ -131,7 +129,6 @@ impl InFlight {
         Some(permit)
     }
 
-    /// Returns the number in flight.
     pub fn now(&self) -> usize {
         self.max - self.permits.available_permits()
     }
@@ -143,7 +140,6 @@ impl InFlight {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -152,7 +152,7 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
     };
     let moves_clock = args.url.is_none() || args.advance_clock;
     let mut plan = Plan { asked, moves_clock, not_made_percent_max: args.not_made_max };
-    let bar = Progress::new();
+    let bar = Progress::shown();
     let report = match (&args.url, &args.key) {
         (Some(url), Some(key)) => {
             let target = foreign(url, key, args.allow_remote)?;

@@ -16,12 +16,10 @@ use payferry_testkit::audit::findings::{Finding, FindingKind};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::{Counted, Second};
 
-/// Options of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadRequest {
     /// Payments per second.
     pub rate: Rate,
-    /// Number of payments.
     pub payments: u32,
     /// `constant` or `poisson`.
     pub pacing: &'static str,
@@ -52,9 +50,7 @@ pub struct Achieved {
     pub accepted_per_sec: f64,
     /// Payments completed per second in that time.
     pub complete_per_sec: f64,
-    /// Webhooks per second in that time.
     pub webhooks_per_sec: f64,
-    /// Largest number of initiations in flight.
     pub in_flight_most: usize,
     /// Largest number of payments that were accepted and not complete at the end of a second, without held payments.
     pub open_most: u64,
@@ -66,7 +62,6 @@ pub const WARM_UP_SECS: f64 = 5.0;
 /// Explanation of timeouts below the stages.
 const TIMED_OUT_NOTE: &str = "the expected response, block or webhook did not arrive; the wait counts as a lower bound";
 
-/// Use of the machine.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Machine {
     /// Cores that programs may use.
@@ -87,7 +82,6 @@ pub struct Machine {
     pub service_bytes_a_held: Option<u64>,
 }
 
-/// Report of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Version of the load tester.
@@ -96,23 +90,16 @@ pub struct Report {
     pub run: String,
     /// Start of the run, in ISO 8601.
     pub began_at: String,
-    /// Options of the run.
     pub asked: LoadRequest,
-    /// Rates and durations.
     pub achieved: Achieved,
-    /// Counts.
     pub counted: Counted,
-    /// Latencies of the stages.
     pub stages: Vec<StageFigures>,
     /// Points of the percentile curves: stage, and (percent, milliseconds from the scheduled start).
     pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
-    /// Use of the machine.
     pub machine: Machine,
-    /// Errors by kind.
     pub errors: BTreeMap<String, u64>,
     /// Amounts on-chain and balances, compared with the payments.
     pub holdings: Vec<Holding>,
-    /// Payments that were read back.
     pub read_back: usize,
     /// True if webhooks, payments, chains and ledger were compared. False after an interruption, or if something could
     /// not be read; a finding says what.
@@ -127,21 +114,17 @@ pub struct Report {
     pub not_held_percent: f64,
     /// Largest allowed percentage of both.
     pub not_made_percent_max: f64,
-    /// Findings.
     pub findings: Vec<Finding>,
     /// Last lines of the service's log, if the run started it.
     pub service_log: Vec<String>,
-    /// Values of each second.
     pub course: Vec<Second>,
 }
 
 impl LoadRequest {
-    /// Returns the schedule of the payments.
     pub const fn schedule(&self) -> Arrivals {
         Arrivals { rate: self.rate, count: self.payments, seed: self.seed }
     }
 
-    /// Describes the arrivals.
     pub fn arrivals(&self) -> String {
         self.seed.map_or_else(|| self.pacing.to_owned(), |seed| format!("{} (seed {seed})", self.pacing))
     }
@@ -153,12 +136,10 @@ impl Report {
         self.audited && !self.interrupted && self.wrong().is_empty()
     }
 
-    /// Returns the number of findings of a kind.
     pub fn count(&self, kind: FindingKind) -> usize {
         self.findings.iter().filter(|finding| finding.kind == kind).count()
     }
 
-    /// Returns the verdict in one line.
     pub fn verdict(&self) -> String {
         let wrong = self.wrong();
         if self.interrupted {

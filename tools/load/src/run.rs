@@ -18,7 +18,6 @@ use super::arrivals::InFlight;
 use super::blocks;
 use super::report::{Achieved, LoadRequest, Machine, Report};
 use figures::{Holding, achieved, machine, percent};
-use payferry_testkit::audit::Audit;
 use payferry_testkit::audit::behaviour::EXPIRES_SOON_SECS;
 use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
 use payferry_testkit::audit::session::{Session, receive};
@@ -26,6 +25,7 @@ use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::stages::Stage;
 use payferry_testkit::audit::state::RunState;
 use payferry_testkit::audit::tally::Second;
+use payferry_testkit::audit::{Audit, audit};
 use payferry_testkit::client::Client;
 use payferry_testkit::metrics;
 use payferry_testkit::progress::Progress;
@@ -47,13 +47,10 @@ const PAST_EXPIRY_SECS: u64 = 2;
 const LOGS_MAX: usize = 50;
 /// Timeout of the operator listener.
 const METRICS_DEADLINE: Duration = Duration::from_secs(10);
-/// Percentiles of the curves.
 const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
-/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The load.
     pub asked: LoadRequest,
     /// True if the sandbox's clock may be moved, so that the run does not wait for the last expiries.
     pub moves_clock: bool,
@@ -61,12 +58,9 @@ pub struct Plan {
     pub not_made_percent_max: f64,
 }
 
-/// Target of the load.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// URL of the service.
     pub url: String,
-    /// The PSP's key.
     pub key: String,
     /// The process, if it was started for the run.
     pub own: Option<OwnService>,
@@ -77,9 +71,7 @@ pub struct Target {
 /// A service that was started for a run. Only this run uses it.
 #[derive(Debug, Clone)]
 pub struct OwnService {
-    /// Process id.
     pub pid: u32,
-    /// URL of the operator listener.
     pub operator_url: String,
 }
 
@@ -131,7 +123,6 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     }
 }
 
-/// Outcome of the payments.
 struct Outcome {
     /// None if not everything could be compared.
     audit: Option<Audit>,
@@ -294,7 +285,7 @@ impl Run<'_> {
             tokio::time::sleep(POLL).await;
         }
         let is_alone = self.target.own.is_some();
-        let audit = self.context.session.audit(is_alone).await?;
+        let audit = audit(&self.context.session, is_alone).await?;
         let defects = self.defects().await;
         let mut findings = {
             let inner = state.read();

@@ -16,7 +16,7 @@ pub mod tally;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::wire::Status;
-use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
+use crate::wire::{Amount, Chain, PaymentId, Token};
 use alloy::primitives::Address;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,8 @@ use crate::sandbox::{ChainInfo, SandboxInfo};
 use behaviour::Behaviour;
 use books::{ExpectedPostings, LedgerTraits, Posted, Postings};
 use record::{Record, ReportedSettlement};
-use state::{Inner, RunState};
+use session::Session;
+use state::Inner;
 
 /// A payment as the service shows it, as far as the audit compares it.
 #[derive(Debug, Clone, Deserialize)]
@@ -128,28 +129,15 @@ pub async fn baseline(psp: &Psp, sandbox: &SandboxInfo) -> anyhow::Result<Baseli
     Ok(Baseline { chains, books: LedgerReading::now(psp).await? })
 }
 
-/// Scope of the comparison.
-#[derive(Debug, Clone, Copy)]
-pub struct Scope<'a> {
-    /// Merchant of all payments of the run.
-    pub merchant: MerchantId,
-    /// Chains and contracts.
-    pub sandbox: &'a SandboxInfo,
-    /// State at the beginning of the run.
-    pub baseline: &'a Baseline,
-    /// True if only this run uses the service.
-    pub is_alone: bool,
-}
-
 /// Part of a payment that was read back and is compared with the chain.
 struct ChainSide {
     wallet: Address,
     settlement: Option<ReportedSettlement>,
 }
 
-/// Reads everything back and compares it.
-pub async fn audit(psp: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Result<Audit> {
-    let Scope { merchant, sandbox, baseline, is_alone } = scope;
+/// Reads everything back and compares it. `is_alone` is true if only this run uses the service.
+pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
+    let Session { psp, merchant, sandbox, baseline, state, .. } = session;
     let mut audit = Audit::default();
     let mut settled: HashMap<(Chain, Token), VaultAmounts> = HashMap::new();
     let mut owed = Vec::new();
@@ -188,7 +176,7 @@ pub async fn audit(psp: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
     })
     .await?;
     let traits = LedgerTraits { has_ledger: sandbox.keeps_ledger, is_alone };
-    let books = compare_books(psp, scope, traits, &owed, state).await?;
+    let books = compare_books(session, traits, &owed).await?;
     audit.unassigned.extend(books.unassigned);
     audit.notes.extend(books.notes);
     for (chain, place) in &sandbox.chains {
@@ -222,11 +210,9 @@ pub async fn audit(psp: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
 
 /// Reads balances and ledger and compares them. Differences of a payment become faults of it.
 async fn compare_books(
-    psp: &Psp,
-    Scope { sandbox, baseline, .. }: Scope<'_>,
+    Session { psp, sandbox, baseline, state, .. }: &Session,
     traits: LedgerTraits,
     owed: &[ExpectedPostings],
-    state: &RunState,
 ) -> anyhow::Result<books::Compared> {
     let of_chain = |(chain, place): (&Chain, &ChainInfo)| {
         let chain = *chain;
@@ -274,16 +260,9 @@ fn holding(
     }
 }
 
-/// Describes a payment in one line.
 fn line(shown: &AuditedPayment) -> String {
-    let mut line = shown.status.clone();
-    if let Some(reason) = &shown.failure_reason {
-        line = format!("{line} ({reason})");
-    }
-    if !shown.labels.is_empty() {
-        line = format!("{line} {}", shown.labels.join(" "));
-    }
-    format!("{line}, {} of {} received", shown.amount_received, shown.amount)
+    let state = expect::state(&shown.status, shown.failure_reason.as_deref(), shown.labels.iter().map(String::as_str));
+    format!("{state}, {} of {} received", shown.amount_received, shown.amount)
 }
 
 /// Returns the final settlement that the payment shows.
@@ -395,10 +374,9 @@ fn compare_with_chain(
         let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
         let mut faults = Vec::new();
         if (moved.to_vault, moved.to_treasury) != wanted {
-            faults.push(format!(
-                "on-chain, {} went to the PSP's vault and {} to the treasury; {by} {} and {}",
-                moved.to_vault, moved.to_treasury, wanted.0, wanted.1
-            ));
+            let MovedAmounts { to_vault, to_treasury, .. } = moved;
+            let went = format!("{to_vault} went to the PSP's vault and {to_treasury} to the treasury");
+            faults.push(format!("on-chain, {went}; {by} {} and {}", wanted.0, wanted.1));
         }
         if let ([hash], Some(said)) = (moved.tx_hashes.as_slice(), said)
             && said.tx_hash != hash.to_string()

@@ -1,6 +1,6 @@
 //! The testkit: what the tools and the tests use to drive the service from outside.
 //!
-//! It contains one PSP client, one webhook receiver, payers, readers of ledger and chain for audits, and the child
+//! It contains one PSP client, one webhook receiver, payers, the state and the audit of a run of payments, and the child
 //! process of a service. It knows the service by its wire only and shares no code with it, except contracts and
 //! devchain.
 

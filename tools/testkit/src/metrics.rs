@@ -41,7 +41,6 @@ fn sum(text: &str, name: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 
@@ -56,7 +55,6 @@ mod tests {
         payferry_ledger_imbalance{chain=\"base\",token=\"USDT\"} 0\n\
         payferry_ledger_imbalance_age 7\n";
 
-    /// Makes a client of an operator listener with these metrics.
     async fn operator(metrics: String) -> Client {
         let router = Router::new().route("/metrics", get(move || async move { metrics }));
         Client::new(&serve(router).await, 1, Duration::from_secs(5)).unwrap()

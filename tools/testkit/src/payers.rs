@@ -138,6 +138,13 @@ struct Signed {
     why: String,
 }
 
+impl Signed {
+    /// Reports that the node accepted the transfer.
+    fn accepted(self, at: Instant) {
+        let _ = self.order.done.send(Ok(Sent { tx_hash: self.tx_hash, at }));
+    }
+}
+
 impl Sender {
     async fn run(mut self, mut waiting: mpsc::Receiver<Order>) {
         let mut orders = Vec::with_capacity(BATCH_MAX);
@@ -182,14 +189,14 @@ impl Sender {
                 batch = self.sign_again(batch).await;
             }
         }
-        for Signed { order, payer, tx_hash, why, .. } in batch {
+        for one in batch {
+            let payer = one.payer;
             // The node may have accepted it although every response was lost.
-            let sent = if self.knows(tx_hash).await == Some(true) {
-                Ok(Sent { tx_hash, at: Instant::now() })
+            if self.knows(one.tx_hash).await == Some(true) {
+                one.accepted(Instant::now());
             } else {
-                Err(Unsent::Refused(why))
-            };
-            let _ = order.done.send(sent);
+                let _ = one.order.done.send(Err(Unsent::Refused(one.why)));
+            }
             // The nonce may be free again.
             self.ask_nonce(payer).await;
         }
@@ -206,13 +213,9 @@ impl Sender {
         };
         let mut left = Vec::new();
         for (mut one, result) in batch.into_iter().zip(results) {
-            match result.map(|_| ()) {
-                Ok(()) => {
-                    let _ = one.order.done.send(Ok(Sent { tx_hash: one.tx_hash, at }));
-                }
-                Err(RpcFailure::Refused(said)) if said == "already known" => {
-                    let _ = one.order.done.send(Ok(Sent { tx_hash: one.tx_hash, at }));
-                }
+            match result {
+                Ok(_) => one.accepted(at),
+                Err(RpcFailure::Refused(said)) if said == "already known" => one.accepted(at),
                 Err(failure) => {
                     one.why = failure.to_string();
                     left.push(one);
@@ -233,9 +236,7 @@ impl Sender {
                 continue;
             }
             match self.knows(one.tx_hash).await {
-                Some(true) => {
-                    let _ = one.order.done.send(Ok(Sent { tx_hash: one.tx_hash, at: Instant::now() }));
-                }
+                Some(true) => one.accepted(Instant::now()),
                 Some(false) => {
                     self.ask_nonce(one.payer).await;
                     again.push(self.sign(one.order, one.payer));
@@ -263,7 +264,6 @@ impl Sender {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use axum::extract::State;
     use axum::http::StatusCode;

@@ -24,7 +24,7 @@ struct Bar {
 
 impl Progress {
     /// Makes a bar, or writes lines without a terminal.
-    pub fn new() -> Self {
+    pub fn shown() -> Self {
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos:>6}/{len} {elapsed:>4}  {msg}") {
             bar.set_style(style);
@@ -82,11 +82,5 @@ impl Progress {
         if let Some(shown) = &self.shown {
             shown.bar.finish_and_clear();
         }
-    }
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -260,7 +260,7 @@ impl Psp {
     }
 
     /// Reads all pages of a list. `read` takes the items of a page and returns the query parameters of the next one.
-    async fn pages<P: DeserializeOwned>(
+    pub async fn pages<P: DeserializeOwned>(
         &self,
         path: &str,
         mut read: impl FnMut(P) -> Option<String>,
@@ -385,7 +385,6 @@ fn problem(response: &Response) -> Problem {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use axum::routing::{patch, post};
     use axum::{Json, Router};

@@ -108,7 +108,6 @@ pub enum Delivery {
 }
 
 /// A running receiver. Dropping it stops it.
-#[derive(Debug)]
 pub struct Receiver {
     url: String,
     shared: Arc<Shared>,
@@ -118,12 +117,6 @@ pub struct Receiver {
 struct Shared {
     secrets: RwLock<Vec<String>>,
     reply: Box<dyn Fn(WebhookRequest) -> BoxFuture<'static, StatusCode> + Send + Sync>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shared")
-    }
 }
 
 impl Receiver {
@@ -193,7 +186,6 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

@@ -80,7 +80,6 @@ pub fn verify(headers: &HeaderMap, body: &[u8], secrets: &[String], now_secs: i6
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

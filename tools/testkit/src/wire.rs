@@ -83,7 +83,7 @@ impl fmt::Display for Amount {
         let (units, one) = (self.0.unsigned_abs(), UNITS_PER_TOKEN.unsigned_abs());
         let fraction = format!("{:0DECIMALS$}", units % one);
         let shown = fraction.trim_end_matches('0').len().max(2);
-        write!(f, "{sign}{}.{}", units / one, &fraction[..shown])
+        f.pad(&format!("{sign}{}.{}", units / one, &fraction[..shown]))
     }
 }
 
@@ -213,7 +213,7 @@ macro_rules! names {
 
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                f.write_str(self.as_str())
+                f.pad(self.as_str())
             }
         }
 
@@ -306,7 +306,6 @@ impl Chain {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

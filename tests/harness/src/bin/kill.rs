@@ -60,7 +60,7 @@ async fn main() -> ExitCode {
         "postgres" => own(TestDatabase::postgres().await),
         url => (None, url.to_owned()),
     };
-    let progress = Progress::new();
+    let progress = Progress::shown();
     progress.begin("kills", u64::try_from(args.kills).unwrap_or(u64::MAX));
 
     let mut run = Run::new(Binary::at(args.binary), args.kills, &url);

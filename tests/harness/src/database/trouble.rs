@@ -34,7 +34,6 @@ impl Held {
 #[derive(Debug)]
 pub struct Trouble {
     connection: DatabaseConnection,
-    /// Statements that end it.
     ends: Vec<String>,
     /// File that fills the disk.
     filler: Option<PathBuf>,

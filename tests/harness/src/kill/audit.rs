@@ -22,7 +22,6 @@ pub use money_out::moved_out;
 /// Fields of an acknowledgement that must never change.
 const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "intermediary_wallet", "magic_link"];
 
-/// Returns all findings.
 pub fn audit(evidence: &Evidence) -> Findings {
     let mut findings = Findings::new();
     for story in &evidence.stories {
@@ -73,16 +72,10 @@ fn ended(story: &Story, findings: &mut Findings) {
     let ends = story.intent.behaviour.ends();
     let reason = read["failure_reason"].as_str();
     if read["status"] != ends.status || reason != ends.failure_reason {
-        let meant = ends.failure_reason.unwrap_or("no failure");
-        let what = format!(
-            "{:?} must end {} ({meant}) and is {} ({}), labels {}, {} received",
-            story.intent.behaviour,
-            ends.status,
-            read["status"],
-            read["failure_reason"],
-            read["labels"],
-            read["amount_received"],
-        );
+        let (behaviour, meant) = (story.intent.behaviour, ends.failure_reason.unwrap_or("no failure"));
+        let is = format!("{} ({}), labels {}", read["status"], read["failure_reason"], read["labels"]);
+        let received = &read["amount_received"];
+        let what = format!("{behaviour:?} must end {} ({meant}) and is {is}, {received} received", ends.status);
         findings.push(Finding::of(story.creation.name(), what));
     }
     // REORGED is permitted: chains reorg blocks that are not final yet.

@@ -1,6 +1,7 @@
 //! Behaviours of payers and PSPs, and the expected result of each payment.
 
 use payferry_domain::{Chain, Token};
+use payferry_testkit::audit::expect::{EXPIRED, ExpectedEvent, OVERPAID, SETTLED, UNDERPAID};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -51,7 +52,7 @@ pub enum Behaviour {
 }
 
 /// Frequency of each behaviour, in percent.
-const WEIGHTS: [(Behaviour, u32); 13] = [
+pub(super) const WEIGHTS: [(Behaviour, u32); 13] = [
     (Behaviour::Exact, 48),
     (Behaviour::ShortThenRest, 8),
     (Behaviour::Over, 4),
@@ -70,39 +71,35 @@ const WEIGHTS: [(Behaviour, u32); 13] = [
 /// Expected result of a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ends {
-    /// Final status.
     pub status: &'static str,
-    /// Failure reason, if the payment fails.
     pub failure_reason: Option<&'static str>,
     /// Events that must be published exactly once.
     pub announces: Vec<&'static str>,
     /// Events that may be published, at most once.
-    pub may_announce: &'static [&'static str],
+    pub may_announce: Vec<&'static str>,
 }
-
-const FAILED: &[&str] = &["payment.failed", "payin.failed"];
-const OVERPAID: &[&str] = &["payment.mismatched", "payin.mismatched"];
-const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
-const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
 
 impl Behaviour {
     /// Expected result of a payment with this behaviour.
     pub fn ends(self) -> Ends {
-        let ends = |status, announces: &[&[&'static str]]| Ends {
+        let names = |events: &[ExpectedEvent]| events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>();
+        let ends = |status, announces: &[&[ExpectedEvent]]| Ends {
             status,
             failure_reason: None,
-            announces: announces.concat(),
-            may_announce: &[],
+            announces: names(&announces.concat()),
+            may_announce: Vec::new(),
         };
-        let failed_for = |reason| Ends { failure_reason: Some(reason), ..ends("failed", &[FAILED]) };
+        let failed_for = |reason| Ends { failure_reason: Some(reason), ..ends("failed", &[EXPIRED]) };
         match self {
             Self::Exact | Self::Returned | Self::ReturnedInParts => ends("settled", &[SETTLED]),
-            Self::ShortThenRest | Self::TwoTransfers => Ends { may_announce: UNDERPAID, ..ends("settled", &[SETTLED]) },
+            Self::ShortThenRest | Self::TwoTransfers => {
+                Ends { may_announce: names(UNDERPAID), ..ends("settled", &[SETTLED]) }
+            }
             Self::Over => ends("mismatched", &[OVERPAID]),
             Self::OverReturned => ends("settled", &[OVERPAID, SETTLED]),
             Self::ShortAccepted => ends("settled", &[UNDERPAID, SETTLED]),
             Self::ShortReturned => ends("mismatched", &[UNDERPAID]),
-            Self::SendsOn => ends("settled", &[&["transfer.settled"]]),
+            Self::SendsOn => Ends { announces: vec!["transfer.settled"], ..ends("settled", &[]) },
             Self::Tainted => failed_for("kyt_blocked"),
             Self::Cancels => failed_for("cancelled"),
             Self::NeverPays => failed_for("expired"),
@@ -120,11 +117,9 @@ impl Behaviour {
 pub struct Intent {
     /// Idempotency key and reference.
     pub key: String,
-    /// Behaviour of payer and PSP.
     pub behaviour: Behaviour,
     /// Amount due, in base units.
     pub units: i64,
-    /// The token.
     pub token: Token,
     /// The chain, or `best`.
     pub chain: &'static str,

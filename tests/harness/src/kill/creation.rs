@@ -11,13 +11,10 @@ use crate::psp::Psp;
 /// A request with its idempotency key, and the created object as seen from outside.
 #[derive(Debug, Clone, Default)]
 pub struct Creation {
-    /// Idempotency key.
     pub key: String,
-    /// Path of the request.
     pub path: String,
     /// Path below which the created object is read.
     pub below: String,
-    /// The request body.
     pub request: Value,
     /// Name of the object's id field.
     pub id_field: &'static str,

@@ -24,13 +24,10 @@ use crate::receiver::{Delivery, Receiver};
 const IN_FLIGHT: usize = 16;
 /// Maximum time without any change before the wait ends.
 const STILL_MAX: Duration = Duration::from_secs(45);
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(200);
 
-/// The evidence for the audit.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// The PSP.
     pub psp_id: String,
     /// Requests, acknowledgements, transfers and final reads of payments and transfers to customers, with their
     /// refunds.
@@ -41,22 +38,18 @@ pub struct Evidence {
     pub listed: Vec<String>,
     /// Ids of all payouts and withdrawals that the service lists.
     pub listed_orders: Vec<String>,
-    /// All events of the feed.
     pub feed: Vec<Value>,
-    /// All verified deliveries.
     pub deliveries: Vec<Delivery>,
     /// The `webhook-id`s of deliveries that did not verify.
     pub unverified: Vec<String>,
     /// The PSP's balances and ledger.
     pub books: PspBooks,
-    /// The chains.
     pub chains: BTreeMap<Chain, ChainEvidence>,
 }
 
 /// The PSP's balances and ledger as reported by the service.
 #[derive(Debug, Clone, Default)]
 pub struct PspBooks {
-    /// The PSP's balances.
     pub balances: Vec<Value>,
     /// All ledger entries, oldest first.
     pub entries: Vec<Value>,

@@ -22,7 +22,6 @@ pub const STEPS: [&str; 7] = ["batched", "signed", "stored", "broadcast", "mined
 const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 /// Maximum time for a settlement to reach a step, and for a start to become ready.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(10);
 /// Number of times the receiver refuses an event: less than the sender's attempts, so every event must arrive.
 const REFUSED_MAX: usize = 2;

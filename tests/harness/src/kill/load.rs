@@ -29,12 +29,9 @@ const IMPATIENT_OF: i64 = 3;
 /// Interval at which a PSP polls a payment.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A transfer sent by a payer.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// The chain.
     pub chain: Chain,
-    /// The transaction.
     pub tx_hash: B256,
     /// Amount in base units.
     pub units: i64,
@@ -43,15 +40,11 @@ pub struct Sent {
 /// One payment as seen from outside.
 #[derive(Debug, Clone)]
 pub struct Story {
-    /// The planned payment.
     pub intent: Intent,
-    /// The request and its result.
     pub creation: Creation,
-    /// Transfers sent to the payment.
     pub sent: Vec<Sent>,
     /// The customer's registered wallet that must receive a transfer; `None` for a payment.
     pub to: Option<Address>,
-    /// Refunds requested by the PSP.
     pub refunds: Vec<Outgoing>,
 }
 
@@ -77,12 +70,9 @@ pub struct Stories {
     pub orders: Vec<Outgoing>,
 }
 
-/// Generator of the load.
 #[derive(Debug)]
 pub struct Load {
-    /// The PSP.
     pub psp: Psp,
-    /// The payers of each chain.
     pub payers: BTreeMap<Chain, Payers>,
     /// The recipients of outbound transfers.
     pub payees: Payees,
@@ -175,36 +165,23 @@ impl Load {
         story
     }
 
-    /// Executes the PSP's decisions about a paid payment.
+    /// Executes the PSP's decisions about a paid payment: refunds, of which the last may ask for all that is left, and
+    /// acceptance.
     async fn decide(&self, story: &mut Story) -> Result<(), String> {
-        let id = story.creation.id().unwrap_or_default().to_owned();
         let paid = story.paid();
-        match story.intent.behaviour {
-            Behaviour::Returned => {
-                self.until(&id, "settled").await?;
-                self.refund(story, paid, true).await;
-            }
-            Behaviour::ReturnedInParts => {
-                self.until(&id, "settled").await?;
-                self.refund(story, paid / 3, false).await;
-                self.refund(story, paid - paid / 3, true).await;
-            }
-            Behaviour::ShortReturned => {
-                self.until(&id, "mismatched").await?;
-                self.refund(story, paid, true).await;
-            }
-            Behaviour::OverReturned => {
-                self.until(&id, "mismatched").await?;
-                self.refund(story, EXCESS, false).await;
-                self.accept(story).await?;
-            }
-            Behaviour::ShortAccepted => {
-                self.until(&id, "mismatched").await?;
-                self.accept(story).await?;
-            }
-            _ => {}
+        let (status, refunds, accepts) = match story.intent.behaviour {
+            Behaviour::Returned => ("settled", vec![(paid, true)], false),
+            Behaviour::ReturnedInParts => ("settled", vec![(paid / 3, false), (paid - paid / 3, true)], false),
+            Behaviour::ShortReturned => ("mismatched", vec![(paid, true)], false),
+            Behaviour::OverReturned => ("mismatched", vec![(EXCESS, false)], true),
+            Behaviour::ShortAccepted => ("mismatched", vec![], true),
+            _ => return Ok(()),
+        };
+        self.until(story.creation.id().unwrap_or_default(), status).await?;
+        for (units, is_all) in refunds {
+            self.refund(story, units, is_all).await;
         }
-        Ok(())
+        if accepts { self.accept(story).await } else { Ok(()) }
     }
 
     async fn refund(&self, story: &mut Story, units: i64, is_all: bool) {

@@ -36,7 +36,8 @@ use load::Load;
 use payees::Payees;
 use report::{Finding, Findings, Percentiles, Report};
 
-/// Number of payers on each chain.
+/// Time between blocks.
+const BLOCK_TIME: Duration = Duration::from_millis(200);
 const PAYERS: usize = 24;
 /// Initial balance of the PSP in each token on each chain, in base units: more than all orders of a run.
 const FUNDS: i64 = 500_000_000_000;
@@ -63,8 +64,6 @@ pub struct Run {
     pub database_url: String,
     /// Implementation of the chains.
     pub chains: Chains,
-    /// Block time.
-    pub block_time: Duration,
     /// Payments per second.
     pub rate: f64,
     /// Seed of all random choices.
@@ -81,7 +80,6 @@ impl Run {
             kills,
             database_url: database_url.to_owned(),
             chains: Chains::Devchain,
-            block_time: Duration::from_millis(200),
             rate: 10.0,
             seed: rand::random::<u32>().into(),
             progress: Progress::none(),
@@ -147,8 +145,8 @@ impl Run {
 
     async fn deployment(&self, chain: Chain, accounts: &Accounts) -> Deployment {
         let node = match self.chains {
-            Chains::Devchain => Node::devchain(chain.default_id(), self.block_time).await,
-            Chains::Anvil => Node::anvil(chain.default_id(), self.block_time).await,
+            Chains::Devchain => Node::devchain(chain.default_id(), BLOCK_TIME).await,
+            Chains::Anvil => Node::anvil(chain.default_id(), BLOCK_TIME).await,
         };
         Deployment::new(chain, node, accounts).await
     }

@@ -52,15 +52,12 @@ enum Order {
 /// One requested outbound transfer and its result.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// The kind.
     pub kind: Kind,
     /// The request and its result. Its body names no amount if it asks for all that is left.
     pub creation: Creation,
     /// The chain on which it must be sent.
     pub chain: Chain,
-    /// The token.
     pub token: Token,
-    /// The recipient.
     pub to: Address,
     /// Amount in base units.
     pub units: i64,

@@ -29,18 +29,15 @@ const OWNER_GAS: u64 = 120_000;
 pub struct Payee {
     /// The service's id of the customer.
     pub customer_id: String,
-    /// The customer's wallet.
     pub wallet: Address,
 }
 
 /// All recipients. None of them sends funds on.
 #[derive(Debug, Clone)]
 pub struct Payees {
-    /// Customers.
     pub customers: Vec<Payee>,
     /// A customer whom the service may pay but whose wallet USDC blacklists.
     pub refused: Payee,
-    /// The PSP's withdrawal wallet.
     pub withdrawal_wallet: Address,
 }
 

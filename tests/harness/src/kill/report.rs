@@ -8,12 +8,10 @@ use serde::Serialize;
 
 use crate::psp::decimal;
 
-/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The payment or other object.
     pub about: String,
-    /// Description of the problem.
     pub what: String,
 }
 
@@ -24,31 +22,23 @@ impl Finding {
     }
 }
 
-/// All findings.
 pub type Findings = Vec<Finding>;
 
-/// Figures of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Database of the service.
     pub database: String,
-    /// Implementation of the chains.
     pub chains: String,
     /// Seed, to repeat the random choices of the run.
     pub seed: u64,
     /// Payments per second.
     pub rate: f64,
-    /// Total duration.
     pub took_secs: f64,
     /// Duration from the first to the last kill.
     pub dying_secs: f64,
     /// Duration from the last kill until all work was complete.
     pub resting_secs: f64,
-    /// Number of kills.
     pub kills: u32,
-    /// Number of kills by kind.
     pub kills_by_kind: BTreeMap<String, u32>,
-    /// Number of restarts that became ready.
     pub restarts: usize,
     /// Time from a restart until ready, in milliseconds.
     pub ready_ms: Percentiles,
@@ -56,17 +46,11 @@ pub struct Report {
     pub reorgs: u32,
     /// Requests that change data.
     pub requests: u64,
-    /// Number of repeated requests.
     pub requests_retried: u64,
-    /// Acknowledged payments.
     pub payments: usize,
-    /// Payments by final status.
     pub payments_by_status: BTreeMap<String, usize>,
-    /// Transfers by payers.
     pub transfers: usize,
-    /// Settlements on-chain.
     pub settlements: usize,
-    /// Transactions with settlements.
     pub settlement_txs: usize,
     /// Refunds, payouts, withdrawals and transfers to customers that were sent, by kind.
     pub moved_out: BTreeMap<String, usize>,
@@ -76,29 +60,22 @@ pub struct Report {
     pub sent_txs: usize,
     /// Payouts that the token refused as expected; their money was returned.
     pub refused: usize,
-    /// Events in the feed.
     pub events: usize,
-    /// Accepted deliveries.
     pub deliveries: usize,
     /// Accepted deliveries of events that were already delivered.
     pub duplicate_deliveries: usize,
-    /// All findings.
     pub findings: Findings,
 }
 
-/// Percentiles of a duration, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// Median.
     pub p50: u128,
     /// 99th percentile.
     pub p99: u128,
-    /// Maximum.
     pub max: u128,
 }
 
 impl Percentiles {
-    /// Computes the percentiles of these durations.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |percent: usize| {

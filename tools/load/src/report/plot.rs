@@ -9,10 +9,8 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
-/// Number of colours.
 pub(super) const COLOURS: usize = 6;
 
-/// One line of a plot.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) name: String,
@@ -23,13 +21,11 @@ pub(super) struct Line {
 /// Division of the vertical axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Linear, from zero.
     Linear,
     /// Logarithmic, for latencies of different magnitudes.
     Logarithmic,
 }
 
-/// A plot.
 #[derive(Debug)]
 pub(super) struct Plot<'a> {
     pub(super) title: &'a str,

@@ -2,31 +2,25 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Report, TIMED_OUT_NOTE};
+use super::{Achieved, LoadRequest, Report, TIMED_OUT_NOTE};
+use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::audit::stages::{Figures, StageFigures};
+use payferry_testkit::audit::tally::Counted;
 
 /// Largest number of findings. The JSON and the HTML file have all of them.
 const FINDINGS_MAX: usize = 20;
 const MEBIBYTE: u64 = 1_024 * 1_024;
 
-/// Displays a report.
 #[derive(Debug)]
 pub struct Terminal<'a>(pub &'a Report);
 
 impl Display for Terminal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let report = self.0;
-        let asked = &report.asked;
-        writeln!(
-            f,
-            "{} payments at {}/s ({}), {}, against {}\n",
-            asked.payments,
-            asked.rate.get(),
-            asked.arrivals(),
-            asked.mix,
-            asked.target
-        )?;
+        let LoadRequest { payments, mix, target, .. } = &report.asked;
+        let (rate, arrivals) = (report.asked.rate.get(), report.asked.arrivals());
+        writeln!(f, "{payments} payments at {rate}/s ({arrivals}), {mix}, against {target}\n")?;
         counts(f, report)?;
         stages(f, &report.stages)?;
         machine(f, report)?;
@@ -41,48 +35,21 @@ impl Display for Terminal<'_> {
 }
 
 fn counts(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
-    let (counted, achieved) = (&report.counted, &report.achieved);
-    writeln!(
-        f,
-        "made      {} of {} due ({} refused, {} unanswered, {} rejected), {} of {} held",
-        counted.accepted,
-        counted.due,
-        counted.refused,
-        counted.unanswered,
-        counted.turned_away,
-        counted.held,
-        report.asked.hold
-    )?;
-    writeln!(
-        f,
-        "paid      {} transfers accepted by the chains' nodes ({} not), {} seen in blocks",
-        counted.sent, counted.unsent, counted.mined
-    )?;
-    writeln!(
-        f,
-        "outcome   {} confirmed, {} settled, {} complete",
-        counted.confirmed, counted.settled, counted.complete
-    )?;
-    writeln!(
-        f,
-        "webhooks  {} genuine ({} repeated, {} out of order, {} of other payments), {} forged",
-        counted.webhooks, counted.repeated, counted.out_of_order, counted.foreign, counted.forged
-    )?;
-    writeln!(
-        f,
-        "rates     {:.1} accepted/s, {:.1} complete/s, {:.1} webhooks/s, over {:.1} of {:.1} s of arrivals; {:.1} s in all",
-        achieved.accepted_per_sec,
-        achieved.complete_per_sec,
-        achieved.webhooks_per_sec,
-        achieved.steady_secs,
-        achieved.arrivals_secs,
-        achieved.total_secs
-    )?;
-    writeln!(
-        f,
-        "at once   at most {} initiations in flight, {} payments open\n",
-        achieved.in_flight_most, achieved.open_most
-    )
+    let Counted { held, due, turned_away, accepted, refused, unanswered, .. } = report.counted;
+    let not_made = format!("{refused} refused, {unanswered} unanswered, {turned_away} rejected");
+    writeln!(f, "made      {accepted} of {due} due ({not_made}), {held} of {} held", report.asked.hold)?;
+    let Counted { sent, unsent, mined, confirmed, settled, complete, .. } = report.counted;
+    writeln!(f, "paid      {sent} transfers accepted by the chains' nodes ({unsent} not), {mined} seen in blocks")?;
+    writeln!(f, "outcome   {confirmed} confirmed, {settled} settled, {complete} complete")?;
+    let Counted { webhooks, repeated, out_of_order, foreign, forged, .. } = report.counted;
+    let odd = format!("{repeated} repeated, {out_of_order} out of order, {foreign} of other payments");
+    writeln!(f, "webhooks  {webhooks} genuine ({odd}), {forged} forged")?;
+    let Achieved { accepted_per_sec: accepted, complete_per_sec: complete, webhooks_per_sec: webhooks, .. } =
+        report.achieved;
+    let Achieved { steady_secs, arrivals_secs, total_secs, in_flight_most, open_most, .. } = report.achieved;
+    write!(f, "rates     {accepted:.1} accepted/s, {complete:.1} complete/s, {webhooks:.1} webhooks/s, ")?;
+    writeln!(f, "over {steady_secs:.1} of {arrivals_secs:.1} s of arrivals; {total_secs:.1} s in all")?;
+    writeln!(f, "at once   at most {in_flight_most} initiations in flight, {open_most} payments open\n")
 }
 
 fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
@@ -98,7 +65,7 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
     writeln!(f, "{}", "-".repeat(104))?;
     for StageFigures { stage, from_intended, step_from, step, timed_out } in stages {
         let Figures { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_intended;
-        write!(f, "{:<10}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}", stage.as_str())?;
+        write!(f, "{stage:<10}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}")?;
         let Figures { count, p50_ms, p99_ms, max_ms, .. } = step;
         write!(f, "  {step_from:<11}{p50_ms:>9.1}{p99_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
         match timed_out {
@@ -141,19 +108,14 @@ fn holdings(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     )?;
     writeln!(f, "{}", "-".repeat(104))?;
     for holding in &report.holdings {
-        let mark = if holding.is_ok() { "" } else { "  differs" };
-        writeln!(
+        let Holding { chain, token, vault_grew, vault_expected, treasury_grew, treasury_expected, .. } = holding;
+        let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let (balance, postings) = (known(&holding.balance_grew), known(&holding.postings_say));
+        write!(
             f,
-            "{:<10}{:<6}{:>15}{:>15}{:>13}{:>13}{:>15}{:>15}{mark}",
-            holding.chain.as_str(),
-            holding.token.as_str(),
-            holding.vault_grew,
-            holding.vault_expected,
-            holding.treasury_grew,
-            holding.treasury_expected,
-            holding.balance_grew.as_deref().unwrap_or("-"),
-            holding.postings_say.as_deref().unwrap_or("-")
+            "{chain:<10}{token:<6}{vault_grew:>15}{vault_expected:>15}{treasury_grew:>13}{treasury_expected:>13}"
         )?;
+        writeln!(f, "{balance:>15}{postings:>15}{}", if holding.is_ok() { "" } else { "  differs" })?;
     }
     writeln!(f)
 }
@@ -171,8 +133,8 @@ fn errors(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
 
 fn findings(f: &mut Formatter<'_>, findings: &[Finding]) -> fmt::Result {
     for Finding { payment_id, kind, payer, expected, found, .. } in findings.iter().take(FINDINGS_MAX) {
-        let payer = payer.map_or_else(String::new, |payer| format!(" (payer: {})", payer.as_str()));
-        writeln!(f, "{:<12}{}{payer}", kind.as_str(), payment_id.as_deref().unwrap_or("-"))?;
+        let payer = payer.map_or_else(String::new, |payer| format!(" (payer: {payer})"));
+        writeln!(f, "{kind:<12}{}{payer}", payment_id.as_deref().unwrap_or("-"))?;
         writeln!(f, "  expected  {expected}\n  found     {found}")?;
     }
     if findings.len() > FINDINGS_MAX {

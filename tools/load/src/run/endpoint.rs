@@ -40,7 +40,6 @@ pub(super) async fn restore(psp: &Psp, target: &Target, before: WebhookEndpoint)
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::HashMap;
 

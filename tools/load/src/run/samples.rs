@@ -31,7 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Kind of error of a sampled payment that was not polled.
 const SKIPPED: &str = "seen: not polled, too many at once";
 
-/// Polls the sampled payments.
 #[derive(Debug)]
 pub(super) struct Samples {
     psp: Psp,
@@ -97,7 +96,6 @@ fn every(rate: Rate) -> u32 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use alloy::primitives::{Address, B256};
     use axum::extract::{Path, State};

@@ -50,13 +50,6 @@ pub struct Mix {
     percent: [u8; Behaviour::MIXED.len()],
 }
 
-impl Default for Mix {
-    /// Nine of ten payers pay the amount due.
-    fn default() -> Self {
-        Self { percent: [90, 4, 3, 2, 1] }
-    }
-}
-
 impl Mix {
     /// Returns the percentage of one behaviour.
     pub fn percent(&self, behaviour: Behaviour) -> u8 {
@@ -175,14 +168,13 @@ impl Intent {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
-        assert_eq!(mix, Mix::default());
+        assert_eq!(mix.percent, [90, 4, 3, 2, 1]);
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
         assert_eq!("never=40, exact=60".parse::<Mix>().unwrap().to_string(), "exact=60,never=40");
         for (bad, says) in [

@@ -17,18 +17,14 @@ const SUSPECTS_MAX: usize = 3;
 /// Amounts that the ledger has, or must have, for one payment, in base units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Posted {
-    /// Received from outside.
     pub(super) received: i64,
-    /// Settled to the PSP.
     pub(super) psp: i64,
-    /// Settled to the treasury.
     pub(super) treasury: i64,
 }
 
 /// A payment of the run, as it was read back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpectedPostings {
-    /// Number in the run.
     pub(super) number: u32,
     pub(super) id: PaymentId,
     pub(super) asset: (Chain, Token),
@@ -52,7 +48,6 @@ impl Postings {
         Self { of_payments, ..Self::default() }
     }
 
-    /// Adds one posting.
     pub(super) fn add(&mut self, entry: &Entry) {
         let asset = (entry.chain, entry.token_address);
         let vault = self.vaults.entry(asset).or_default();
@@ -88,7 +83,6 @@ pub(super) struct Compared {
     pub(super) faults: Vec<(u32, String)>,
     /// Faults that cannot be assigned to one payment.
     pub(super) unassigned: Vec<String>,
-    /// Increases of the balances.
     pub(super) balances: HashMap<(Chain, Token), Increase>,
     /// Omitted comparisons, with the reasons.
     pub(super) notes: Vec<String>,
@@ -97,7 +91,6 @@ pub(super) struct Compared {
 /// Properties of the service that the comparison relies on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LedgerTraits {
-    /// It has a ledger.
     pub(super) has_ledger: bool,
     /// Only this run moves money.
     pub(super) is_alone: bool,
@@ -146,13 +139,8 @@ pub(super) fn compare(
         let grew = Increase { balance: of(now).saturating_sub(of(before)), ledger };
         compared.balances.insert(*asset, grew);
         if grew.balance != grew.ledger {
-            let differs = format!(
-                "the balance of {} on {} grew by {}, its postings sum to {}",
-                asset.1,
-                asset.0,
-                Amount(grew.balance),
-                Amount(grew.ledger)
-            );
+            let (token, chain, balance, ledger) = (asset.1, asset.0, Amount(grew.balance), Amount(grew.ledger));
+            let differs = format!("the balance of {token} on {chain} grew by {balance}, its postings sum to {ledger}");
             assign(&mut compared, owed, *asset, grew, differs);
         }
     }
@@ -176,7 +164,6 @@ fn assign(compared: &mut Compared, owed: &[ExpectedPostings], asset: (Chain, Tok
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

@@ -37,27 +37,26 @@ const fn event(name: EventName, status: Status) -> ExpectedEvent {
     ExpectedEvent { name, status }
 }
 
-const SETTLED: &[ExpectedEvent] = &[
+/// Events of a payment that is settled.
+pub const SETTLED: &[ExpectedEvent] = &[
     event(EventName::PaymentConfirmed, Status::Confirmed),
     event(EventName::PayinConfirmed, Status::Confirmed),
     event(EventName::PaymentSettled, Status::Settled),
     event(EventName::PayinSettled, Status::Settled),
 ];
-const UNDERPAID: &[ExpectedEvent] = &[
+/// Events of an underpayment.
+pub const UNDERPAID: &[ExpectedEvent] = &[
     event(EventName::PaymentMismatched, Status::Mismatched),
     event(EventName::PayinUnderpaid, Status::Mismatched),
     event(EventName::PayinMismatched, Status::Mismatched),
 ];
-const OVERPAID: &[ExpectedEvent] =
+/// Events of an overpayment.
+pub const OVERPAID: &[ExpectedEvent] =
     &[event(EventName::PaymentMismatched, Status::Mismatched), event(EventName::PayinMismatched, Status::Mismatched)];
-const EXPIRED: &[ExpectedEvent] =
+/// Events of a payment that fails.
+pub const EXPIRED: &[ExpectedEvent] =
     &[event(EventName::PaymentFailed, Status::Failed), event(EventName::PayinFailed, Status::Failed)];
-const PAID_LATE: &[ExpectedEvent] = &[
-    event(EventName::PaymentFailed, Status::Failed),
-    event(EventName::PayinFailed, Status::Failed),
-    event(EventName::PaymentMismatched, Status::Mismatched),
-    event(EventName::PayinMismatched, Status::Mismatched),
-];
+const PAID_LATE: &[ExpectedEvent] = &[EXPIRED[0], EXPIRED[1], OVERPAID[0], OVERPAID[1]];
 
 /// Returns the events of a payment in the order of their `sequence`, from 1.
 pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
@@ -82,6 +81,13 @@ pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
         Behaviour::Held => (Status::Pending, None, &[]),
     };
     ExpectedEnd { status, failure_reason, labels }
+}
+
+/// Describes the state of a payment.
+pub fn state<'a>(status: &str, failure_reason: Option<&str>, labels: impl Iterator<Item = &'a str>) -> String {
+    let reason = failure_reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let labels: Vec<String> = labels.map(|label| format!(" {label}")).collect();
+    format!("{status}{reason}{}", labels.concat())
 }
 
 /// Returns the allowed statuses of a payment that was not paid because the payer never learned its address.

@@ -155,20 +155,14 @@ fn expected(record: &Record) -> String {
     }
     let behaviour = record.intent.behaviour;
     let ends = expect::ends(behaviour);
-    let mut text = ends.status.to_string();
-    if let Some(reason) = ends.failure_reason {
-        text = format!("{text} ({reason})");
-    }
-    for label in ends.labels {
-        text = format!("{text} {label}");
-    }
+    let labels = ends.labels.iter().map(|label| label.as_str());
+    let text = expect::state(ends.status.as_str(), ends.failure_reason, labels);
     let names: Vec<&str> = expect::events(behaviour).iter().map(|event| EventName::as_str(event.name)).collect();
     let received = record.intent.paid_amount().unwrap_or_default();
     format!("{text}, {received} of {} received; webhooks: {}", record.intent.amount, names.join(", "))
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use crate::wire::{EventId, PaymentId, Timestamp};
     use serde_json::json;

@@ -326,5 +326,4 @@ fn reported(event: &Event) -> Option<ReportedSettlement> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 pub(super) mod tests;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::behaviour::Intent;
 use super::state::RunState;
-use super::{Audit, Baseline, Scope, audit, baseline};
+use super::{Baseline, baseline};
 use crate::payers::Payers;
 use crate::psp::{Initiated, Psp, WebhookEndpoint};
 use crate::receiver::Receiver;
@@ -78,11 +78,5 @@ impl Session {
         let asked = Instant::now();
         let sent = self.payers.pay(intent.chain, intent.token, wallet, amount).await;
         self.state.paid(number, asked, sent);
-    }
-
-    /// Reads everything back and compares it. `is_alone` is true if only this run uses the service.
-    pub async fn audit(&self, is_alone: bool) -> anyhow::Result<Audit> {
-        let Self { psp, merchant, state, sandbox, baseline, .. } = self;
-        audit(psp, Scope { merchant: *merchant, sandbox, baseline, is_alone }, state).await
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::wire::{PaymentId, Timestamp};
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
@@ -39,8 +39,6 @@ pub struct RunState {
     pub stages: Stages,
     /// Counts.
     pub tally: Tally,
-    /// Notified when a payment becomes complete.
-    pub progress: Notify,
     inner: Mutex<Inner>,
     expired: mpsc::UnboundedSender<u32>,
 }
@@ -74,7 +72,6 @@ impl RunState {
             fee_bps,
             stages: Stages::default(),
             tally: Tally::default(),
-            progress: Notify::new(),
             inner: Mutex::new(inner),
             expired,
         };
@@ -304,5 +301,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

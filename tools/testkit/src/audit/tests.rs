@@ -14,7 +14,6 @@ const FEE_BPS: u16 = 33;
 const FIRST: B256 = B256::repeat_byte(1);
 const SECOND: B256 = B256::repeat_byte(2);
 
-/// Returns a different wallet for each number.
 fn wallet(number: u8) -> Address {
     Address::repeat_byte(number)
 }

@@ -19,7 +19,6 @@ use crate::wire::Amount;
 
 /// Coins of each payer for gas: enough for a full mempool of transfers at the offered fee.
 const GAS_COINS: u64 = 1_000_000;
-/// Tokens of each payer.
 const FUNDS: Amount = Amount::from_tokens(1_000_000_000_000);
 const SEND_GAS: u64 = 21_000;
 const MINT_GAS: u64 = 5_000_000;

@@ -13,7 +13,6 @@ use super::super::load::Story;
 use super::super::report::{Finding, Findings};
 use crate::psp::{decimal, units};
 
-/// Wallet of a payment.
 pub(super) fn wallet_of(made: &Value) -> Address {
     address(&made["intermediary_wallet"]).unwrap_or_default()
 }

@@ -27,7 +27,6 @@ fn finds(about: &str, says: &[&str], plant: impl FnOnce(&mut Evidence)) {
     }
 }
 
-/// Payment `pay_<number>`.
 fn payment(evidence: &mut Evidence, number: usize) -> &mut Creation {
     &mut evidence.stories[number - 1].creation
 }

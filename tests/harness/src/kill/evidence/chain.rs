@@ -10,10 +10,8 @@ use payferry_domain::Token;
 
 use crate::deployment::Deployment;
 
-/// Evidence from one chain.
 #[derive(Debug, Clone, Default)]
 pub struct ChainEvidence {
-    /// Successful settlements.
     pub settled: Vec<SettledLog>,
     /// Failed settlements with the reason.
     pub failed: Vec<String>,
@@ -25,26 +23,20 @@ pub struct ChainEvidence {
     pub movements: Vec<Movement>,
     /// Balance of each account according to the tokens' logs, in base units.
     pub balances: HashMap<(Token, Address), i64>,
-    /// Address of the PSP's vault.
     pub psp_vault: Address,
     /// Balances of the PSP's vault.
     pub vault: BTreeMap<Token, i64>,
-    /// Address of the treasury.
     pub treasury_at: Address,
-    /// Balances of the treasury.
     pub treasury: BTreeMap<Token, i64>,
     /// The operator's next nonce at the latest block, and including pending transactions.
     pub nonces: (u64, u64),
 }
 
-/// A `Settled` event.
 #[derive(Debug, Clone)]
 pub struct SettledLog {
-    /// The payment's salt.
     pub vault_salt: B256,
     /// The payment's wallet.
     pub vault: Address,
-    /// The PSP's salt.
     pub psp_salt: B256,
     /// The token; `None` if it is not an accepted token.
     pub token: Option<Token>,
@@ -52,22 +44,17 @@ pub struct SettledLog {
     pub psp_amount: i64,
     /// Amount to the treasury, in base units.
     pub treasury_fee: i64,
-    /// The transaction.
     pub tx_hash: B256,
 }
 
-/// A `Sent` event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SentLog {
-    /// The paying vault.
     pub vault: Address,
     /// The token; `None` if it is not an accepted token.
     pub token: Option<Token>,
-    /// The recipient.
     pub to: Address,
     /// Amount in base units.
     pub units: i64,
-    /// The transaction.
     pub tx_hash: B256,
 }
 
@@ -76,22 +63,17 @@ pub struct SentLog {
 pub struct RefusedLog {
     /// The recipient that the token refused; `None` if it failed for another reason.
     pub to: Option<Address>,
-    /// Description of the reason.
     pub why: String,
 }
 
 /// A token's `Transfer` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Movement {
-    /// The token.
     pub token: Token,
-    /// The sender.
     pub from: Address,
-    /// The recipient.
     pub to: Address,
     /// Amount in base units.
     pub units: i64,
-    /// The transaction.
     pub tx_hash: B256,
 }
 
@@ -153,7 +135,6 @@ impl ChainEvidence {
         evidence
     }
 
-    /// Records a token movement.
     pub fn moved(&mut self, movement: Movement) {
         let Movement { token, from, to, units, .. } = movement;
         *self.balances.entry((token, from)).or_default() -= units;

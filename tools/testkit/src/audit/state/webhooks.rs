@@ -12,15 +12,6 @@ use crate::receiver::{Arrived, Delivery, Event};
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
 
-/// Time of an event and of its webhook.
-#[derive(Clone, Copy)]
-struct Moment {
-    at: Instant,
-    happened: Instant,
-    name: EventName,
-    behaviour: Behaviour,
-}
-
 impl RunState {
     /// Records a webhook.
     pub fn receive(&self, events: Delivery) {
@@ -67,18 +58,32 @@ impl RunState {
             return record.fault(format!("{name} has the timestamp `{}`, which is not in the past", event.timestamp));
         };
         let happened = at.checked_sub(age).unwrap_or(*at);
-        let moment = Moment { at: *at, happened, name, behaviour: record.intent.behaviour };
+        // The stage that this event reaches, and the time of the stage before.
+        let reached = match name {
+            EventName::PaymentConfirmed => {
+                self.tally.count(|counted| &mut counted.confirmed);
+                record.confirmed = Some(happened);
+                record.confirmation_received = Some(*at);
+                Some((Stage::Confirmed, record.mined))
+            }
+            EventName::PaymentSettled => {
+                self.tally.count(|counted| &mut counted.settled);
+                record.settled = Some(happened);
+                Some((Stage::Settled, record.confirmed))
+            }
+            _ => None,
+        };
         let complete = !was_complete && record.is_complete();
         if complete {
+            self.tally.count(|counted| &mut counted.complete);
             record.completed = Some(*at);
         }
-        self.happened(record, moment, complete, is_closed);
+        // Otherwise its wait has timed out and counted already.
+        if !is_closed {
+            self.measure(record, *at, happened, reached);
+        }
         let to_be_paid = record.intent.behaviour == Behaviour::Late && name == EventName::PaymentFailed;
         drop(inner);
-        if complete {
-            self.tally.count(|counted| &mut counted.complete);
-            self.progress.notify_one();
-        }
         if to_be_paid {
             let _ = self.expired.send(number);
         }
@@ -91,51 +96,24 @@ impl RunState {
         known.or_else(|| inner.by_id.get(&event.payment_id.parse().ok()?).copied())
     }
 
-    fn happened(&self, record: &mut Record, moment: Moment, complete: bool, is_closed: bool) {
-        let since = match moment.name {
-            EventName::PaymentConfirmed => {
-                self.tally.count(|counted| &mut counted.confirmed);
-                record.confirmed = Some(moment.happened);
-                record.confirmation_received = Some(moment.at);
-                record.mined
-            }
-            EventName::PaymentSettled => {
-                self.tally.count(|counted| &mut counted.settled);
-                record.settled = Some(moment.happened);
-                record.confirmed
-            }
-            _ => None,
-        };
-        // Otherwise its wait has timed out and counted already.
-        if !is_closed {
-            self.measure(record.intended, since, moment, complete);
-        }
-    }
-
-    fn measure(&self, intended: Instant, since: Option<Instant>, moment: Moment, complete: bool) {
-        let Moment { at, happened, name, behaviour } = moment;
+    /// Measures a webhook that arrived `at`, of an event that happened before.
+    fn measure(&self, record: &Record, at: Instant, happened: Instant, reached: Option<(Stage, Option<Instant>)>) {
+        let intended = record.intended;
         // Payments that are meant to expire take long by intent.
-        if behaviour.expires() {
+        if record.intent.behaviour.expires() {
             self.stages.record_step(Stage::Webhook, at - happened);
         } else {
             self.stages.record(Stage::Webhook, at - intended, at - happened);
+            if record.completed == Some(at) {
+                self.stages.record(Stage::Complete, at - intended, at - intended);
+            }
         }
-        match name {
-            EventName::PaymentConfirmed => self.record_since(Stage::Confirmed, intended, since, happened),
-            EventName::PaymentSettled => self.record_since(Stage::Settled, intended, since, happened),
-            _ => {}
-        }
-        if complete && !behaviour.expires() {
-            self.stages.record(Stage::Complete, at - intended, at - intended);
-        }
-    }
-
-    /// Records only the total if the beginning of the step is unknown or was seen after its end: a step of zero would
-    /// look fast.
-    fn record_since(&self, stage: Stage, intended: Instant, began: Option<Instant>, ended: Instant) {
-        match began.and_then(|began| ended.checked_duration_since(began)) {
-            Some(step) => self.stages.record(stage, ended - intended, step),
-            None => self.stages.record_total(stage, ended - intended),
+        let Some((stage, began)) = reached else { return };
+        // Only the total if the beginning of the step is unknown or was seen after its end: a step of zero would look
+        // fast.
+        match began.and_then(|began| happened.checked_duration_since(began)) {
+            Some(step) => self.stages.record(stage, happened - intended, step),
+            None => self.stages.record_total(stage, happened - intended),
         }
     }
 }

@@ -7,7 +7,7 @@ use payferry_contracts::salt_of;
 use payferry_domain::{Chain, Token};
 use serde_json::{Value, json};
 
-use super::super::super::behaviour::{Behaviour, EXCESS, Intent};
+use super::super::super::behaviour::{Behaviour, EXCESS, Intent, WEIGHTS};
 use super::super::super::creation::Creation;
 use super::super::super::evidence::Evidence;
 use super::super::super::evidence::chain::{ChainEvidence, Movement, SentLog, SettledLog};
@@ -33,27 +33,12 @@ fn hash(number: u8, of: u8) -> B256 {
     B256::from([number, of].repeat(16).as_slice().try_into().unwrap_or([0; 32]))
 }
 
-/// A run without faults: `pay_1` to `pay_13` in the order below, with their refunds `rf_8` and so on, the payouts
+/// A run without faults: `pay_1` to `pay_13` in the order of [`WEIGHTS`], with their refunds `rf_8` and so on, the payouts
 /// `po_1` and `po_2` (refused), and the withdrawal `wd_3`.
 pub fn faultless() -> Evidence {
     let base = ChainEvidence { nonces: (5, 5), psp_vault: VAULT, treasury_at: TREASURY, ..ChainEvidence::default() };
     let mut evidence = Evidence { psp_id: PSP.to_owned(), chains: [(Chain::Base, base)].into(), ..Evidence::default() };
-    let behaviours = [
-        Behaviour::Exact,
-        Behaviour::ShortThenRest,
-        Behaviour::Over,
-        Behaviour::TwoTransfers,
-        Behaviour::Tainted,
-        Behaviour::Cancels,
-        Behaviour::NeverPays,
-        Behaviour::Returned,
-        Behaviour::ReturnedInParts,
-        Behaviour::OverReturned,
-        Behaviour::ShortAccepted,
-        Behaviour::ShortReturned,
-        Behaviour::SendsOn,
-    ];
-    for (number, behaviour) in (1..).zip(behaviours) {
+    for (number, behaviour) in (1..).zip(WEIGHTS.map(|(behaviour, _)| behaviour)) {
         Play { evidence: &mut evidence, number, id: format!("pay_{number}"), sequence: 0 }.payment(behaviour);
     }
     for (number, kind, to) in [(1, Kind::Payout, CUSTOMER), (2, Kind::Payout, REFUSED), (3, Kind::Withdrawal, OWN)] {

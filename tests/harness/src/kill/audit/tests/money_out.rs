@@ -20,12 +20,10 @@ const PAYOUT_UNITS: i64 = 5_000_001;
 /// An address that must receive nothing.
 const ELSEWHERE: Address = Address::repeat_byte(0xee);
 
-/// An order as read at the end.
 fn read(evidence: &mut Evidence, order: usize) -> &mut Value {
     evidence.orders[order].creation.read.as_mut().unwrap()
 }
 
-/// The refund `rf_8`.
 fn refund(evidence: &mut Evidence) -> &mut Outgoing {
     &mut evidence.stories[7].refunds[0]
 }
@@ -35,7 +33,6 @@ fn sent(evidence: &mut Evidence, to: Address, units: i64) -> usize {
     base(evidence).sent.iter().position(|log| log.to == to && log.units == units).unwrap()
 }
 
-/// The on-chain log of the payout.
 fn payout(evidence: &mut Evidence) -> &mut SentLog {
     let index = sent(evidence, CUSTOMER, PAYOUT_UNITS);
     &mut base(evidence).sent[index]
