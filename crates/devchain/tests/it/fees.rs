@@ -105,7 +105,7 @@ async fn a_reorg_uses_the_set_base_fee_in_its_first_block() {
 async fn a_block_for_a_transaction_uses_the_set_base_fee() {
     let env = Env::with(ChainConfig { mining: Mining::PerTransaction, ..config() }).await;
     let wei = u64::try_from(GWEI / 2).unwrap();
-    env.control("anvil_setNextBlockBaseFeePerGas", json!([wei])).await;
+    env.call::<Value>("anvil_setNextBlockBaseFeePerGas", json!([wei])).await.unwrap();
     let hash = env.transfer(payee(1), 5).await;
     let receipt = env.receipt(hash).await.unwrap();
     assert_eq!(receipt.effective_gas_price, u128::from(wei) + 1_000_000);

@@ -27,6 +27,7 @@ async fn token_transfer_leaves_receipt_log_and_balance() {
     assert_eq!(log.inner.data.value, U256::from(5_000_000));
     assert_eq!(log.block_hash, receipt.block_hash);
     assert_eq!(env.token_balance(payee(1), "latest").await, 5_000_000);
+    assert_eq!(env.logs(&env.transfers().at_block_hash(receipt.block_hash.unwrap())).await, receipt.logs());
 
     let block = provider.get_block(BlockId::latest()).full().await.unwrap().unwrap();
     assert_eq!(block.header.hash, block.header.inner.hash_slow());
