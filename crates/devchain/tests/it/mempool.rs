@@ -3,7 +3,7 @@ use std::time::Instant;
 use alloy::primitives::{B256, Bytes, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
-use payferry_devchain::{ChainConfig, Mining, RpcError, Wallet};
+use payferry_devchain::{ChainConfig, Mining, RpcError};
 use serde_json::{Value, json};
 
 use crate::env::{CHAIN_ID, Env, GWEI, config, payee};
@@ -54,20 +54,6 @@ async fn nonce_gaps_and_low_fees_wait() {
     env.chain.mine(1).await.unwrap();
     assert_eq!(env.nonce("latest").await, nonce + 2);
     assert!(env.receipt(second_hash).await.is_some());
-}
-
-#[tokio::test]
-async fn blocks_take_the_best_tip_first_up_to_the_gas_limit() {
-    let env = Env::with(ChainConfig { block_gas_limit: 4_000_000, ..config() }).await;
-    let rich = Wallet::from_seed("rich");
-    env.chain.set_balance(rich.address(), U256::from(10).pow(U256::from(18))).await.unwrap();
-    let first = env.transfer(payee(1), 1).await;
-    let (raw, best) = rich.sign_call(CHAIN_ID, 0, payee(1), "0x".parse().unwrap(), 3_950_000, GWEI, GWEI / 2);
-    env.send(&raw).await.unwrap();
-    let block = env.chain.mine(1).await.unwrap()[0];
-    let txs: Value = env.call("eth_getBlockByNumber", json!([format!("{:#x}", block.number), false])).await.unwrap();
-    assert_eq!(txs["transactions"], json!([best, first]));
-    assert_eq!(env.receipt(first).await.unwrap().transaction_index, Some(1));
 }
 
 #[tokio::test]

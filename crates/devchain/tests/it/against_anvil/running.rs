@@ -341,6 +341,7 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
         (json!(["0x2", "latest", [101]]), "invalid reward percentile: 101"),
         (json!(["0x2", "latest", [-1]]), "invalid reward percentile: -1"),
         (json!(["0x2", "latest", [90, 10]]), "invalid reward percentile: 10"),
+        (json!(["0x2", "latest", [50, 50]]), "invalid reward percentile: 50"),
     ] {
         let [anvil, devchain] = pair.both("eth_feeHistory", async |_| params.clone()).await;
         anvil.unwrap();
