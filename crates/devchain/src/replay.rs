@@ -90,7 +90,7 @@ impl Replay {
     fn new(config: &Arc<ChainConfig>, timestamp: u64) -> Self {
         Self {
             chain: Chain::genesis(Arc::clone(config), timestamp),
-            pool: Mempool::new(config.chain_id, config.block_gas_limit, config.mempool_max),
+            pool: Mempool::new(config.chain_id, config.block_gas_limit),
             clock: Clock::default(),
             known: B256Map::default(),
         }
