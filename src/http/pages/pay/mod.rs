@@ -15,9 +15,9 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
+use payferry_httpkit::ApiError;
 use payferry_httpkit::live::StreamOwner;
 use payferry_httpkit::pages::Admitted;
-use payferry_httpkit::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::http::live;
