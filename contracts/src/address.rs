@@ -12,19 +12,6 @@ pub const CREATE2_DEPLOYER_CODE: Bytes = bytes!(
     "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
 );
 
-/// One-time account whose first transaction creates [`CREATE2_DEPLOYER`]. Its key is unknown.
-pub const CREATE2_DEPLOYER_SIGNER: Address = address!("3fab184622dc19b6109349b94811493bf2a45362");
-
-/// Balance that [`CREATE2_DEPLOYER_SIGNER`] needs for [`CREATE2_DEPLOYER_TRANSACTION`], in wei: 100,000 gas at 100
-/// gwei.
-pub const CREATE2_DEPLOYER_FUNDING_WEI: u64 = 10_000_000_000_000_000;
-
-/// Raw, pre-signed legacy transaction (without a chain id) that creates [`CREATE2_DEPLOYER`] on a chain that does not
-/// have it and still accepts such transactions.
-pub const CREATE2_DEPLOYER_TRANSACTION: Bytes = bytes!(
-    "f8a58085174876e800830186a08080b853604580600e600039806000f350fe7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf31ba02222222222222222222222222222222222222222222222222222222222222222a02222222222222222222222222222222222222222222222222222222222222222"
-);
-
 /// Returns the data of a transaction to [`CREATE2_DEPLOYER`] that deploys `init_code` with `salt`.
 pub fn create2_deploy_input(salt: B256, init_code: &[u8]) -> Bytes {
     [salt.as_slice(), init_code].concat().into()

@@ -32,9 +32,8 @@ mod bindings;
 mod gas;
 
 pub use address::{
-    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, CREATE2_DEPLOYER_FUNDING_WEI, CREATE2_DEPLOYER_SIGNER,
-    CREATE2_DEPLOYER_TRANSACTION, create2_deploy_input, payferry_address, salt_of, vault_address, vault_code_hash,
-    vault_implementation_address,
+    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, create2_deploy_input, payferry_address, salt_of, vault_address,
+    vault_code_hash, vault_implementation_address,
 };
 pub use artifact::{
     PAYFERRY_JSON, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON, payferry_init_code, test_usdc_init_code,

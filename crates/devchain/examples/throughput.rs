@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use alloy::consensus::transaction::SignerRecoverable;
 use alloy::consensus::{TxEip1559, TxEnvelope};
 use alloy::eips::eip2718::Decodable2718;
-use alloy::primitives::{Address, Bytes, TxKind, U256, keccak256};
+use alloy::primitives::{Address, Bytes, U256, keccak256};
 use alloy::sol_types::SolCall;
 use futures::StreamExt;
 use payferry_contracts::{Token, test_usdc_init_code};
@@ -107,28 +107,19 @@ fn genesis(owner: &Wallet, payers: &[Wallet]) -> Vec<GenesisAccount> {
 async fn prepare(config: ChainConfig, owner: &Wallet, payers: &[Wallet]) -> Devchain {
     let config = ChainConfig { genesis: genesis(owner, payers), chain_id: CHAIN_ID, ..config };
     let chain = Devchain::open(config).await.unwrap();
-    let sign = |nonce, to, input| {
-        let tx = TxEip1559 {
-            chain_id: CHAIN_ID,
-            nonce,
-            gas_limit: 20_000_000,
-            max_fee_per_gas: 100 * GWEI,
-            max_priority_fee_per_gas: GWEI,
-            to,
-            input,
-            ..Default::default()
-        };
-        owner.sign(tx).0
-    };
+    let (deployment, _) = owner.sign(TxEip1559 {
+        chain_id: CHAIN_ID,
+        gas_limit: 20_000_000,
+        max_fee_per_gas: 100 * GWEI,
+        input: test_usdc_init_code(owner.address()),
+        ..Default::default()
+    });
+    chain.send_raw(deployment).await.unwrap();
     let token = owner.address().create(0);
     let to = payers.iter().map(Wallet::address).collect();
     let values = vec![U256::from(10).pow(U256::from(15)); payers.len()];
     let mint = Token::mintBatchCall { to, values }.abi_encode();
-    for raw in
-        [sign(0, TxKind::Create, test_usdc_init_code(owner.address())), sign(1, TxKind::Call(token), mint.into())]
-    {
-        chain.call("eth_sendRawTransaction", json!([raw])).await.unwrap();
-    }
+    chain.send_raw(owner.sign_call(CHAIN_ID, 1, token, mint.into(), 20_000_000, 100 * GWEI, GWEI).0).await.unwrap();
     chain.mine(1).await.unwrap();
     chain
 }
@@ -138,7 +129,7 @@ async fn pay(chain: &Devchain, transfers: &[Bytes], in_flight: usize) -> Duratio
     let before = chain.head().number;
     let start = Instant::now();
     for burst in transfers.chunks(BLOCK_EVERY) {
-        let sends = burst.iter().map(|raw| chain.call("eth_sendRawTransaction", json!([raw])));
+        let sends = burst.iter().map(|raw| chain.send_raw(raw.clone()));
         let mut sends = futures::stream::iter(sends).buffered(in_flight);
         while let Some(sent) = sends.next().await {
             sent.unwrap();

@@ -1,5 +1,6 @@
 //! Blocks as stored: the few fields that cannot be derived, and a body only if there are transactions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use alloy::consensus::{Header, Receipt as ConsensusReceipt, ReceiptEnvelope, TxReceipt as _, proofs};
@@ -66,9 +67,8 @@ pub(crate) struct Receipt {
     pub gas_used_cumulative: u64,
     pub gas_price: u128,
     pub contract: Option<Address>,
-    /// Index of the first log in the logs of the block.
-    pub logs_start: usize,
-    pub logs_len: usize,
+    /// Its logs in those of the block.
+    pub logs: Range<usize>,
 }
 
 #[derive(Debug)]
@@ -100,8 +100,7 @@ impl Body {
     }
 
     pub(crate) fn logs_of(&self, index: usize) -> &[LogEntry] {
-        let receipt = &self.receipts[index];
-        &self.logs[receipt.logs_start..receipt.logs_start + receipt.logs_len]
+        &self.logs[self.receipts[index].logs.clone()]
     }
 }
 

@@ -1,6 +1,5 @@
 //! Configuration and genesis of a chain.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,8 +34,6 @@ pub struct GenesisAccount {
     pub nonce: u64,
     /// Runtime code; empty for an ordinary account.
     pub code: Bytes,
-    /// Storage slots and their values.
-    pub storage: BTreeMap<U256, U256>,
 }
 
 /// Configuration of a chain. The chain id, the genesis, and the gas and fee parameters belong to the file: a file that
@@ -61,8 +58,6 @@ pub struct ChainConfig {
     pub priority_fee_wei: u64,
     /// Gas limit of a block.
     pub block_gas_limit: u64,
-    /// Maximum number of transactions in the mempool. Beyond it, sends fail with `txpool is full`.
-    pub mempool_max: usize,
     /// Number of blocks that a reorg can undo, and whose state can be read.
     pub history_blocks_max: usize,
     /// Timestamp of block 0; `None` uses the wall clock at the creation of the file.
@@ -83,7 +78,6 @@ impl Default for ChainConfig {
             base_fee_min_wei: 1_000_000,
             priority_fee_wei: 1_000_000,
             block_gas_limit: 200_000_000,
-            mempool_max: 100_000,
             history_blocks_max: 4_096,
             genesis_timestamp_secs: None,
             genesis: Vec::new(),
@@ -114,12 +108,11 @@ impl ChainConfig {
             use std::fmt::Write as _;
             let _ = write!(
                 text,
-                "\n{} {} {} {} {:?}",
+                "\n{} {} {} {} {{}}",
                 account.address,
                 account.balance,
                 account.nonce,
-                keccak256(&account.code),
-                account.storage
+                keccak256(&account.code)
             );
         }
         keccak256(text)

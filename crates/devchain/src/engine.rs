@@ -19,7 +19,7 @@ use crate::config::{ChainConfig, Mining};
 use crate::error::{ChainError, OpenError, RpcError};
 use crate::faults::FaultInjector;
 use crate::mempool::Mempool;
-use crate::replay::{self, Replayed, settle_pool};
+use crate::replay::{self, Replay, settle_pool};
 use crate::state::{Changes, Control};
 use crate::store::{BlockRecord, Record, Store, Written};
 use crate::tx::Tx;
@@ -49,7 +49,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn open(config: ChainConfig) -> Result<Self, OpenError> {
         let config = Arc::new(config);
-        let Replayed { chain, pool, clock, file } = replay::open(&config)?;
+        let (Replay { chain, pool, clock, .. }, file) = replay::open(&config)?;
         let store = file
             .map(Store::start)
             .transpose()

@@ -113,8 +113,7 @@ impl<'a> BlockRun<'a> {
             gas_used_cumulative: self.gas_used,
             gas_price: u128::from(self.params.base_fee) + tx.tip(self.params.base_fee).unwrap_or_default(),
             contract,
-            logs_start,
-            logs_len: self.logs.len() - logs_start,
+            logs: logs_start..self.logs.len(),
         });
         self.txs.push(Arc::clone(tx));
         Ok(())

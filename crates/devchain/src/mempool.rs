@@ -16,6 +16,9 @@ use revm::state::AccountInfo;
 use crate::error::RpcError;
 use crate::tx::Tx;
 
+/// Maximum number of transactions. Beyond it, sends fail with `txpool is full`.
+const TXS_MAX: usize = 100_000;
+
 /// Minimum increase of both fees for a replacement, in percent.
 const REPLACEMENT_BUMP_PERCENT: u128 = 10;
 
@@ -23,7 +26,6 @@ const REPLACEMENT_BUMP_PERCENT: u128 = 10;
 pub(crate) struct Mempool {
     chain_id: u64,
     block_gas_limit: u64,
-    max: usize,
     senders: AddressMap<Queue>,
     hashes: B256Map<Arc<Tx>>,
     arrivals: u64,
@@ -42,8 +44,8 @@ struct Pooled {
 }
 
 impl Mempool {
-    pub(crate) fn new(chain_id: u64, block_gas_limit: u64, max: usize) -> Self {
-        Self { chain_id, block_gas_limit, max, senders: AddressMap::default(), hashes: B256Map::default(), arrivals: 0 }
+    pub(crate) fn new(chain_id: u64, block_gas_limit: u64) -> Self {
+        Self { chain_id, block_gas_limit, senders: AddressMap::default(), hashes: B256Map::default(), arrivals: 0 }
     }
 
     /// Adds a transaction, with the rules and error messages of geth.
@@ -61,7 +63,7 @@ impl Mempool {
             if !raised(tx.max_fee(), old.tx.max_fee()) || !raised(tx.max_tip(), old.tx.max_tip()) {
                 return Err(RpcError::server("replacement transaction underpriced"));
             }
-        } else if self.hashes.len() >= self.max {
+        } else if self.hashes.len() >= TXS_MAX {
             return Err(RpcError::server("txpool is full"));
         }
         let queued = queue.map_or(U256::ZERO, |queue| queue.cost);

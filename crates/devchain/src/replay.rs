@@ -5,10 +5,9 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use alloy::primitives::B256;
 use alloy::primitives::map::B256Map;
 
-use crate::block::{Block, BlockParams};
+use crate::block::BlockParams;
 use crate::chain::Chain;
 use crate::clock::{Clock, wall_secs};
 use crate::config::ChainConfig;
@@ -17,19 +16,11 @@ use crate::mempool::Mempool;
 use crate::store::{BlockRecord, MAGIC, Record, frame, unframe};
 use crate::tx::Tx;
 
-/// A chain restored from its file.
-pub(crate) struct Replayed {
-    pub chain: Chain,
-    pub pool: Mempool,
-    pub clock: Clock,
-    /// The locked file, positioned at its end; `None` in memory.
-    pub file: Option<File>,
-}
-
-pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<Replayed, OpenError> {
+/// Restores a chain, and returns its locked file, positioned at its end; `None` in memory.
+pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<(Replay, Option<File>), OpenError> {
     let Some(path) = config.path.clone() else {
         let timestamp = config.genesis_timestamp_secs.unwrap_or_else(wall_secs);
-        return Ok(Replay::new(config, timestamp).finish(None));
+        return Ok((Replay::new(config, timestamp), None));
     };
     let io = |source| OpenError::Io { path: path.clone(), source };
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
@@ -56,7 +47,7 @@ pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<Replayed, OpenError> {
                 file.set_len(end as u64).and_then(|()| file.sync_data()).map_err(io)?;
             }
             file.seek(SeekFrom::Start(end as u64)).map_err(io)?;
-            Ok(replay.finish(Some(file)))
+            Ok((replay, Some(file)))
         }
         None if first_record_is_torn(&bytes) => {
             let timestamp = config.genesis_timestamp_secs.unwrap_or_else(wall_secs);
@@ -66,7 +57,7 @@ pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<Replayed, OpenError> {
             file.seek(SeekFrom::Start(0)).map_err(io)?;
             file.write_all(&start).and_then(|()| file.sync_all()).map_err(io)?;
             sync_folder(&path).map_err(io)?;
-            Ok(Replay::new(config, timestamp).finish(Some(file)))
+            Ok((Replay::new(config, timestamp), Some(file)))
         }
         _ => Err(OpenError::NotAChainFile(path)),
     }
@@ -86,10 +77,11 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     }
 }
 
-struct Replay {
-    chain: Chain,
-    pool: Mempool,
-    clock: Clock,
+/// A chain restored from its file.
+pub(crate) struct Replay {
+    pub chain: Chain,
+    pub pool: Mempool,
+    pub clock: Clock,
     /// Accepted transactions that are not mined, including those that were replaced while their block was being sealed.
     known: B256Map<Arc<Tx>>,
 }
@@ -98,14 +90,10 @@ impl Replay {
     fn new(config: &Arc<ChainConfig>, timestamp: u64) -> Self {
         Self {
             chain: Chain::genesis(Arc::clone(config), timestamp),
-            pool: Mempool::new(config.chain_id, config.block_gas_limit, config.mempool_max),
+            pool: Mempool::new(config.chain_id, config.block_gas_limit),
             clock: Clock::default(),
             known: B256Map::default(),
         }
-    }
-
-    fn finish(self, file: Option<File>) -> Replayed {
-        Replayed { chain: self.chain, pool: self.pool, clock: self.clock, file }
     }
 
     /// Applies the records from `at` on, and returns the end of the last complete one.
@@ -172,19 +160,14 @@ impl Replay {
         let parent_hash = self.chain.head().hash;
         let BlockRecord { number, timestamp, base_fee, salt, .. } = *record;
         let executed = self.chain.exactly(BlockParams { number, parent_hash, timestamp, base_fee, salt }, &txs);
-        check(&executed.block, record.hash)?;
+        if executed.block.hash != record.hash {
+            return Err(format!("block {number} executes to {}, not to {}", executed.block.hash, record.hash));
+        }
         self.chain.apply(executed.block, executed.changes);
         self.clock.offset_secs = record.offset_secs;
         settle_pool(&mut self.pool, &self.chain, &txs);
         Ok(())
     }
-}
-
-fn check(block: &Block, expected: B256) -> Result<(), String> {
-    if block.hash == expected {
-        return Ok(());
-    }
-    Err(format!("block {} executes to {}, not to {expected}", block.number, block.hash))
 }
 
 /// Removes mined transactions from the pool, and those that can no longer be mined.

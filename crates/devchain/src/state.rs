@@ -65,9 +65,7 @@ impl State {
         for account in accounts {
             let code = Bytecode::new_raw(account.code.clone());
             let info = AccountInfo::new(account.balance, account.nonce, code.hash_slow(), code);
-            let slots = account.storage.iter().filter(|(_, value)| !value.is_zero());
-            let slots = slots.map(|(slot, value)| (*slot, *value)).collect();
-            state.accounts.insert(account.address, Account { info, slots });
+            state.accounts.insert(account.address, Account { info, slots: Slots::default() });
         }
         state
     }

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -86,10 +85,9 @@ struct Job {
 }
 
 /// Writes in the order of the calls to `append`.
-#[derive(Clone)]
 pub(crate) struct Store {
-    jobs: Arc<Mutex<Option<mpsc::Sender<Job>>>>,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Store {
@@ -98,7 +96,7 @@ impl Store {
         let (jobs, queue) = mpsc::channel();
         let thread =
             std::thread::Builder::new().name("devchain-store".into()).spawn(move || write_all(file, &queue))?;
-        Ok(Self { jobs: Arc::new(Mutex::new(Some(jobs))), thread: Arc::new(Mutex::new(Some(thread))) })
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
     pub(crate) fn append<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> Written {

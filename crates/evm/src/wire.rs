@@ -291,7 +291,7 @@ impl FeeHistory {
 mod tests {
     use super::*;
 
-    /// The texts of anvil and of the devchain, which uses geth's, are in pairs; `crates/devchain/tests/against_anvil`
+    /// The texts of anvil and of the devchain, which uses geth's, are in pairs; `crates/devchain/tests/it/against_anvil`
     /// asserts them.
     #[test]
     fn classifies_errors_of_nodes_and_providers() {

@@ -136,7 +136,7 @@ impl AbandonedOperation {
         let row = row_of(&payment).unwrap();
         payments::Entity::insert(row.into_active_model()).exec(env.database.writer()).await.unwrap();
         let vault = owner.vault(env, id);
-        env.send_money(vault, UNITS.into()).await;
+        env.send_money(vault, UNITS).await;
         env.mine(3).await;
         let mut given_up = Self { owner, payment, operation: OperationId::refund_of(refund_id), vault, revision: 0 };
         match owner {

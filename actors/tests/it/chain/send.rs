@@ -9,7 +9,7 @@ use payferry_devchain::Dropped;
 use payferry_domain::outbound::{Command, FailureReason, OutboundId};
 use payferry_domain::{Address, Finality, FinalityPolicy};
 use payferry_entities::operations;
-use payferry_entities::operations::Column::{ChainTxId, Id, Revision, Status};
+use payferry_entities::operations::Column::{ChainTxId, Revision, Status};
 use payferry_evm::wallet::alloy_address;
 use sea_orm::ColumnTrait;
 use sea_orm::sea_query::{Expr, ExprTrait};
@@ -134,24 +134,6 @@ async fn given_up_transfer_mined_after_a_reorg_is_reported() {
         given_up.until_notified(&env).await;
         run.stop().await;
     }
-}
-
-#[tokio::test]
-async fn given_up_transfer_is_never_signed_again() {
-    let env = env().await;
-    let run = env.start().await;
-    let given_up = AbandonedWithdrawal::of(&env, true).await;
-    let row = &given_up.row;
-    env.withdrawal_failed(row).await;
-    // As if it had been carried out and reorged, and its transaction had then failed.
-    let changes = [(Status, Expr::value("queued")), (ChainTxId, Expr::value(None::<i64>))];
-    env.update_operations(Id.eq(&row.id), changes).await;
-    env.handle.nudge();
-    let now = async || env.operations().await.into_iter().find(|now| now.id == row.id).unwrap();
-    env.until("it is refused", async || now().await.status == "failed").await;
-    assert!(now().await.failure.unwrap().contains("given up"));
-    assert_eq!(env.txs().await.len(), 1, "nothing was signed");
-    run.stop().await;
 }
 
 #[tokio::test]

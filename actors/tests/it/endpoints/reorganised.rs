@@ -1,5 +1,6 @@
 //! Reorgs of depth 1 to 20, with money at every stage: seen, confirmed, settled.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use alloy::primitives::{B256, Bytes};
@@ -58,23 +59,68 @@ async fn env() -> Env {
     Env::with(Options { senses: Senses::Shared, ..behind(1) }).await
 }
 
-fn payments(paid: &[Paid]) -> Vec<Payment> {
-    paid.iter().map(|(payment, ..)| payment.clone()).collect()
-}
-
-async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
+/// At each depth, reorgs payments at different stages, carries on with `then` (which gets them, and all payments so
+/// far), and asserts that everything settles once.
+async fn at_each_depth(
+    depths: RangeInclusive<u64>,
+    dropped: Dropped,
+    then: impl AsyncFn(&Env, &[Paid], &[Payment], BlockRef),
+) -> Env {
     let env = env().await;
     let mut all = Vec::new();
     for depth in depths {
         let paid = at_different_stages(&env, depth).await;
-        let branch = reorg_last_blocks(&env, depth, Dropped::Remine).await;
-        until_read(&env, branch).await;
-        all.extend(payments(&paid));
+        all.extend(paid.iter().map(|(payment, ..)| payment.clone()));
+        let branch = reorg_last_blocks(&env, depth, dropped).await;
+        then(&env, &paid, &all, branch).await;
         env.finish(&all).await;
     }
+    env
+}
+
+async fn with_the_same_transactions(depths: RangeInclusive<u64>) {
+    let _env = at_each_depth(depths, Dropped::Remine, async |env, _, _, branch| until_read(env, branch).await).await;
     assert!(metric("payferry_settler_submitted_total", &["chain=base"]) > 0);
     assert!(metric("payferry_chain_reorgs_total", &["chain=base"]) > 0);
     assert!(logged(&["chain base was reorganised", "depth="]));
+}
+
+/// The payers' transactions return one by one, some blocks later; the settler sends the settlements again.
+async fn in_later_blocks(depths: RangeInclusive<u64>) {
+    at_each_depth(depths, Dropped::Discard, async |env, paid, _, branch| {
+        for (_, raw, _) in paid {
+            env.chain().blocks(2).await;
+            // A transaction below the fork is already included.
+            let _ = env.chain().devchain.send_raw(raw.clone()).await;
+        }
+        until_read(env, branch).await;
+    })
+    .await;
+}
+
+/// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
+/// nothing is settled without money. When the payers pay again, everything is settled once.
+async fn gone(depths: RangeInclusive<u64>) {
+    at_each_depth(depths, Dropped::Discard, async |env, paid, all, branch| {
+        until_read(env, branch).await;
+        let mut lost = Vec::new();
+        for (payment, _, hash) in paid {
+            if !env.chain().receipt(hash).await.is_null() {
+                continue;
+            }
+            let state = env.until_status(payment.id(), Status::Pending).await;
+            assert_eq!(state.amount_received().units(), 0, "{state:#?}");
+            lost.push(payment);
+        }
+        assert!(!lost.is_empty(), "the last transfer was in the last block");
+        env.assert_true_to_chain(all).await;
+        tokio::time::sleep(BLOCK_TIME * 10).await;
+        env.assert_true_to_chain(all).await;
+        for payment in lost {
+            env.pay(payment, "10").await;
+        }
+    })
+    .await;
 }
 
 cases! {
@@ -82,66 +128,8 @@ cases! {
 
     remined_in_the_same_order_up_to_depth_10 => with_the_same_transactions(1..=10);
     remined_in_the_same_order_up_to_depth_20 => with_the_same_transactions(11..=DEPTH_MAX);
-}
-
-/// The payers' transactions return one by one, some blocks later; the settler sends the settlements again.
-async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
-    let env = env().await;
-    let mut all = Vec::new();
-    for depth in depths {
-        let paid = at_different_stages(&env, depth).await;
-        let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
-        for (_, raw, _) in &paid {
-            env.chain().blocks(2).await;
-            // A transaction below the fork is already included.
-            let _ = env.chain().devchain.send_raw(raw.clone()).await;
-        }
-        until_read(&env, branch).await;
-        all.extend(payments(&paid));
-        env.finish(&all).await;
-    }
-}
-
-cases! {
-    #[tokio::test(flavor = "multi_thread")]
-
     remined_in_later_blocks_up_to_depth_10 => in_later_blocks(1..=10);
     remined_in_later_blocks_up_to_depth_20 => in_later_blocks(11..=DEPTH_MAX);
-}
-
-/// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
-/// nothing is settled without money. When the payers pay again, everything is settled once.
-async fn gone(depths: std::ops::RangeInclusive<u64>) {
-    let env = env().await;
-    let mut all = Vec::new();
-    for depth in depths {
-        let paid = at_different_stages(&env, depth).await;
-        let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;
-        until_read(&env, branch).await;
-        let mut lost = Vec::new();
-        for (payment, _, hash) in &paid {
-            if !env.chain().receipt(hash).await.is_null() {
-                continue;
-            }
-            let state = env.until_status(payment.id(), Status::Pending).await;
-            assert_eq!(state.amount_received().units(), 0, "{state:#?}");
-            lost.push(payment.clone());
-        }
-        assert!(!lost.is_empty(), "the last transfer was in the last block");
-        all.extend(payments(&paid));
-        env.assert_true_to_chain(&all).await;
-        tokio::time::sleep(BLOCK_TIME * 10).await;
-        env.assert_true_to_chain(&all).await;
-        for payment in &lost {
-            env.pay(payment, "10").await;
-        }
-        env.finish(&all).await;
-    }
-}
-
-cases! {
-    #[tokio::test(flavor = "multi_thread")]
-
     dropped_for_good_up_to_depth_10 => gone(1..=10);
     dropped_for_good_up_to_depth_20 => gone(11..=DEPTH_MAX);
 }

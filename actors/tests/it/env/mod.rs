@@ -10,16 +10,22 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::chain::{ChainView, Checkpoint, Killed, NoCheckpoint, Step, wake_on_change};
-use payferry_actors::compliance::identity::{ComplianceConfig, IdentityProvider};
-use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
-use payferry_actors::{ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, System, SystemConfig};
+use payferry_actors::compliance::identity::ComplianceConfig;
+use payferry_actors::compliance::{ListScreener, ScreeningConfig};
+use payferry_actors::{
+    ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderError, OutboundOrder, System, SystemConfig,
+};
 use payferry_devchain::{ChainConfig, Mining};
+use payferry_domain::customer::{self, CustomerKind};
+use payferry_domain::outbound::{OutboundId, OutboundTransfer};
 use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict};
-use payferry_domain::{Address, Chain, MerchantId, PaymentId, PspId, Timestamp, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::{Database, deliveries, events, merchants, psps};
 use payferry_evm::ChainSpec;
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::{Ceilings, PspPolicies};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
@@ -52,15 +58,9 @@ pub struct Options {
     /// Hook that can kill the settler at a step.
     pub checkpoint: Arc<dyn Checkpoint>,
     pub policies: PspPolicies,
-    /// Replaces the sanctions list that contains the outlaw.
-    pub screener: Option<Arc<dyn KytScreener>>,
-    pub screening: ScreeningConfig,
-    pub identity: Option<Arc<dyn IdentityProvider>>,
-    pub compliance: ComplianceConfig,
-    pub webhooks: WebhookConfig,
-    pub auditors: AuditorsConfig,
     pub clock: Clock,
-    pub shards: usize,
+    /// Changes the configuration of the service.
+    pub configure: Arc<dyn Fn(&mut SystemConfig)>,
 }
 
 impl Default for Options {
@@ -75,14 +75,8 @@ impl Default for Options {
             tweaks: Vec::new(),
             checkpoint: Arc::new(NoCheckpoint),
             policies: PspPolicies::default(),
-            screener: None,
-            screening: ScreeningConfig::default(),
-            identity: None,
-            compliance: ComplianceConfig::default(),
-            webhooks: WebhookConfig::default(),
-            auditors: AuditorsConfig::default(),
             clock: Clock::default(),
-            shards: 16,
+            configure: Arc::new(|_| {}),
         }
     }
 }
@@ -91,6 +85,10 @@ impl Options {
     pub fn tweaked(mut self, tweak: fn(&mut ChainSpec)) -> Self {
         self.tweaks.push(tweak);
         self
+    }
+
+    pub fn configured(self, configure: impl Fn(&mut SystemConfig) + 'static) -> Self {
+        Self { configure: Arc::new(configure), ..self }
     }
 }
 
@@ -145,7 +143,6 @@ impl Env {
     /// The same without waiting.
     pub async fn start_blindly(&mut self) {
         let (options, clock) = (&self.options, self.options.clock.clone());
-        let list = || Arc::new(ListScreener::new("test", "1", [account(PAYERS[2])], clock.clone())) as Arc<_>;
         let setup = |chain: &ChainEnv| ChainSetup {
             spec: chain.spec.clone(),
             client: chain.client(options.timeout),
@@ -153,20 +150,21 @@ impl Env {
             wake_ups: chain.endpoints.is_empty().then(|| wake_on_change(chain.devchain.heads())),
             checkpoint: options.checkpoint.clone(),
         };
-        let config = SystemConfig {
+        let mut config = SystemConfig {
             database: open(&self.test_database).await,
             sealer: Sealer::new(&MASTER),
             chains: self.chains.values().map(setup).collect(),
-            screener: options.screener.clone().unwrap_or_else(list),
-            screening: options.screening.clone(),
-            identity: options.identity.clone(),
-            compliance: options.compliance.clone(),
-            webhooks: options.webhooks.clone(),
+            screener: Arc::new(ListScreener::new("test", "1", [account(PAYERS[2])], clock.clone())),
+            screening: ScreeningConfig::default(),
+            identity: None,
+            compliance: ComplianceConfig::default(),
+            webhooks: WebhookConfig::default(),
             ceilings: Ceilings::default(),
-            auditors: options.auditors.clone(),
-            shards: options.shards,
+            auditors: AuditorsConfig::default(),
+            shards: 16,
             clock,
         };
+        (options.configure)(&mut config);
         self.system = Some(System::start(config).await.unwrap());
     }
 
@@ -238,6 +236,54 @@ impl Env {
         self.system().initiate(InitiatePayment { chain, expires_in_secs, ..self.request("10") }).await
     }
 
+    /// Orders an outbound transfer of USDC.
+    pub async fn order(
+        &self,
+        id: OutboundId,
+        amount: Amount,
+        chain: Chain,
+        customer_id: Option<CustomerId>,
+        to: Address,
+    ) -> Result<OutboundTransfer, OrderError> {
+        let order = OutboundOrder {
+            id,
+            psp_id: self.psp,
+            customer_id,
+            reference: None,
+            metadata: None,
+            amount,
+            token: Token::Usdc,
+            chain,
+            to,
+            answer: None,
+        };
+        self.system().order_outbound(order).await
+    }
+
+    /// Creates a person who has accepted the terms.
+    pub async fn create_customer(&self, email: &str, particulars: &serde_json::Value) -> CustomerId {
+        let (id, now) = (CustomerId::generate(), self.clock().now());
+        let context = ["customers", &id.to_string(), "particulars"];
+        let new = NewCustomer {
+            id,
+            psp_id: self.psp,
+            kind: CustomerKind::Individual,
+            email: email.to_owned(),
+            country: "GBR".to_owned(),
+            currency: "GBP".to_owned(),
+            particulars: Sealer::new(&MASTER).seal(&context, particulars.to_string().as_bytes()),
+        };
+        customers::create(self.system().database().writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+        self.change_customer(id, customer::Command::AcceptTerms).await;
+        id
+    }
+
+    pub async fn change_customer(&self, id: CustomerId, command: customer::Command) {
+        let mut opened = Opened::find(self.system().database(), id, Some(self.psp)).await.unwrap();
+        opened.apply(&command, &Actor::Service, self.clock().now()).await.unwrap();
+        opened.commit().await.unwrap();
+    }
+
     pub async fn pay(&self, payment: &Payment, tokens: &str) -> alloy::primitives::B256 {
         self.pay_from(PAYERS[0], payment, tokens).await
     }
@@ -264,8 +310,9 @@ impl Env {
 
     /// Waits until the current head of a chain is read.
     pub async fn until_read(&self, chain: &ChainEnv) {
-        let head = chain.devchain.head().number;
-        let read = async || self.system().chain_view(chain.chain).is_some_and(|view| view.read_number >= head);
+        let head = chain.devchain.head();
+        let is_read = |view: ChainView| view.read_number > head.number || view.read_hash.0 == head.hash.0;
+        let read = async || self.system().chain_view(chain.chain).is_some_and(is_read);
         self.until("the head is read", read).await;
     }
 

@@ -1,50 +1,38 @@
 //! The operator's view in tests: log lines and metrics of the whole test process.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
 use payferry_harness::endpoint::SECRET;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::RwLock;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-#[derive(Clone, Default)]
-struct Numbers {
-    values: Arc<Mutex<BTreeMap<String, Number>>>,
-}
 
 /// Gauge flag, and the bits of the value.
 type Number = (bool, Arc<AtomicU64>);
 
-static SENSES: OnceLock<(Lines, Numbers)> = OnceLock::new();
+static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static VALUES: Mutex<BTreeMap<String, Number>> = Mutex::new(BTreeMap::new());
+static LISTENING: Once = Once::new();
 
-fn senses() -> &'static (Lines, Numbers) {
-    SENSES.get_or_init(|| {
-        let (lines, numbers) = (Lines::default(), Numbers::default());
+fn listen() {
+    LISTENING.call_once(|| {
         // Listens to everything that a library could log about an address.
         let filter = EnvFilter::new("debug,sqlx=off,sea_orm=off");
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(lines.clone());
-        log.init();
-        assert!(metrics::set_global_recorder(numbers.clone()).is_ok());
-        (lines, numbers)
-    })
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(|| Lines).init();
+        assert!(metrics::set_global_recorder(Numbers).is_ok());
+    });
 }
 
 /// Where tests share a process, a test that counts lines or asserts absence needs it alone.
 static PROCESS: RwLock<()> = RwLock::const_new(());
 
 /// A test's lock on the process's log and metrics.
-pub enum Hold {
-    Alone(#[allow(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
-    Shared(#[allow(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
-}
+pub type Hold = Box<dyn Any + Send + Sync>;
 
 /// Use that a test makes of the process's log and metrics.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,18 +45,16 @@ pub enum Senses {
 
 /// Takes the lock and, if the test uses them, starts to record lines and metrics; [`Senses::Alone`] clears earlier ones.
 pub async fn hold(wanted: Senses) -> Hold {
-    if wanted == Senses::Alone {
-        let (lines, numbers) = senses();
-        let hold = PROCESS.write().await;
-        lines.0.lock().clear();
-        numbers.values.lock().clear();
-        Hold::Alone(hold)
-    } else {
-        if wanted == Senses::Shared {
-            senses();
-        }
-        Hold::Shared(PROCESS.read().await)
+    if wanted != Senses::Unused {
+        listen();
     }
+    if wanted != Senses::Alone {
+        return Box::new(PROCESS.read().await);
+    }
+    let hold = PROCESS.write().await;
+    LINES.lock().clear();
+    VALUES.lock().clear();
+    Box::new(hold)
 }
 
 /// Returns `true` if a log line contains all these words.
@@ -82,9 +68,7 @@ pub fn logged_times(words: &[&str]) -> usize {
 }
 
 fn log_lines() -> Vec<String> {
-    let Some((lines, _)) = SENSES.get() else { return Vec::new() };
-    let bytes = lines.0.lock();
-    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+    String::from_utf8_lossy(&LINES.lock()).lines().map(str::to_owned).collect()
 }
 
 /// Last log lines, for a failing test.
@@ -96,7 +80,7 @@ pub fn log_tail() -> String {
 /// Sum of the counters or gauges with these labels (as `chain=base`), in whole numbers; 0 if none exists.
 #[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 pub fn metric(name: &str, labels: &[&str]) -> i64 {
-    let values = senses().1.values.lock();
+    let values = VALUES.lock();
     let fits = |key: &&String| {
         key.split('|').next() == Some(name) && labels.iter().all(|label| key.split('|').any(|part| part == *label))
     };
@@ -111,11 +95,13 @@ pub fn metric(name: &str, labels: &[&str]) -> i64 {
 /// Asserts that no log line or metric contains an endpoint's key.
 pub fn assert_discreet() {
     assert!(!logged(&[SECRET]), "{:?}", log_lines().iter().find(|line| line.contains(SECRET)));
-    assert!(senses().1.values.lock().keys().all(|key| !key.contains(SECRET)));
+    assert!(VALUES.lock().keys().all(|key| !key.contains(SECRET)));
 }
 
+struct Numbers;
+
 impl Numbers {
-    fn value(&self, key: &Key, is_gauge: bool) -> Arc<AtomicU64> {
+    fn value(key: &Key, is_gauge: bool) -> Arc<AtomicU64> {
         let mut name = key.name().to_owned();
         for label in key.labels() {
             name.push('|');
@@ -123,7 +109,7 @@ impl Numbers {
             name.push('=');
             name.push_str(label.value());
         }
-        Arc::clone(&self.values.lock().entry(name).or_insert_with(|| (is_gauge, Arc::default())).1)
+        Arc::clone(&VALUES.lock().entry(name).or_insert_with(|| (is_gauge, Arc::default())).1)
     }
 }
 
@@ -133,11 +119,11 @@ impl Recorder for Numbers {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.value(key, false))
+        Counter::from_arc(Self::value(key, false))
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.value(key, true))
+        Gauge::from_arc(Self::value(key, true))
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
@@ -145,17 +131,11 @@ impl Recorder for Numbers {
     }
 }
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
+struct Lines;
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
+        LINES.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use payferry_actors::auditors::AuditorsConfig;
-use payferry_actors::compliance::ScreeningConfig;
+use payferry_actors::SystemConfig;
 use payferry_devchain::Mining;
 use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::Database;
@@ -15,7 +14,7 @@ use payferry_evm::ChainSpec;
 use payferry_harness::receiver::Receiver;
 use payferry_journal::psps::PspPolicies;
 use payferry_runtime::clock::Clock;
-use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig, endpoints};
+use payferry_webhook::{Schedule, UrlPolicy, endpoints};
 
 use super::judge::StoryScreener;
 use crate::env::{self, Options, SettlerKill};
@@ -64,25 +63,22 @@ impl Env {
             timeout: Duration::from_secs(2),
             checkpoint: settler_kill.clone(),
             policies: policies.clone(),
-            screener: Some(judge.clone()),
-            screening: ScreeningConfig {
-                retry_min: brief,
-                retry_max: brief,
-                review_interval: brief,
-                ..ScreeningConfig::default()
-            },
-            webhooks: WebhookConfig {
-                schedule: Schedule::of([brief, brief * 2, brief * 3]),
-                url_policy: UrlPolicy::Sandbox,
-                ..WebhookConfig::default()
-            },
-            // The auditor runs constantly, so a reported imbalance is an error at any time.
-            auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None, treasury_kept: false },
             clock,
-            shards: 2,
             ..Options::default()
         };
-        let service = env::Env::with(options.tweaked(reads_often)).await;
+        let screener = judge.clone();
+        let configure = move |config: &mut SystemConfig| {
+            config.screener = screener.clone();
+            let screening = &mut config.screening;
+            (screening.retry_min, screening.retry_max, screening.review_interval) = (brief, brief, brief);
+            config.webhooks.schedule = Schedule::of([brief, brief * 2, brief * 3]);
+            config.webhooks.url_policy = UrlPolicy::Sandbox;
+            // The auditor runs constantly, so a reported imbalance is an error at any time.
+            (config.auditors.ledger_interval, config.auditors.vaults_interval) = (AUDITED_EVERY, None);
+            config.auditors.treasury_kept = false;
+            config.shards = 2;
+        };
+        let service = env::Env::with(options.tweaked(reads_often).configured(configure)).await;
         let receiver = Receiver::start().await;
         let (writer, now) = (service.system().database().writer(), service.clock().now());
         let sealer = service.system().sealer();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{HistoryEntry, Payment, Reason, Refund, Status};
-use payferry_domain::{Address, Amount, Asset, Chain, PaymentId, Token};
+use payferry_domain::{Address, Amount, Asset, Chain, PaymentId};
 use payferry_entities::{balances, events, ledger_postings, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 
@@ -99,8 +99,7 @@ pub async fn balances(env: &Env) -> String {
     for (chain, story) in &env.chains {
         for coin in Coin::ALL {
             let contract = story.coin(coin);
-            let plain = *chain == Chain::Base && coin == Coin::from(Token::Usdc);
-            let named = if plain { String::new() } else { format!(" {}", coin_named(env, *chain, contract)) };
+            let named = coin_beside(env, Asset { chain: *chain, address: contract }, usdc_on_base(env));
             let (chain, token) = (chain.as_str(), contract.to_string());
             let row = rows.iter().find(|row| row.chain == chain && row.token_address == token);
             let coming = coming.iter().filter(|row| row.chain == chain && row.token_address == token);
@@ -141,6 +140,11 @@ fn posting(env: &Env, row: &ledger_postings::Model, own: Asset) -> String {
     format!("{} {}{coin}{from}", row.kind, Amount(row.amount))
 }
 
+/// The asset of most amounts, which are shown without its name.
+fn usdc_on_base(env: &Env) -> Asset {
+    Asset { chain: Chain::Base, address: env.chains[&Chain::Base].coin(Coin::Usdc) }
+}
+
 /// Name of an asset, if it differs from the default.
 fn coin_beside(env: &Env, asset: Asset, own: Asset) -> String {
     if asset == own { String::new() } else { format!(" {}", coin_named(env, asset.chain, asset.address)) }
@@ -168,9 +172,8 @@ async fn holdings(env: &Env, subjects: &[(String, Subject)], others: &BTreeSet<S
             for coin in Coin::ALL {
                 let units = story.balance(coin, address).await;
                 if units != 0 {
-                    let plain = *chain == Chain::Base && coin == Coin::from(Token::Usdc);
-                    let coin =
-                        if plain { String::new() } else { format!(" {}", coin_named(env, *chain, story.coin(coin))) };
+                    let asset = Asset { chain: *chain, address: story.coin(coin) };
+                    let coin = coin_beside(env, asset, usdc_on_base(env));
                     held.push(format!("{name} {}{coin}", Amount(units)));
                 }
             }

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use payferry_actors::pauses;
 use payferry_actors::{
-    ChainChoiceRequest, CommandError, InitiateError, InitiatePayment, OrderError, OutboundCommandError, OutboundOrder,
+    ChainChoiceRequest, CommandError, InitiateError, InitiatePayment, OrderError, OutboundCommandError,
 };
-use payferry_domain::customer::{self, CustomerKind, Verdict as Clearing};
+use payferry_domain::customer::{self, Verdict as Clearing};
 use payferry_domain::outbound::{self, OutboundId, OutboundKind, OutboundTransfer};
 use payferry_domain::payment::{Command, Payment, Purpose};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
 use payferry_entities::{balances, payment_details};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_journal::psps::wallets;
 use payferry_journal::psps::wallets::WalletChange;
 use payferry_runtime::seal::Sealer;
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel};
+use serde_json::json;
 
 use super::env::Env;
 use super::outcome::Subject;
@@ -70,17 +70,14 @@ impl Env {
     pub async fn initiate(&self, asked: PaymentOrder) -> Result<Payment, Refused> {
         let PaymentOrder { amount, token, chain, expires_in_secs, payee } = asked;
         let request = InitiatePayment {
-            psp_id: self.psp,
             purpose: payee.map_or(Purpose::PayIn, |(_, to)| Purpose::Transfer { to }),
             merchant_id: payee.is_none().then_some(self.merchant),
             customer_id: payee.map(|(customer, _)| customer),
-            reference: None,
-            metadata: None,
             amount,
             token,
             chain: chain.map_or(ChainChoiceRequest::Best, ChainChoiceRequest::Named),
             expires_in_secs,
-            answer: None,
+            ..self.request("1")
         };
         self.system().initiate(request).await.map_err(|error| match error {
             InitiateError::TokenUnavailable { .. } => "token_unavailable".to_owned(),
@@ -104,7 +101,7 @@ impl Env {
                 let sent = match payee {
                     Some((customer_id, to)) => {
                         let id = OutboundId::Payout(PayoutId::generate());
-                        self.order(id, amount, chain, Some(customer_id), to).await?
+                        self.send(id, amount, chain, Some(customer_id), to).await?
                     }
                     None => self.withdraw(amount, chain).await?,
                 };
@@ -135,10 +132,10 @@ impl Env {
     async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<OutboundTransfer, Refused> {
         let wallet = wallets::withdrawal_wallet(self.database(), self.psp, chain, self.clock().now()).await.unwrap();
         let to = wallet.ok_or("withdrawal_wallet_missing")?;
-        self.order(OutboundId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
+        self.send(OutboundId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
     }
 
-    async fn order(
+    async fn send(
         &self,
         id: OutboundId,
         amount: Amount,
@@ -146,20 +143,7 @@ impl Env {
         customer_id: Option<CustomerId>,
         to: Address,
     ) -> Result<OutboundTransfer, Refused> {
-        let (psp_id, token) = (self.psp, Token::Usdc);
-        let order = OutboundOrder {
-            id,
-            psp_id,
-            customer_id,
-            reference: None,
-            metadata: None,
-            amount,
-            token,
-            chain,
-            to,
-            answer: None,
-        };
-        self.system().order_outbound(order).await.map_err(|error| match error {
+        self.order(id, amount, chain, customer_id, to).await.map_err(|error| match error {
             OrderError::InsufficientBalance => "insufficient_balance".to_owned(),
             OrderError::AboveSendLimit(_) => "above_send_limit".to_owned(),
             OrderError::AboveDailyLimit(_) => "above_daily_limit".to_owned(),
@@ -204,18 +188,8 @@ impl Env {
 
     /// Creates an approved customer whose wallet is the account of this name.
     async fn customer(&self, name: &str) -> (CustomerId, Address) {
-        let (id, now, wallet) = (CustomerId::generate(), self.clock().now(), account(name));
-        let particulars = Sealer::new(&MASTER).seal(&["customers", &id.to_string(), "particulars"], b"{}");
-        let new = NewCustomer {
-            id,
-            psp_id: self.psp,
-            kind: CustomerKind::Individual,
-            email: format!("{name}@example.com"),
-            country: "GBR".to_owned(),
-            currency: "GBP".to_owned(),
-            particulars,
-        };
-        create(self.system().database().writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+        let wallet = account(name);
+        let id = self.create_customer(&format!("{name}@example.com"), &json!({})).await;
         let details = payment_details::Model {
             customer_id: id.to_string(),
             wallet_address: Some(wallet.to_string()),
@@ -224,15 +198,8 @@ impl Env {
             updated_at: 0,
         };
         details.into_active_model().insert(self.system().database().writer()).await.unwrap();
-        self.change_customer(id, customer::Command::AcceptTerms).await;
         self.change_customer(id, customer::Command::Decide(Clearing::Approved)).await;
         (id, wallet)
-    }
-
-    pub async fn change_customer(&self, id: CustomerId, command: customer::Command) {
-        let mut opened = Opened::find(self.system().database(), id, Some(self.psp)).await.unwrap();
-        opened.apply(&command, &Actor::Operator, self.clock().now()).await.unwrap();
-        opened.commit().await.unwrap();
     }
 
     pub async fn payment(&self, id: PaymentId) -> Payment {

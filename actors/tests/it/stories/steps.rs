@@ -15,7 +15,6 @@ use serde_json::Value;
 use super::outcome::{self, Subject};
 use super::people::{PaymentOrder, Refused};
 use super::player::Player;
-use super::said::StepWords;
 use super::script::Step;
 use super::verbs::EXPIRES_IN_SECS;
 
@@ -23,28 +22,28 @@ use super::verbs::EXPIRES_IN_SECS;
 const BLOCK_TIME: Duration = Duration::from_millis(40);
 
 /// Carries out a step about the chains, time or the service.
-pub async fn run_step(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
+pub async fn run_step(player: &mut Player, step: &Step) -> Result<(), Refused> {
     let env = &mut player.env;
-    let chain = said.chain().unwrap_or(Chain::Base);
+    let chain = step.chain().unwrap_or(Chain::Base);
     match step.words[0].as_str() {
         "hold" => player.is_held = true,
         "flow" => player.is_held = false,
-        "mine" => env.chains[&chain].mine(said.number()?).await,
+        "mine" => env.chains[&chain].mine(step.number()?).await,
         "blocks" => {
-            for _ in 0..said.number()? {
+            for _ in 0..step.number()? {
                 env.mine(1).await;
                 tokio::time::sleep(BLOCK_TIME).await;
             }
         }
-        "sleep" => tokio::time::sleep(Duration::from_millis(said.number()?)).await,
-        "advance" => env.advance(said.number()?).await,
-        "stand-still" => env.stall_chains(said.number()?).await,
-        "read" => env.until_read().await,
-        "faults" => env.chains[&chain].devchain.set_faults(faults(said)?),
+        "sleep" => tokio::time::sleep(Duration::from_millis(step.number()?)).await,
+        "advance" => env.advance(step.number()?).await,
+        "stand-still" => env.stall_chains(step.number()?).await,
+        "read" => env.until_all_read().await,
+        "faults" => env.chains[&chain].devchain.set_faults(faults(step)?),
         "receiver" => env.receiver.behave(match step.words[1].as_str() {
             "well" => ReceiverBehaviour::Well,
             "failing" => ReceiverBehaviour::Status(500),
-            "hesitant" => ReceiverBehaviour::FailThenAccept(500, usize::try_from(said.number()?).unwrap()),
+            "hesitant" => ReceiverBehaviour::FailThenAccept(500, usize::try_from(step.number()?).unwrap()),
             other => return Err(format!("unknown behaviour of the receiver: {other}")),
         }),
         "kill" => env.system().inject_crash(actor(&step.words[1])?),
@@ -52,7 +51,7 @@ pub async fn run_step(player: &mut Player, step: &Step, said: &StepWords<'_>) ->
             let known = SettlerStep::ALL.into_iter().find(|known| known.as_str() == step.words[1]);
             env.settler_kill.arm(&[known.ok_or("unknown step of the settler")?]);
         }
-        "reorg" => return reorg(player, step, said).await,
+        "reorg" => return reorg(player, step).await,
         "panic" => {
             let id = player.payment(step).await?.id();
             player.env.system().inject_panic(id);
@@ -61,21 +60,21 @@ pub async fn run_step(player: &mut Player, step: &Step, said: &StepWords<'_>) ->
         "crash" => env.stop(false).await,
         "start" => env.start().await,
         "restart" => {
-            env.stop(said.has("gently")).await;
+            env.stop(step.has("gently")).await;
             env.start().await;
         }
         "told" => return notified(player, step).await,
         "delivered" => return delivered(player, step).await,
         "balance" => return balance(player, step).await,
-        "tried" => return tried(player, said.number()?).await,
-        "crowd" => return many_payments(player, said.number()?).await,
+        "tried" => return tried(player, step.number()?).await,
+        "crowd" => return many_payments(player, step.number()?).await,
         other => return Err(format!("unknown step: {other}")),
     }
     Ok(())
 }
 
 /// Reorgs as many blocks as given, or as needed to undo the last transfer or operation.
-async fn reorg(player: &Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
+async fn reorg(player: &Player, step: &Step) -> Result<(), Refused> {
     let (chain, block) = match step.words[1].as_str() {
         "transfer" => {
             let payment = player.payment(step).await?;
@@ -88,18 +87,18 @@ async fn reorg(player: &Player, step: &Step, said: &StepWords<'_>) -> Result<(),
             (row.chain.parse().unwrap(), block.try_into().unwrap())
         }
         _ => {
-            let chain = said.chain().unwrap_or(Chain::Base);
-            (chain, player.env.chains[&chain].devchain.head().number + 1 - said.number()?)
+            let chain = step.chain().unwrap_or(Chain::Base);
+            (chain, player.env.chains[&chain].devchain.head().number + 1 - step.number()?)
         }
     };
-    let dropped = if said.has("discard") { Dropped::Discard } else { Dropped::Remine };
+    let dropped = if step.has("discard") { Dropped::Discard } else { Dropped::Remine };
     player.env.chains[&chain].reorg_from(block, dropped).await;
     Ok(())
 }
 
-fn faults(said: &StepWords<'_>) -> Result<Faults, Refused> {
-    let rate = |name: &str| said.after(name).map_or(Ok(0.0), |rate| rate.parse::<f64>().map_err(|e| e.to_string()));
-    let blocks = |name: &str| said.after(name).map_or(Ok(0), |blocks| blocks.parse::<u64>().map_err(|e| e.to_string()));
+fn faults(step: &Step) -> Result<Faults, Refused> {
+    let rate = |name: &str| step.after(name).map_or(Ok(0.0), |rate| rate.parse::<f64>().map_err(|e| e.to_string()));
+    let blocks = |name: &str| step.after(name).map_or(Ok(0), |blocks| blocks.parse::<u64>().map_err(|e| e.to_string()));
     Ok(Faults {
         error_rate: rate("errors")?,
         unavailable_rate: rate("unavailable")?,

@@ -7,7 +7,6 @@ use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token, customer, 
 use super::outcome::Subject;
 use super::people::{PaymentOrder, Refused, Request};
 use super::player::Player;
-use super::said::StepWords;
 use super::script::Step;
 use super::steps;
 use crate::env::{PAYERS, account, verdict};
@@ -39,7 +38,7 @@ pub async fn carry_out_together(player: &mut Player, steps: &[Step]) -> Vec<Resu
     }
     let mut requests = Vec::new();
     for step in steps {
-        if let Ok(Some(request)) = request(player, step, &StepWords(&step.words[1..])).await {
+        if let Ok(Some(request)) = request(player, step).await {
             requests.push(request);
         }
     }
@@ -49,21 +48,20 @@ pub async fn carry_out_together(player: &mut Player, steps: &[Step]) -> Vec<Resu
 
 /// Carries out a step.
 pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> {
-    let said = StepWords(&step.words[1..]);
-    if let Some(request) = request(player, step, &said).await? {
+    if let Some(request) = request(player, step).await? {
         let made = player.env.perform(request).await?;
         player.subjects.extend(made);
         return Ok(());
     }
     match step.words[0].as_str() {
         "policy" | "wait" => Ok(()),
-        "initiate" | "transfer" => initiate(player, step, &said).await,
-        "pay" => pay(player, step, &said).await,
+        "initiate" | "transfer" => initiate(player, step).await,
+        "pay" => pay(player, step).await,
         "operator" => {
             let id = player.payment(step).await?.id();
             if player.env.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) }
         }
-        "customer" => change_customer(player, &said).await,
+        "customer" => change_customer(player, step).await,
         "register" => {
             let address = player.address(&step.words[1]);
             player.env.register_wallet(address).await;
@@ -74,25 +72,25 @@ pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> 
             player.env.pause(scope, step.words[0] == "pause").await;
             Ok(())
         }
-        "kyt" => kyt(player, &said),
+        "kyt" => kyt(player, step),
         "blacklist" | "unblacklist" => {
             let address = player.address(&step.words[1]);
             player.env.blacklist(address, step.words[0] == "blacklist").await;
             Ok(())
         }
-        _ => steps::run_step(player, step, &said).await,
+        _ => steps::run_step(player, step).await,
     }
 }
 
 /// Returns the request of the PSP or the operator that a step makes, if it makes one.
-async fn request(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<Option<Request>, Refused> {
+async fn request(player: &mut Player, step: &Step) -> Result<Option<Request>, Refused> {
     let verb = step.words[0].as_str();
     if let "payout" | "withdraw" = verb {
-        return send(player, step, said).await.map(Some);
+        return send(player, step).await.map(Some);
     }
     if verb == "operator" && step.words[1] == "sending" {
         let id = player.the_outbound(step).await?.id();
-        let decided = outbound::Command::Screen(verdict(said.decision()?, true, player.env.clock().now()));
+        let decided = outbound::Command::Screen(verdict(step.decision()?, true, player.env.clock().now()));
         return Ok(Some(Request::Decide(id, decided)));
     }
     if !["cancel", "accept", "retry", "refund"].contains(&verb) && (verb != "operator" || step.words[1] == "release") {
@@ -101,23 +99,22 @@ async fn request(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Resu
     let payment = player.payment(step).await?;
     let command = match verb {
         "cancel" => Command::Cancel,
-        "accept" => Command::Accept { expected_received: said.after("expected").map(|amount| amount.parse().unwrap()) },
+        "accept" => Command::Accept { expected_received: step.after("expected").map(|amount| amount.parse().unwrap()) },
         "retry" => Command::RetrySettlement { by: Requester::Psp },
-        "refund" => refund(player, &payment, said)?,
-        _ => operator(player, &payment, step, said)?,
+        "refund" => refund(player, &payment, step)?,
+        _ => operator(player, &payment, step)?,
     };
     Ok(Some(Request::Command(payment.id(), command)))
 }
 
 /// Returns `true` if a payment fits a request.
 pub fn fits(step: &Step, payment: &Payment) -> bool {
-    let has = |word: &str| step.words.iter().any(|said| said == word);
     match step.words[0].as_str() {
         "cancel" => payment.transfers.is_empty(),
         "accept" => payment.status == Status::Mismatched,
-        "refund" if has("misdirected") => misdirected(payment).is_some(),
+        "refund" if step.has("misdirected") => misdirected(payment).is_some(),
         "refund" => !payment.refundable().is_zero(),
-        "operator" if has("refund-blocked") => !payment.blocked_held().is_zero(),
+        "operator" if step.has("refund-blocked") => !payment.blocked_held().is_zero(),
         "operator" | "retry" => payment.attention().is_some(),
         _ => true,
     }
@@ -128,62 +125,62 @@ fn misdirected(payment: &Payment) -> Option<Asset> {
     payment.transfers.iter().find(|transfer| !transfer.is_right()).map(|transfer| payment.asset_of(transfer))
 }
 
-async fn initiate(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
-    let payee = match said.after("to") {
+async fn initiate(player: &mut Player, step: &Step) -> Result<(), Refused> {
+    let payee = match step.after("to") {
         Some(name) => {
             player.others.insert(name.to_owned());
             Some(player.customers.get(&player.env, name).await)
         }
         None => None,
     };
-    let token = if said.has("usdt") { Token::Usdt } else { Token::Usdc };
-    let chain = said.chain().or(Some(Chain::Base)).filter(|_| !said.has("best"));
-    let expires_in_secs = said.after("expires").map_or(EXPIRES_IN_SECS, |secs| secs.parse().unwrap());
-    let amount = said.amount().ok_or("expected an amount")?;
+    let token = if step.has("usdt") { Token::Usdt } else { Token::Usdc };
+    let chain = step.chain().or(Some(Chain::Base)).filter(|_| !step.has("best"));
+    let expires_in_secs = step.after("expires").map_or(EXPIRES_IN_SECS, |secs| secs.parse().unwrap());
+    let amount = step.amount().ok_or("expected an amount")?;
     let payment = player.env.initiate(PaymentOrder { amount, token, chain, expires_in_secs, payee }).await?;
     let name = made_by(step).unwrap_or(UNNAMED).to_owned();
     player.subjects.push((name, Subject::Payment(payment.id())));
     Ok(())
 }
 
-async fn pay(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<(), Refused> {
+async fn pay(player: &mut Player, step: &Step) -> Result<(), Refused> {
     let payment = player.payment(step).await?;
-    let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
-    let chain = &player.env.chains[&said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap())];
+    let coin = step.coin().unwrap_or_else(|| payment.terms.token.into());
+    let chain = &player.env.chains[&step.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap())];
     let due = payment.terms.amount;
-    let amount = said.amount().or_else(|| said.part(due)).unwrap_or(due);
-    chain.transfer(said.after("from").unwrap_or(PAYERS[0]), coin, payment.terms.wallet, amount).await;
-    if !said.has("unmined") {
+    let amount = step.amount().or_else(|| step.part(due)).unwrap_or(due);
+    chain.transfer(step.after("from").unwrap_or(PAYERS[0]), coin, payment.terms.wallet, amount).await;
+    if !step.has("unmined") {
         chain.mine(1).await;
     }
     Ok(())
 }
 
-fn refund(player: &mut Player, payment: &Payment, said: &StepWords<'_>) -> Result<Command, Refused> {
-    let to = address_after(player, said, "to");
-    let asset = if said.has("misdirected") {
+fn refund(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
+    let to = address_after(player, step, "to");
+    let asset = if step.has("misdirected") {
         Some(misdirected(payment).ok_or("no misdirected transfer")?)
     } else {
-        let chain = said.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap());
-        let coin = said.coin().unwrap_or_else(|| payment.terms.token.into());
+        let chain = step.after("on").map_or(payment.terms.chain, |name| name.parse().unwrap());
+        let coin = step.coin().unwrap_or_else(|| payment.terms.token.into());
         let address = player.env.chains[&chain].coin(coin);
         Some(Asset { chain, address }).filter(|asset| *asset != payment.asset())
     };
     let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
-    let amount = said.amount().or_else(|| said.part(payment.refundable()));
+    let amount = step.amount().or_else(|| step.part(payment.refundable()));
     Ok(Command::RequestRefund { refund_id: RefundId::generate(), amount, to, funds, asset, by: Requester::Psp })
 }
 
-fn address_after(player: &mut Player, said: &StepWords<'_>, word: &str) -> Option<Address> {
-    said.after(word).map(|name| player.address(name))
+fn address_after(player: &mut Player, step: &Step, word: &str) -> Option<Address> {
+    step.after(word).map(|name| player.address(name))
 }
 
-async fn send(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<Request, Refused> {
-    let chain = said.chain().unwrap_or(Chain::Base);
-    let part = said.part(player.env.balance_of_psp(chain).await);
-    let amount = said.amount().or(part).ok_or("expected an amount")?;
+async fn send(player: &mut Player, step: &Step) -> Result<Request, Refused> {
+    let chain = step.chain().unwrap_or(Chain::Base);
+    let part = step.part(player.env.balance_of_psp(chain).await);
+    let amount = step.amount().or(part).ok_or("expected an amount")?;
     let payee = if step.words[0] == "payout" {
-        let name = said.after("to").ok_or("expected a customer")?;
+        let name = step.after("to").ok_or("expected a customer")?;
         player.others.insert(name.to_owned());
         Some(player.customers.get(&player.env, name).await)
     } else {
@@ -195,22 +192,22 @@ async fn send(player: &mut Player, step: &Step, said: &StepWords<'_>) -> Result<
 
 /// An operator's decision about a payment: `transfer` or `refund-address`, each with `allow` or `block`;
 /// `refund-blocked`; `retry`.
-fn operator(player: &mut Player, payment: &Payment, step: &Step, said: &StepWords<'_>) -> Result<Command, Refused> {
+fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
     let now = player.env.clock().now();
     Ok(match step.words[1].as_str() {
         "transfer" => {
             let transfer = in_question(payment).ok_or("no transfer to decide about")?;
-            let verdict = verdict(said.decision()?, true, now);
+            let verdict = verdict(step.decision()?, true, now);
             Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
         }
         "refund-address" => {
             let refund_id = payment.refunds.last().ok_or("no refund exists")?.id;
-            Command::ScreenRefund { refund_id, verdict: verdict(said.decision()?, true, now) }
+            Command::ScreenRefund { refund_id, verdict: verdict(step.decision()?, true, now) }
         }
         "refund-blocked" => {
-            let to = address_after(player, said, "to");
+            let to = address_after(player, step, "to");
             let (refund_id, by) = (RefundId::generate(), Requester::Operator);
-            Command::RequestRefund { refund_id, amount: said.amount(), to, funds: Funds::Blocked, asset: None, by }
+            Command::RequestRefund { refund_id, amount: step.amount(), to, funds: Funds::Blocked, asset: None, by }
         }
         "retry" => Command::RetrySettlement { by: Requester::Operator },
         other => return Err(format!("unknown action of the operator: {other}")),
@@ -224,22 +221,22 @@ fn in_question(payment: &Payment) -> Option<&payferry_domain::payment::Transfer>
     payment.transfers.iter().rev().filter(present).find(open).or(payment.transfers.last())
 }
 
-async fn change_customer(player: &mut Player, said: &StepWords<'_>) -> Result<(), Refused> {
-    let (id, _) = player.customers.get(&player.env, &said.0[0]).await;
-    match said.0.get(1).map(String::as_str) {
+async fn change_customer(player: &mut Player, step: &Step) -> Result<(), Refused> {
+    let (id, _) = player.customers.get(&player.env, &step.words[1]).await;
+    match step.words.get(2).map(String::as_str) {
         Some("deactivate") => player.env.change_customer(id, customer::Command::Deactivate).await,
         other => return Err(format!("unknown action of a customer: {other:?}")),
     }
     Ok(())
 }
 
-fn kyt(player: &mut Player, said: &StepWords<'_>) -> Result<(), Refused> {
-    match said.0 {
+fn kyt(player: &mut Player, step: &Step) -> Result<(), Refused> {
+    match step.said() {
         [word] if word == "away" || word == "back" => player.env.judge.set_away(word == "away"),
         [name, _] => {
             let is_payer = PAYERS.contains(&name.as_str());
             let address = if is_payer { account(name) } else { player.address(name) };
-            player.env.judge.say(address, Some(said.decision()?));
+            player.env.judge.say(address, Some(step.decision()?));
         }
         _ => return Err("expected away, back, or a name and a decision".to_owned()),
     }

@@ -9,7 +9,7 @@ use payferry_entities::{payments, transfers};
 use payferry_evm::ChainSpec;
 use payferry_harness::database::Trouble;
 use payferry_runtime::observe::ActorKind;
-use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
+use payferry_webhook::{UrlPolicy, endpoints};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
@@ -278,8 +278,8 @@ async fn temporary_database_outage_only_costs_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_during_work_is_bounded_and_keeps_acknowledged_payments() {
-    let webhooks = WebhookConfig { url_policy: UrlPolicy::Sandbox, ..WebhookConfig::default() };
-    let env = Env::with(Options { webhooks, ..Options::default() }).await;
+    let options = Options::default().configured(|config| config.webhooks.url_policy = UrlPolicy::Sandbox);
+    let env = Env::with(options).await;
     // Accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use payferry_actors::{OrderError, OutboundOrder};
+use payferry_actors::OrderError;
 use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Status;
-use payferry_domain::{Address, Chain, Token, WithdrawalId};
+use payferry_domain::{Address, Chain, WithdrawalId};
 use payferry_entities::{balances, ledger_openings, ledger_postings};
 use payferry_journal::outbound as sendings;
 use payferry_runtime::observe::ActorKind;
@@ -27,19 +27,8 @@ pub async fn order(env: &Env, tokens: &str) -> Result<OutboundTransfer, OrderErr
 }
 
 pub async fn order_to(env: &Env, tokens: &str, to: Address) -> Result<OutboundTransfer, OrderError> {
-    let request = OutboundOrder {
-        id: OutboundId::Withdrawal(WithdrawalId::generate()),
-        psp_id: env.psp,
-        customer_id: None,
-        reference: None,
-        metadata: None,
-        amount: tokens.parse().unwrap(),
-        token: Token::Usdc,
-        chain: Chain::Base,
-        to,
-        answer: None,
-    };
-    env.system().order_outbound(request).await
+    let id = OutboundId::Withdrawal(WithdrawalId::generate());
+    env.order(id, tokens.parse().unwrap(), Chain::Base, None, to).await
 }
 
 pub async fn load(env: &Env, id: OutboundId) -> OutboundTransfer {

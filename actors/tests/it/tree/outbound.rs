@@ -10,7 +10,7 @@ use super::money::{
 use crate::env::{Env, Options, verdict};
 use parking_lot::Mutex;
 use payferry_actors::OutboundCommandError;
-use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest, ScreeningConfig};
+use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_actors::observe::ActorSubject;
 use payferry_actors::system::OutboundView;
 use payferry_domain::Timestamp;
@@ -41,8 +41,12 @@ impl KytScreener for FixedDecision {
 /// Earns 9.90 tokens, then makes the screener undecided about everything.
 async fn doubtful() -> Env {
     let opinion = Arc::new(FixedDecision(Mutex::new(Decision::Allow)));
-    let screening = ScreeningConfig { review_interval: Duration::from_hours(1), ..ScreeningConfig::default() };
-    let env = Env::with(Options { screener: Some(opinion.clone()), screening, ..Options::default() }).await;
+    let used = opinion.clone();
+    let options = Options::default().configured(move |config| {
+        config.screener = used.clone();
+        config.screening.review_interval = Duration::from_hours(1);
+    });
+    let env = Env::with(options).await;
     settle_payments(&env, 1).await;
     *opinion.0.lock() = Decision::Review;
     env

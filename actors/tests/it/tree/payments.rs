@@ -3,7 +3,7 @@
 use payferry_domain::payment::{Command, FailureReason, Label, Status};
 use payferry_runtime::observe::ActorKind;
 
-use crate::env::{Env, PAYERS};
+use crate::env::Env;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exact_amount_is_settled_on_chain() {
@@ -26,15 +26,6 @@ async fn ended_payment_leaves_and_a_late_transfer_wakes_it() {
     env.pay(&payment, "10").await;
     let late = env.until_status(payment.id(), Status::Mismatched).await;
     assert!(late.labels.contains(Label::Late));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn blocked_money_fails_the_payment() {
-    let env = Env::new().await;
-    let payment = env.initiate("10").await;
-    env.pay_from(PAYERS[2], &payment, "10").await;
-    let failed = env.until_status(payment.id(), Status::Failed).await;
-    assert_eq!(failed.failure_reason, Some(FailureReason::KytBlocked));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,14 +6,13 @@ use std::time::Duration;
 use payferry_actors::compliance::identity::{
     CallbackFailure, ComplianceConfig, IdentityProvider, Sumsub, SumsubSettings, link_of,
 };
-use payferry_domain::customer::{Command, Customer, CustomerKind, DocumentKind, Documents, KycStatus};
+use payferry_domain::customer::{Command, Customer, DocumentKind, Documents, KycStatus};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{Database, audit_log, checks, customers};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red,
 };
-use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, Opened, create, customer_of};
+use payferry_journal::customers::customer_of;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::ActorKind;
 use payferry_runtime::seal::Sealer;
@@ -58,8 +57,11 @@ impl Fixture {
         };
         let clock = Clock::default();
         let identity: Arc<dyn IdentityProvider> = Arc::new(Sumsub::new(settings, clock.clone()).unwrap());
-        let (chains, identity) = (Vec::new(), Some(identity));
-        let options = Options { chains, identity, compliance, clock, shards: 1, ..Options::default() };
+        let options = Options { chains: Vec::new(), clock, ..Options::default() }.configured(move |config| {
+            config.identity = Some(identity.clone());
+            config.compliance = compliance.clone();
+            config.shards = 1;
+        });
         Self { env: Env::with(options).await, remote }
     }
 
@@ -69,39 +71,19 @@ impl Fixture {
 
     /// Creates a person who has accepted the terms and submitted all required data.
     async fn ready(&self) -> CustomerId {
-        let id = CustomerId::generate();
-        let sealer = Sealer::new(&MASTER);
         let particulars = json!({
             "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10", "phone_number": "+442079460000",
             "government_id_number": "QQ123456C",
         });
-        let sealed = sealer.seal(&["customers", &id.to_string(), "particulars"], particulars.to_string().as_bytes());
-        let new = NewCustomer {
-            id,
-            psp_id: self.env.psp,
-            kind: CustomerKind::Individual,
-            email: "ada@example.com".to_owned(),
-            country: "GBR".to_owned(),
-            currency: "GBP".to_owned(),
-            particulars: sealed,
-        };
-        let now = self.env.system().clock().now();
-        create(self.database().writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
-        self.change(id, Command::AcceptTerms).await;
+        let id = self.env.create_customer("ada@example.com", &particulars).await;
         let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
-        self.change(id, Command::AddDocuments(documents)).await;
+        self.env.change_customer(id, Command::AddDocuments(documents)).await;
         id
-    }
-
-    async fn change(&self, id: CustomerId, command: Command) {
-        let mut opened = Opened::find(self.database(), id, Some(self.env.psp)).await.unwrap();
-        opened.apply(&command, &Actor::Service, self.env.system().clock().now()).await.unwrap();
-        opened.commit().await.unwrap();
     }
 
     /// Requests a verification, as the PSP does.
     async fn request(&self, id: CustomerId) -> CheckId {
-        self.change(id, Command::RequestCheck(CheckId::generate())).await;
+        self.env.change_customer(id, Command::RequestCheck(CheckId::generate())).await;
         self.env.system().compliance().nudge();
         self.customer(id).await.check.unwrap().id
     }
@@ -323,7 +305,7 @@ async fn changes_are_screened_and_only_the_last_one_counts() {
 
     let change = async || {
         let check = CheckId::generate();
-        fixture.change(id, Command::ChangePhone(check)).await;
+        fixture.env.change_customer(id, Command::ChangePhone(check)).await;
         fixture.until_open(check).await;
         check
     };
@@ -351,7 +333,7 @@ async fn change_during_a_verification_replaces_it() {
     let fixture = Fixture::new().await;
     let (id, verification) = fixture.opened().await;
     let screening = CheckId::generate();
-    fixture.change(id, Command::ReplaceWallet(screening)).await;
+    fixture.env.change_customer(id, Command::ReplaceWallet(screening)).await;
     fixture.until_open(screening).await;
     let approval = fixture.decide(verification, green());
     assert_eq!(fixture.send(&approval).await.unwrap(), 0, "it was about a customer with another wallet");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
+use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest};
 use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status, Verdict};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::ActorKind;
@@ -60,8 +60,11 @@ impl UndecidedScreener {
         let (brief, clock) = (Duration::from_millis(20), Clock::default());
         let decided = ListScreener::new("undecided", "1", [], clock.clone());
         let screener = Arc::new(Self { asked: AtomicU32::new(0), errors, reviews, decided });
-        let screening = ScreeningConfig { retry_min: brief, review_interval: brief, ..ScreeningConfig::default() };
-        let options = Options { screener: Some(screener.clone()), screening, clock, ..Options::default() };
+        let used = screener.clone();
+        let options = Options { clock, ..Options::default() }.configured(move |config| {
+            config.screener = used.clone();
+            (config.screening.retry_min, config.screening.review_interval) = (brief, brief);
+        });
         (screener, options)
     }
 }

@@ -22,12 +22,12 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
             json(&offset)
         }
         "setNextBlockTimestamp" | "setTime" => {
-            let timestamp = required(params.quantity(0, "timestamp")?, "timestamp")?;
+            let timestamp = params.take_quantity(0, "timestamp")?;
             blocking(engine, move |engine| engine.set_next_timestamp(timestamp)).await?;
             json(&Value::Null)
         }
         "setNextBlockBaseFeePerGas" => {
-            let wei = required(params.quantity(0, "base fee")?, "base fee")?;
+            let wei = params.take_quantity(0, "base fee")?;
             blocking(engine, move |engine| engine.set_next_base_fee(wei)).await?;
             json(&Value::Null)
         }
@@ -37,7 +37,7 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
         }
         "setNonce" => {
             let address: Address = params.take(0, "address")?;
-            let nonce = required(params.quantity(1, "nonce")?, "nonce")?;
+            let nonce = params.take_quantity(1, "nonce")?;
             set(engine, Control::Nonce(address, nonce)).await
         }
         "setCode" => {
@@ -70,7 +70,7 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
             json(&Value::Null)
         }
         "setIntervalMining" => {
-            let secs = required(params.quantity(0, "seconds")?, "seconds")?;
+            let secs = params.take_quantity(0, "seconds")?;
             let interval = Mining::Interval(Duration::from_secs(secs));
             engine.mining.send_replace(if secs == 0 { Mining::OnDemand } else { interval });
             json(&Value::Null)
@@ -113,7 +113,7 @@ async fn mine(engine: &Arc<Engine>, method: &str, mut params: Params) -> Answer 
 /// of removed blocks are discarded, unless the third parameter (an extension) is `true`: then they return to the
 /// mempool.
 async fn reorg(engine: &Arc<Engine>, mut params: Params) -> Answer {
-    let depth = required(params.quantity(0, "depth")?, "depth")?;
+    let depth = params.take_quantity(0, "depth")?;
     if params.optional::<Vec<Value>>(1, "transactions")?.is_some_and(|pairs| !pairs.is_empty()) {
         return Err(RpcError::invalid_params("transactions for the new blocks are not supported"));
     }
@@ -125,8 +125,4 @@ async fn reorg(engine: &Arc<Engine>, mut params: Params) -> Answer {
 async fn set(engine: &Arc<Engine>, control: Control) -> Answer {
     blocking(engine, move |engine| engine.control(control)).await?;
     json(&Value::Null)
-}
-
-fn required<T>(value: Option<T>, name: &str) -> Result<T, RpcError> {
-    value.ok_or_else(|| RpcError::invalid_params(format!("missing value for {name}")))
 }

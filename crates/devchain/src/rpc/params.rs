@@ -43,6 +43,11 @@ impl Params {
         self.optional(index, name)
     }
 
+    /// Returns a required quantity.
+    pub(crate) fn take_quantity(&mut self, index: usize, name: &str) -> Result<u64, RpcError> {
+        self.quantity(index, name)?.ok_or_else(|| RpcError::invalid_params(format!("missing value for {name}")))
+    }
+
     /// Returns an optional quantity: a number, or a hex or decimal string.
     pub(crate) fn quantity(&mut self, index: usize, name: &str) -> Result<Option<u64>, RpcError> {
         let Some(value) = self.optional::<Value>(index, name)? else { return Ok(None) };

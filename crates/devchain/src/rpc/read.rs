@@ -145,11 +145,10 @@ pub(super) fn rpc_log(block: &Block, body: &Body, index: usize) -> RpcLog {
 fn rpc_receipt(block: &Block, body: &Body, index: usize) -> TransactionReceipt {
     let (tx, receipt) = (&body.txs[index], &body.receipts[index]);
     let logs_bloom = body.logs_of(index).iter().map(|entry| &entry.log).collect::<Bloom>();
-    let range = receipt.logs_start..receipt.logs_start + receipt.logs_len;
     let consensus: ConsensusReceipt<RpcLog> = ConsensusReceipt {
         status: receipt.success.into(),
         cumulative_gas_used: receipt.gas_used_cumulative,
-        logs: range.map(|log| rpc_log(block, body, log)).collect(),
+        logs: receipt.logs.clone().map(|log| rpc_log(block, body, log)).collect(),
     };
     TransactionReceipt {
         inner: ReceiptEnvelope::from_typed(tx.envelope.tx_type(), ReceiptWithBloom::new(consensus, logs_bloom)),

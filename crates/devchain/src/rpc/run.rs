@@ -81,9 +81,7 @@ pub(super) fn gas_price(view: &View<'_>) -> Answer {
 }
 
 pub(super) fn fee_history(view: &View<'_>, mut params: Params) -> Answer {
-    let count = params.quantity(0, "block count")?;
-    let count = count.ok_or_else(|| RpcError::invalid_params("missing value for block count"))?;
-    let count = count.clamp(1, FEE_HISTORY_MAX);
+    let count = params.take_quantity(0, "block count")?.clamp(1, FEE_HISTORY_MAX);
     let newest: BlockNumberOrTag = params.take(1, "newest block")?;
     let percentiles: Option<Vec<f64>> = params.optional(2, "reward percentiles")?;
     let percentiles = percentiles.filter(|at| !at.is_empty());

@@ -128,11 +128,6 @@ impl Env {
         self.call("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await.unwrap()
     }
 
-    /// Makes a call whose result does not matter.
-    pub async fn control(&self, method: &str, params: Value) {
-        self.call::<Value>(method, params).await.unwrap();
-    }
-
     pub async fn token_balance(&self, of: Address, block: impl serde::Serialize) -> u64 {
         let input = Bytes::from(Token::balanceOfCall { account: of }.abi_encode());
         let output: Bytes = self.call("eth_call", json!([{"to": self.token, "input": input}, block])).await.unwrap();
@@ -150,8 +145,4 @@ impl Env {
 
 pub fn payee(number: u8) -> Address {
     Address::repeat_byte(number)
-}
-
-pub fn topic(address: Address) -> B256 {
-    address.into_word()
 }

@@ -82,25 +82,9 @@ async fn batches_work_over_http_and_the_transport() {
 }
 
 #[tokio::test]
-async fn follows_the_json_rpc_protocol() {
+async fn is_open_to_any_origin_and_names_the_time_of_a_retry() {
     let env = Env::new().await;
     let address = serve(&env).await;
-    let answer = post(address, json!({"jsonrpc": "2.0", "id": "a", "method": "eth_chainId"})).await;
-    assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "a", "result": "0x2105"}));
-    let answer = post(address, json!([])).await;
-    assert_eq!(answer["error"]["code"], -32_600);
-    let answer = post(address, json!([1, {"jsonrpc": "2.0", "id": 2, "method": "eth_chainId", "params": []}])).await;
-    assert_eq!(answer[0]["error"]["code"], -32_600);
-    assert_eq!(answer[1]["result"], "0x2105");
-    // Null is an id, and an error for an invalid request contains its id.
-    let answer = post(address, json!({"jsonrpc": "2.0", "id": null, "method": "eth_chainId"})).await;
-    assert_eq!(answer, json!({"jsonrpc": "2.0", "id": null, "result": "0x2105"}));
-    for nonsense in [json!({"id": 7, "method": "eth_chainId"}), json!({"jsonrpc": "2.0", "id": 7, "method": 5})] {
-        let answer = post(address, nonsense).await;
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32_600)));
-    }
-    let (_, _, body) = exchange(address, "POST", "{nonsense").await;
-    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["error"]["code"], -32_700);
     let (status, head, body) = exchange(address, "POST", r#"{"jsonrpc":"2.0","method":"eth_chainId"}"#).await;
     assert!(status.contains("200") && body.is_empty());
     assert!(head.contains("access-control-allow-origin: *"));
@@ -159,7 +143,7 @@ async fn serves_64_clients_at_once() {
 async fn ask(stream: &mut BufReader<TcpStream>, body: &Value) -> Value {
     let body = body.to_string();
     let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
-    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    stream.write_all((head + body.as_str()).as_bytes()).await.unwrap();
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {
         line.clear();

@@ -1,10 +1,9 @@
 use std::time::Instant;
 
-use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
-use payferry_devchain::{ChainConfig, Mining, RpcError, Wallet};
+use payferry_devchain::{ChainConfig, Mining, RpcError};
 use serde_json::{Value, json};
 
 use crate::env::{CHAIN_ID, Env, GWEI, config, payee};
@@ -21,26 +20,6 @@ fn signed(env: &Env, nonce: u64, units: u64, max_fee: u128, priority: u128) -> (
 }
 
 #[tokio::test]
-async fn replacement_requires_ten_percent_more_of_both_fees() {
-    let env = Env::new().await;
-    let nonce = env.nonce("latest").await;
-    let (first, _) = signed(&env, nonce, 1, GWEI, 1_000_000);
-    env.send(&first).await.unwrap();
-    assert_eq!(message(env.send(&first).await), "already known");
-    for (max_fee, priority) in [(GWEI, 1_000_000), (GWEI * 11 / 10, 1_050_000), (GWEI * 109 / 100, 1_100_000)] {
-        let (raw, _) = signed(&env, nonce, 2, max_fee, priority);
-        assert_eq!(message(env.send(&raw).await), "replacement transaction underpriced");
-    }
-    let (raw, hash) = signed(&env, nonce, 3, GWEI * 11 / 10, 1_100_000);
-    env.send(&raw).await.unwrap();
-    env.chain.mine(1).await.unwrap();
-    assert!(env.receipt(hash).await.unwrap().status());
-    assert_eq!(env.token_balance(payee(1), "latest").await, 3);
-    assert!(message(env.send(&first).await).starts_with("nonce too low"));
-    assert!(message(env.send(&raw).await).starts_with("nonce too low"));
-}
-
-#[tokio::test]
 async fn a_zero_tip_is_replaced_by_a_higher_tip() {
     let env = Env::new().await;
     let nonce = env.nonce("latest").await;
@@ -48,38 +27,6 @@ async fn a_zero_tip_is_replaced_by_a_higher_tip() {
     send(GWEI, 0).await.unwrap();
     assert_eq!(message(send(GWEI * 2, 0).await), "replacement transaction underpriced");
     send(GWEI * 2, 1).await.unwrap();
-}
-
-#[tokio::test]
-async fn rejections_use_geth_messages() {
-    let env = Env::new().await;
-    let nonce = env.nonce("latest").await;
-    let poor = Wallet::from_seed("poor");
-    let (owner, gas) = (&env.owner, "intrinsic gas too low: gas 20999, minimum needed 21000");
-    let tip = "max priority fee per gas higher than max fee per gas";
-    for (wallet, chain_id, nonce, gas_limit, priority, words, is_whole) in [
-        (&poor, CHAIN_ID, 0, 21_000, 1, "insufficient funds for gas * price + value", false),
-        (owner, 1, nonce, 21_000, 1, "invalid chain id", false),
-        (owner, CHAIN_ID, nonce, 20_999, 1, gas, true),
-        (owner, CHAIN_ID, nonce, 300_000_000, 1, "exceeds block gas limit", true),
-        (owner, CHAIN_ID, nonce, 21_000, GWEI + 1, tip, false),
-    ] {
-        let (raw, _) = wallet.sign_call(chain_id, nonce, payee(1), Bytes::new(), gas_limit, GWEI, priority);
-        let message = message(env.send(&raw).await);
-        assert!(message.starts_with(words) && (message == words || !is_whole), "{words}: {message}");
-    }
-    assert!(message(env.send(&"0x0102".parse().unwrap()).await).contains("rlp"));
-    let create = |size: usize| TxEip1559 {
-        chain_id: CHAIN_ID,
-        nonce,
-        gas_limit: 30_000_000,
-        max_fee_per_gas: GWEI,
-        input: vec![0; size].into(),
-        ..TxEip1559::default()
-    };
-    let (raw, _) = env.owner.sign(create(49_153));
-    assert_eq!(message(env.send(&raw).await), "max initcode size exceeded: code size 49153, limit 49152");
-    env.send(&env.owner.sign(create(49_152)).0).await.unwrap();
 }
 
 #[tokio::test]
@@ -107,20 +54,6 @@ async fn nonce_gaps_and_low_fees_wait() {
     env.chain.mine(1).await.unwrap();
     assert_eq!(env.nonce("latest").await, nonce + 2);
     assert!(env.receipt(second_hash).await.is_some());
-}
-
-#[tokio::test]
-async fn blocks_take_the_best_tip_first_up_to_the_gas_limit() {
-    let env = Env::with(ChainConfig { block_gas_limit: 4_000_000, ..config() }).await;
-    let rich = Wallet::from_seed("rich");
-    env.chain.set_balance(rich.address(), U256::from(10).pow(U256::from(18))).await.unwrap();
-    let first = env.transfer(payee(1), 1).await;
-    let (raw, best) = rich.sign_call(CHAIN_ID, 0, payee(1), "0x".parse().unwrap(), 3_950_000, GWEI, GWEI / 2);
-    env.send(&raw).await.unwrap();
-    let block = env.chain.mine(1).await.unwrap()[0];
-    let txs: Value = env.call("eth_getBlockByNumber", json!([format!("{:#x}", block.number), false])).await.unwrap();
-    assert_eq!(txs["transactions"], json!([best, first]));
-    assert_eq!(env.receipt(first).await.unwrap().transaction_index, Some(1));
 }
 
 #[tokio::test]

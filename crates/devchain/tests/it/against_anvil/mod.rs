@@ -5,7 +5,6 @@
 //! before the comparison, and why. Every other difference is a named test, or an assertion with both results: `refused`
 //! if both reject with different messages, `differs` if only one rejects. Where the devchain differs, it follows geth,
 //! whose messages most endpoints of real chains use. Anvil must be installed: `tests/tools`.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 mod controls;
 mod env;

@@ -8,9 +8,8 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::{Token, payferry_init_code, test_usdc_init_code, test_usdt_init_code};
 use payferry_devchain::Wallet;
 
-use crate::pair::{CHAIN_ID, Pair};
-
-pub const GWEI: u128 = 1_000_000_000;
+use super::pair::Pair;
+pub use crate::env::{CHAIN_ID, GWEI, payee};
 
 /// Both nodes, with an owner that has deployed the tokens and the settlement contract.
 pub struct Env {
@@ -85,10 +84,6 @@ where
 {
     let signature = wallet.signer().sign_hash_sync(&tx.signature_hash()).unwrap();
     TxEnvelope::from(tx.into_signed(signature)).encoded_2718().into()
-}
-
-pub fn payee(number: u8) -> Address {
-    Address::repeat_byte(number)
 }
 
 pub fn ether(count: u64) -> U256 {

@@ -6,8 +6,8 @@ use payferry_contracts::{Payferry, SettleItem, Token, test_usdc_init_code, vault
 use payferry_devchain::Wallet;
 use serde_json::{Value, json};
 
-use crate::env::{Env, GWEI, ether, payee};
-use crate::pair::{BLOCK_GAS_LIMIT, Expected, Pair, quantity};
+use super::env::{Env, GWEI, ether, payee};
+use super::pair::{BLOCK_GAS_LIMIT, Expected, Pair, quantity};
 
 const FEES: [&str; 2] = ["eth_call", "eth_estimateGas"];
 
@@ -82,7 +82,7 @@ async fn successful_calls_are_equal() {
     for tag in ["0x0", "0x1", "0x2", "0x3", "earliest", "latest"] {
         pair.same("eth_call", json!([{"to": usdc, "data": balance_of(payee(1))}, tag])).await;
     }
-    let at_hash = async |node: &crate::pair::Node| json!([{"to": usdc, "data": balance_of(payee(1))}, {"blockHash": node.hash_of(2).await}]);
+    let at_hash = async |node: &super::pair::Node| json!([{"to": usdc, "data": balance_of(payee(1))}, {"blockHash": node.hash_of(2).await}]);
     assert_eq!(pair.same_at("eth_call", at_hash).await, json!(B256::ZERO));
 }
 
@@ -110,7 +110,7 @@ async fn reverted_calls_are_equal() {
         let stranger = json!([{"from": payee(50), "to": env.payferry, "data": settle}, "latest"]);
         let [anvil, devchain] = pair.both(method, async |_| stranger.clone()).await.map(Result::unwrap_err);
         assert_eq!(anvil.data, devchain.data);
-        assert_eq!(devchain.data, hex::encode_prefixed(&keccak256("NotSettler()")[..4]));
+        assert_eq!(devchain.data, Some(json!(hex::encode_prefixed(&keccak256("NotSettler()")[..4]))));
         pair.refused(method, stranger, (3, "execution reverted: custom error 0x05b94333"), custom).await;
     }
 }
@@ -135,9 +135,11 @@ async fn failing_calls_are_rejected_with_geth_messages() {
         let invalid = (-32_000, "invalid opcode");
         pair.refused(method, to(INVALID), (-32_603, "EVM error InvalidFEOpcode"), invalid).await;
         pair.refused(method, to(UNKNOWN_OPCODE), (-32_603, "EVM error OpcodeNotFound"), invalid).await;
-        for malformed in [json!([]), json!({"to": me}), json!([{"to": "0x12"}]), json!([{"to": me}, 1]), json!([5])] {
-            pair.malformed(method, malformed).await;
-        }
+        pair.malformed(
+            method,
+            [json!([]), json!({"to": me}), json!([{"to": "0x12"}]), json!([{"to": me}, 1]), json!([5])],
+        )
+        .await;
     }
     let poor = (-32_000, "insufficient funds for gas * price + value: have 0 want ");
     let anvil = (-32_003, "Insufficient funds for gas * price + value");
@@ -194,7 +196,7 @@ async fn rejects_calls_that_anvil_accepts() {
 #[tokio::test]
 async fn a_call_sees_the_environment_of_its_block() {
     let env = env().await;
-    let number = async |node: &crate::pair::Node, tag: &str| {
+    let number = async |node: &super::pair::Node, tag: &str| {
         let answer = node.get("eth_call", json!([{"to": TELLER}, tag])).await;
         quantity(&json!(answer.as_str().unwrap()[..66]))
     };
@@ -264,7 +266,7 @@ async fn fees_are_equal() {
     pair.fund(other.address(), ether(1)).await;
     // A block with three different tips.
     for (nonce, tip) in [GWEI, 2 * GWEI, 3 * GWEI / 2].into_iter().enumerate() {
-        let tx = crate::env::tx(nonce as u64);
+        let tx = super::env::tx(nonce as u64);
         let tx = alloy::consensus::TxEip1559 { max_fee_per_gas: 5 * GWEI, max_priority_fee_per_gas: tip, ..tx };
         pair.send(&other.sign(tx).0).await;
     }
@@ -294,9 +296,11 @@ async fn fees_are_equal() {
         assert_eq!(anvil, devchain);
         assert_eq!(devchain["oldestBlock"], "0x0");
     }
-    for malformed in [json!([]), json!(["0x2"]), json!(["x", "latest", []]), json!(["0x2", "latest", ["x"]])] {
-        pair.malformed("eth_feeHistory", malformed).await;
-    }
+    pair.malformed(
+        "eth_feeHistory",
+        [json!([]), json!(["0x2"]), json!(["x", "latest", []]), json!(["0x2", "latest", ["x"]])],
+    )
+    .await;
 }
 
 /// Where anvil's fee history is wrong, the devchain returns the same as geth.
@@ -316,7 +320,7 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
     let other = Wallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
     for (nonce, tip) in [1, 2, 3].into_iter().enumerate() {
-        let tx = crate::env::tx(nonce as u64);
+        let tx = super::env::tx(nonce as u64);
         pair.send(&other.sign(alloy::consensus::TxEip1559 { max_priority_fee_per_gas: tip, ..tx }).0).await;
     }
     pair.mine().await;
@@ -337,6 +341,7 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
         (json!(["0x2", "latest", [101]]), "invalid reward percentile: 101"),
         (json!(["0x2", "latest", [-1]]), "invalid reward percentile: -1"),
         (json!(["0x2", "latest", [90, 10]]), "invalid reward percentile: 10"),
+        (json!(["0x2", "latest", [50, 50]]), "invalid reward percentile: 50"),
     ] {
         let [anvil, devchain] = pair.both("eth_feeHistory", async |_| params.clone()).await;
         anvil.unwrap();

@@ -3,8 +3,8 @@
 use alloy::primitives::{Address, B256, keccak256};
 use serde_json::{Value, json};
 
-use crate::env::{Env, payee};
-use crate::pair::Expected;
+use super::env::{Env, payee};
+use super::pair::Expected;
 
 /// Block 3 contains transfers of both tokens, block 4 one of USDC, block 5 nothing.
 async fn env() -> Env {
@@ -70,17 +70,17 @@ async fn filters_by_block_hash() {
     let env = env().await;
     let pair = &env.pair;
     for (number, logs) in [(0, 0), (3, 3), (4, 1), (5, 0)] {
-        let by_hash = async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(number).await}]);
+        let by_hash = async |node: &super::pair::Node| json!([{"blockHash": node.hash_of(number).await}]);
         assert_eq!(pair.same_at("eth_getLogs", by_hash).await.as_array().unwrap().len(), logs);
     }
     let one_token =
-        async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(3).await, "address": [env.usdc]}]);
+        async |node: &super::pair::Node| json!([{"blockHash": node.hash_of(3).await, "address": [env.usdc]}]);
     assert_eq!(pair.same_at("eth_getLogs", one_token).await.as_array().unwrap().len(), 1);
     // An unknown block is an error on both, with the same message, and never an empty list.
     let unknown = B256::repeat_byte(7);
     let refused = (-32_000, "unknown block");
     pair.refused("eth_getLogs", json!([{"blockHash": unknown}]), refused, refused).await;
-    pair.malformed("eth_getLogs", json!([{"blockHash": unknown, "fromBlock": "0x1"}])).await;
+    pair.malformed("eth_getLogs", [json!([{"blockHash": unknown, "fromBlock": "0x1"}])]).await;
 }
 
 /// The devchain rejects the range like geth; anvil returns an empty list.
@@ -115,21 +115,24 @@ async fn a_range_beyond_the_head_is_empty() {
 async fn rejects_malformed_filters() {
     let env = env().await;
     let topic = B256::ZERO;
-    for filter in [
-        json!([]),
-        json!(["x"]),
-        json!([{"blockHash": "0x12"}]),
-        json!([{"address": "0x12"}]),
-        json!([{"address": [5]}]),
-        json!([{"topics": ["0x12"]}]),
-        json!([{"topics": "0x12"}]),
-        json!([{"topics": [topic, topic, topic, topic, topic]}]),
-        json!([{"fromBlock": "0xzz"}]),
-        json!([{"fromBlock": 3}]),
-        json!([{"fromBlock": "3"}]),
-        json!([{"fromBlock": "newest"}]),
-        json!([{"unknown": 1}]),
-    ] {
-        env.pair.malformed("eth_getLogs", filter).await;
-    }
+    env.pair
+        .malformed(
+            "eth_getLogs",
+            [
+                json!([]),
+                json!(["x"]),
+                json!([{"blockHash": "0x12"}]),
+                json!([{"address": "0x12"}]),
+                json!([{"address": [5]}]),
+                json!([{"topics": ["0x12"]}]),
+                json!([{"topics": "0x12"}]),
+                json!([{"topics": [topic, topic, topic, topic, topic]}]),
+                json!([{"fromBlock": "0xzz"}]),
+                json!([{"fromBlock": 3}]),
+                json!([{"fromBlock": "3"}]),
+                json!([{"fromBlock": "newest"}]),
+                json!([{"unknown": 1}]),
+            ],
+        )
+        .await;
 }

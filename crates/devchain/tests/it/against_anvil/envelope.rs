@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::pair::Pair;
+use super::pair::Pair;
 
 /// Returns status and body of both.
 async fn both(pair: &Pair, body: &str) -> [(u16, Value); 2] {
@@ -78,9 +78,10 @@ async fn handles_batches() {
     }
     errors(&pair, "[]", Value::Null, -32_600, -32_600).await;
     // An invalid request gets an error at its position; anvil rejects the whole batch.
-    let [(_, anvil), (_, devchain)] = both(&pair, &json!([request(1, "eth_chainId"), 5]).to_string()).await;
+    let [(_, anvil), (_, devchain)] = both(&pair, &json!([5, request(1, "eth_chainId"), 5]).to_string()).await;
     assert_eq!(anvil["error"]["code"], -32_600);
-    assert_eq!((&devchain[0]["result"], &devchain[1]["error"]["code"]), (&json!("0x2105"), &json!(-32_600)));
+    assert_eq!((&devchain[0]["error"]["code"], &devchain[2]["error"]["code"]), (&json!(-32_600), &json!(-32_600)));
+    assert_eq!(devchain[1]["result"], "0x2105");
 }
 
 /// The devchain and geth execute notifications and do not respond to them. Anvil does not execute them, and responds

@@ -7,8 +7,8 @@ use payferry_contracts::CREATE2_DEPLOYER;
 use payferry_devchain::Mining;
 use serde_json::{Value, json};
 
-use crate::env::{Env, payee};
-use crate::pair::{Expected, GENESIS_SECS, Pair, quantity};
+use super::env::{Env, payee};
+use super::pair::{Expected, GENESIS_SECS, Pair, quantity};
 
 /// Time limit for any step on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -38,10 +38,12 @@ async fn mines_at_requested_timestamps() {
     pair.same("anvil_mine", json!(["0x1"])).await;
     assert_eq!(head(&pair).await, (7, 500));
     // Timestamps never go backwards.
-    let (anvil, devchain) = ((-32_602, "Timestamp error: "), (-32_602, "invalid params: timestamp "));
+    let backwards = format!("timestamp {} is lower than the previous block's timestamp {}", at(499), at(500));
+    let backwards = format!("invalid params: {backwards}");
+    let (anvil, devchain) = ((-32_602, "Timestamp error: "), (-32_602, backwards.as_str()));
     pair.refused("evm_setNextBlockTimestamp", json!([at(499)]), anvil, devchain).await;
     pair.refused("evm_mine", json!([at(499)]), anvil, devchain).await;
-    pair.malformed("evm_setNextBlockTimestamp", json!([])).await;
+    pair.malformed("evm_setNextBlockTimestamp", [json!([])]).await;
     assert_eq!(head(&pair).await, (7, 500));
 }
 
@@ -96,9 +98,7 @@ async fn sets_balance_nonce_code_and_storage() {
     pair.same("anvil_setStorageAt", json!([who, "0x2", B256::repeat_byte(9)])).await;
     assert_eq!(pair.same("eth_getStorageAt", json!([who, "0x2", "latest"])).await, json!(B256::repeat_byte(9)));
     for method in ["anvil_setBalance", "anvil_setNonce", "anvil_setCode"] {
-        for malformed in [json!([]), json!([who]), json!(["0x12", "0x1"]), json!([who, "x"])] {
-            pair.malformed(method, malformed).await;
-        }
+        pair.malformed(method, [json!([]), json!([who]), json!(["0x12", "0x1"]), json!([who, "x"])]).await;
     }
 }
 
@@ -126,9 +126,7 @@ async fn sets_the_next_base_fee() {
     pair.same("hardhat_setNextBlockBaseFeePerGas", json!(["0x77359400"])).await;
     pair.mine().await;
     assert_eq!(pair.same("eth_getBlockByNumber", json!(["latest", false])).await["baseFeePerGas"], "0x77359400");
-    for malformed in [json!([]), json!(["x"]), json!([{}])] {
-        pair.malformed("anvil_setNextBlockBaseFeePerGas", malformed).await;
-    }
+    pair.malformed("anvil_setNextBlockBaseFeePerGas", [json!([]), json!(["x"]), json!([{}])]).await;
 }
 
 #[tokio::test]
@@ -205,7 +203,7 @@ async fn interval_mining_can_be_switched_on_and_off() {
     for (node, before) in pair.nodes().into_iter().zip(still) {
         assert!(node.number().await <= before + 1, "{} continues to mine", node.name);
     }
-    pair.malformed("evm_setIntervalMining", json!([])).await;
+    pair.malformed("evm_setIntervalMining", [json!([])]).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::pair::Answer;
+use super::pair::Answer;
 
 /// Block fields of anvil only. The headers of the devchain are those of London. Base has later fields, but Polygon and
 /// Arbitrum do not, so a reader of all three chains cannot rely on them. `size` refers to an encoding that the devchain

@@ -7,9 +7,9 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
 use serde_json::{Value, json};
 
-use crate::env::{Env, GWEI, payee, signed, tx};
-use crate::normal::{BLOCK_DIFFERENT, BLOCK_ONLY_ANVIL, RECEIPT_ONLY_ANVIL};
-use crate::pair::{CHAIN_ID, Expected, SAFE_DEPTH};
+use super::env::{CHAIN_ID, Env, GWEI, payee, signed, tx};
+use super::normal::{BLOCK_DIFFERENT, BLOCK_ONLY_ANVIL, RECEIPT_ONLY_ANVIL};
+use super::pair::{Expected, SAFE_DEPTH};
 
 const UNKNOWN: B256 = B256::repeat_byte(7);
 
@@ -79,12 +79,13 @@ async fn blocks_are_equal() {
     assert_eq!(block("safe").await["number"], format!("{:#x}", 6 - SAFE_DEPTH));
     assert_eq!(block("finalized").await["number"], format!("{:#x}", 6 - 2 * SAFE_DEPTH));
     assert_eq!(block("0x3").await["transactions"].as_array().unwrap().len(), 8);
-    for malformed in [json!([]), json!(["0x1"]), json!(["0x1", "yes"]), json!(["0xzz", true])] {
-        pair.malformed("eth_getBlockByNumber", malformed).await;
-    }
-    for malformed in [json!([]), json!([UNKNOWN]), json!(["0x12", true]), json!({"blockHash": UNKNOWN})] {
-        pair.malformed("eth_getBlockByHash", malformed).await;
-    }
+    pair.malformed("eth_getBlockByNumber", [json!([]), json!(["0x1"]), json!(["0x1", "yes"]), json!(["0xzz", true])])
+        .await;
+    pair.malformed(
+        "eth_getBlockByHash",
+        [json!([]), json!([UNKNOWN]), json!(["0x12", true]), json!({"blockHash": UNKNOWN})],
+    )
+    .await;
 }
 
 /// Checks the fields that `normal.rs` removes: they exist on one node only, or differ.
@@ -160,9 +161,7 @@ async fn transactions_and_receipts_are_equal() {
     pair.same("eth_getBlockReceipts", json!([UNKNOWN])).await;
     for method in ["eth_getTransactionByHash", "eth_getTransactionReceipt"] {
         pair.same(method, json!([UNKNOWN])).await;
-        for malformed in [json!([]), json!(["0x12"]), json!([5])] {
-            pair.malformed(method, malformed).await;
-        }
+        pair.malformed(method, [json!([]), json!(["0x12"]), json!([5])]).await;
     }
 }
 
@@ -207,7 +206,7 @@ async fn accounts_are_equal() {
         pair.same("eth_getCode", params).await;
     }
     for canonical in [json!({}), json!({"requireCanonical": true}), json!({"requireCanonical": false})] {
-        let at = async |node: &crate::pair::Node| {
+        let at = async |node: &super::pair::Node| {
             let mut id = canonical.clone();
             id["blockHash"] = node.hash_of(2).await;
             json!([owner, id])
@@ -218,11 +217,11 @@ async fn accounts_are_equal() {
     pair.same_at("eth_getBalance", async |node| json!([owner, node.hash_of(2).await])).await;
     pair.same("eth_getBalance", json!([owner, {"blockNumber": "0x2"}])).await;
     for method in ["eth_getBalance", "eth_getCode", "eth_getTransactionCount"] {
-        for malformed in
-            [json!([]), json!([owner]), json!(["0x1234", "latest"]), json!([owner, "0xzz"]), json!([owner, 2])]
-        {
-            pair.malformed(method, malformed).await;
-        }
+        pair.malformed(
+            method,
+            [json!([]), json!([owner]), json!(["0x1234", "latest"]), json!([owner, "0xzz"]), json!([owner, 2])],
+        )
+        .await;
         unknown_blocks(&env, method, &[json!(owner)]).await;
     }
     unknown_blocks(&env, "eth_getStorageAt", &[json!(usdc), json!("0x0")]).await;

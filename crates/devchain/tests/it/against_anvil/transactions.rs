@@ -6,8 +6,8 @@ use alloy::primitives::{Address, Bytes, TxKind, U256};
 use payferry_devchain::Wallet;
 use serde_json::{Value, json};
 
-use crate::env::{GWEI, ether, payee, signed, tx};
-use crate::pair::{BLOCK_GAS_LIMIT, CHAIN_ID, Expected, Pair};
+use super::env::{CHAIN_ID, GWEI, ether, payee, signed, tx};
+use super::pair::{BLOCK_GAS_LIMIT, Expected, Pair};
 
 const SEND: &str = "eth_sendRawTransaction";
 
@@ -82,7 +82,9 @@ async fn replacement_requires_higher_fees() {
 /// Geth requires both fees to be 10 % higher; anvil accepts any higher price.
 #[tokio::test]
 async fn rejects_replacements_that_anvil_accepts() {
-    for (max_fee, tip) in [(4 * GWEI + 4 * GWEI * 9 / 100, GWEI + GWEI * 9 / 100), (8 * GWEI, GWEI)] {
+    let raised = |percent: u128| (4 * GWEI * (100 + percent) / 100, GWEI * (100 + percent) / 100);
+    let (nine, ten) = (raised(9), raised(10));
+    for (max_fee, tip) in [nine, (nine.0, ten.1), (ten.0, nine.1), (8 * GWEI, GWEI)] {
         let (pair, rich) = rich().await;
         pair.send(&rich.sign(fees(0, 4 * GWEI, GWEI)).0).await;
         let (raw, hash) = rich.sign(fees(0, max_fee, tip));
@@ -91,7 +93,7 @@ async fn rejects_replacements_that_anvil_accepts() {
     }
     let (pair, rich) = rich().await;
     pair.send(&rich.sign(fees(0, 4 * GWEI, GWEI)).0).await;
-    pair.send(&rich.sign(fees(0, 4 * GWEI * 11 / 10, GWEI * 11 / 10)).0).await;
+    pair.send(&rich.sign(fees(0, ten.0, ten.1)).0).await;
 }
 
 #[tokio::test]
@@ -129,8 +131,8 @@ async fn rejects_transactions_that_fit_no_block() {
     refuses(&pair, &tip, (-32_003, words), (-32_000, words)).await;
     let create = TxEip1559 { to: TxKind::Create, gas_limit: 29_000_000, ..tx(0) };
     let large = raw(TxEip1559 { input: vec![0; 49_153].into(), ..create.clone() });
-    let words = "max initcode size exceeded";
-    refuses(&pair, &large, (-32_003, words), (-32_000, words)).await;
+    let words = "max initcode size exceeded: code size 49153, limit 49152";
+    refuses(&pair, &large, (-32_003, "max initcode size exceeded"), (-32_000, words)).await;
     pair.send(&raw(TxEip1559 { input: vec![0; 49_152].into(), ..create })).await;
 }
 
@@ -147,9 +149,7 @@ async fn rejects_undecodable_input() {
     unsigned[length - 32..].fill(0xff);
     let invalid = (-32_000, "invalid sender: invalid transaction v, r, s values");
     refuses(&pair, &unsigned.into(), (-32_602, "Failed to recover the signer"), invalid).await;
-    for malformed in [json!([]), json!(["xyz"]), json!(["0x123"]), json!([5]), json!([null])] {
-        pair.malformed(SEND, malformed).await;
-    }
+    pair.malformed(SEND, [json!([]), json!(["xyz"]), json!(["0x123"]), json!([5]), json!([null])]).await;
     // Anvil ignores trailing bytes.
     let (raw, hash) = rich.sign(tx(0));
     let followed = Bytes::from([&raw[..], &[0]].concat());
