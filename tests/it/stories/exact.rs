@@ -5,13 +5,12 @@ use payferry_harness::psp::units;
 use serde_json::json;
 
 use crate::app::assert_has;
-use crate::stage::{Stage, Transfer, on_every_stage, story};
+use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(every_chain_and_token, best_says_why,);
 
 /// The exact amount settles on every chain and token.
-async fn every_chain_and_token<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn every_chain_and_token<S: Stage>(stage: &S, psp: &Client) {
     for chain in Chain::ALL {
         for token in Token::ALL {
             let before = stage.target_accounts().holdings(chain, token).await;
@@ -34,12 +33,10 @@ async fn every_chain_and_token<S: Stage>() {
             assert_eq!(psp.events(&id).await, announced);
         }
     }
-    stage.stop().await;
 }
 
 /// `best` resolves to a chain and explains its choice.
-async fn best_says_why<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn best_says_why<S: Stage>(stage: &S, psp: &Client) {
     let made = psp.initiate("5", Token::Usdt, "best").await;
     let chain: Chain = made["chain"].as_str().unwrap().parse().unwrap();
     let candidates = made["chain_candidates"].as_array().unwrap_or_else(|| panic!("{made:#}"));
@@ -49,5 +46,4 @@ async fn best_says_why<S: Stage>() {
     stage.pay(id, Transfer::exact()).await;
     let payment = psp.until_status(id, "settled").await;
     assert_eq!(payment["chain"], json!(chain));
-    stage.stop().await;
 }
