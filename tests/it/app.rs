@@ -1,6 +1,7 @@
 //! A whole service in this process for tests: the actor tree and the HTTP interface over a database in its own folder.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use parking_lot::Mutex;
 use payferry::config::Environment;
 use payferry::http::consent::Terms;
 use payferry::http::{AppState, HttpConfig};
@@ -16,19 +18,23 @@ use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::{ComplianceConfig, IdentityProvider};
-use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
+use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
 use payferry_actors::{System, SystemConfig};
-use payferry_domain::{Chain, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
+use payferry_domain::customer::{Command, CustomerKind};
+use payferry_domain::payment::{Decision, Verdict};
+use payferry_domain::{Chain, CustomerId, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_httpkit::Limits;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::PspPolicies;
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::{UrlPolicy, WebhookConfig};
-use sea_orm::{EntityTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -126,6 +132,12 @@ impl TestApp {
         Self::start_with(TestConfig { chains: true, ..TestConfig::default() }).await
     }
 
+    /// Starts a service with three chains and this KYT provider.
+    pub async fn start_with_screener(screener: &FixedScreener) -> Self {
+        let screener: Option<Arc<dyn KytScreener>> = Some(Arc::new(screener.clone()));
+        Self::start_with(TestConfig { chains: true, screener, ..TestConfig::default() }).await
+    }
+
     pub async fn start_with(config: TestConfig) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let temp = TempDir::new().unwrap();
@@ -187,7 +199,7 @@ impl TestApp {
         app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
         if has_chains {
             let read = |app: &Self| Chain::ALL.iter().all(|chain| app.state.system.chain_view(*chain).is_some());
-            app.until("every chain is read", async |app| read(app).then_some(())).await;
+            until("every chain is read", async || read(&app).then_some(())).await;
         }
         app
     }
@@ -195,18 +207,6 @@ impl TestApp {
     /// Returns the chains.
     pub fn env(&self) -> &SandboxEnv {
         self.env.as_ref().unwrap()
-    }
-
-    /// Repeats the request until it returns a value.
-    pub async fn until<T>(&self, what: &str, ask: impl AsyncFn(&Self) -> Option<T>) -> T {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        while tokio::time::Instant::now() < deadline {
-            if let Some(answer) = ask(self).await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("waited too long until {what}");
     }
 
     /// Creates a merchant of the first PSP.
@@ -217,28 +217,51 @@ impl TestApp {
         reply.json["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
     }
 
-    /// Creates a payment of 10 USDC on Base; returns the answer.
-    pub async fn add_payment(&self, merchant_id: &str) -> Reply {
+    /// Asks for a payment of 10 USDC on Base, with these changes of the request.
+    pub async fn initiate(&self, changes: &Value) -> Reply {
+        let merchant_id = self.add_merchant().await;
         let body = json!({ "merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base" });
-        let reply = self.post("/payments/initiate", &body).await;
-        assert_eq!(reply.status, 201, "{}", reply.text());
-        reply
+        self.post("/payments/initiate", &with(&body, changes)).await
+    }
+
+    /// Creates a payment of 10 USDC on Base; returns the answer.
+    pub async fn add_payment(&self) -> Reply {
+        self.initiate(&json!({})).await.ok(201)
+    }
+
+    /// Creates a payment of 10 USDC on Base, pays this amount, and waits until it has this status.
+    pub async fn paid(&self, amount: &str, status: &str) -> Reply {
+        let made = self.add_payment().await;
+        self.pay(&made, amount).await;
+        self.payment_when(&made, status).await;
+        made
     }
 
     /// Sends money to a payment's wallet.
     pub async fn pay(&self, payment: &Reply, amount: &str) {
-        let chain: Chain = payment.json["chain"].as_str().unwrap().parse().unwrap();
-        let token: Token = payment.json["currency"].as_str().unwrap().parse().unwrap();
-        let wallet = payment.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
-        let chain = self.env().chain(chain);
-        chain.transfer(Payer::Clean, token, wallet, amount.parse().unwrap()).await.unwrap();
+        let (chain, token) = (payment.string("chain").parse().unwrap(), payment.string("currency").parse().unwrap());
+        self.send(payment, Payer::Clean, chain, token, amount).await;
+    }
+
+    /// Sends money of this payer to a payment's wallet, in any token on any chain.
+    pub async fn send(&self, payment: &Reply, payer: Payer, chain: Chain, token: Token, amount: &str) {
+        let (wallet, amount) = (payment.wallet().parse().unwrap(), amount.parse().unwrap());
+        self.env().chain(chain).transfer(payer, token, wallet, amount).await.unwrap();
     }
 
     /// Waits until the payment has this status.
     pub async fn payment_when(&self, payment: &Reply, status: &str) -> Reply {
-        let path = format!("/payments/{}", payment.json["payment_id"].as_str().unwrap());
-        let ask = async |app: &Self| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
-        self.until(status, ask).await
+        self.when(&payment.path(), status).await
+    }
+
+    /// Waits until the object at this path has this status.
+    pub async fn when(&self, path: &str, status: &str) -> Reply {
+        self.get_until(path, |read| read["status"] == status).await
+    }
+
+    /// Names of the payment's events that are announced to the PSP, in order.
+    pub async fn events_of(&self, payment: &Reply) -> Vec<Value> {
+        column(&self.get(&format!("{}/webhooks", payment.path())).await["deliveries"], "event")
     }
 
     /// Creates another PSP.
@@ -251,8 +274,13 @@ impl TestApp {
             created_at: 0,
             updated_at: 0,
         };
-        psps::Entity::insert(row.into_active_model()).exec_without_returning(self.writer()).await.unwrap();
+        self.insert(row).await;
         id
+    }
+
+    /// Creates another PSP; returns its key, with every scope.
+    pub async fn stranger(&self) -> String {
+        self.add_key(self.add_psp().await, &[Scope::Full]).await
     }
 
     /// Creates another key.
@@ -271,13 +299,58 @@ impl TestApp {
         let key = ApiKey::generate(mode);
         let mut row = key.row(self.state.sealer(), psp_id, "test", scopes, Timestamp(0));
         change(&mut row);
-        api_keys::Entity::insert(row.into_active_model()).exec_without_returning(self.writer()).await.unwrap();
+        self.insert(row).await;
         (key.id(), key.expose().to_owned())
+    }
+
+    /// Inserts a customer with these particulars.
+    pub async fn add_customer(&self, kind: CustomerKind, particulars: &str) -> CustomerId {
+        let (id, now) = (CustomerId::generate(), self.state.clock().now());
+        let sealed = self.state.sealer().seal(&["customers", &id.to_string(), "particulars"], particulars.as_bytes());
+        let new = NewCustomer {
+            id,
+            psp_id: self.psp_id,
+            kind,
+            email: "ada@example.com".to_owned(),
+            country: "GBR".to_owned(),
+            currency: "GBP".to_owned(),
+            particulars: sealed,
+        };
+        customers::create(self.writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+        id
+    }
+
+    /// Applies a command to a customer, without checking permissions.
+    pub async fn change_customer(&self, id: CustomerId, command: &Command, by: &Actor) {
+        let mut opened = Opened::find(self.state.database(), id, None).await.unwrap();
+        opened.apply(command, by, self.state.clock().now()).await.unwrap();
+        opened.commit().await.unwrap();
     }
 
     /// Folder of the documents.
     pub fn documents_folder(&self) -> std::path::PathBuf {
         documents_folder(self.folder.path())
+    }
+
+    pub fn reader(&self) -> &payferry_entities::Connection {
+        self.state.database().reader()
+    }
+
+    /// Number of rows of a table.
+    pub async fn count<E: EntityTrait>(&self) -> u64
+    where
+        E::Model: Sync,
+    {
+        E::find().count(self.reader()).await.unwrap()
+    }
+
+    /// Inserts a row.
+    pub async fn insert<M, A>(&self, row: M)
+    where
+        M: IntoActiveModel<A>,
+        A: ActiveModelTrait,
+    {
+        A::Entity::insert(row.into_active_model()).exec_without_returning(self.writer()).await.unwrap();
     }
 
     pub fn writer(&self) -> &payferry_entities::Connection {
@@ -296,14 +369,153 @@ impl TestApp {
         self.request(Method::GET, path).send().await
     }
 
+    /// Requests a refund and waits until it is sent.
+    pub async fn refunded(&self, payment: &Reply, body: &Value) -> Reply {
+        let path = format!("{}/refunds", payment.path());
+        let asked = self.post(&path, body).await.ok(202);
+        self.when(&format!("{path}/{}", asked.string("refund_id")), "sent").await
+    }
+
+    /// Repeats the read until the answer is as wanted.
+    pub async fn get_until(&self, path: &str, wanted: impl Fn(&Reply) -> bool) -> Reply {
+        get_until(path, async || self.get(path).await, wanted).await
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
         self.request(Method::POST, path).json(body).send().await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Reply {
+        self.request(Method::PATCH, path).json(body).send().await
+    }
+
+    /// Reads with another key.
+    pub async fn get_as(&self, key: &str, path: &str) -> Reply {
+        self.request(Method::GET, path).key(key).send().await
+    }
+
+    /// Posts with another key.
+    pub async fn post_as(&self, key: &str, path: &str, body: &Value) -> Reply {
+        self.request(Method::POST, path).key(key).json(body).send().await
+    }
+
+    /// Posts with an idempotency key.
+    pub async fn post_keyed(&self, idempotency_key: &str, path: &str, body: &Value) -> Reply {
+        self.request(Method::POST, path).idempotency_key(idempotency_key).json(body).send().await
+    }
+
+    /// Reads without an API key, as a payer's browser does.
+    pub async fn open(&self, path: &str) -> Reply {
+        self.request(Method::GET, path).without_key().send().await
+    }
+}
+
+/// Repeats `ask` until it returns a value.
+pub async fn until<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while tokio::time::Instant::now() < deadline {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("waited too long until {what}");
+}
+
+/// Repeats the read of `path` until the answer is as wanted.
+pub async fn get_until(path: &str, get: impl AsyncFn() -> Reply, wanted: impl Fn(&Reply) -> bool) -> Reply {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let reply = get().await;
+        if wanted(&reply) {
+            return reply;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "waited too long at {path}: {} {}", reply.status, reply.text());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// `body` with some fields changed.
+pub fn with(body: &Value, changes: &Value) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    body
+}
+
+/// This field of every item of a list.
+pub fn column(list: &Value, field: &str) -> Vec<Value> {
+    list.as_array().unwrap_or_else(|| panic!("not a list: {list:#}")).iter().map(|item| item[field].clone()).collect()
+}
+
+/// Asserts that each request is refused because of exactly these field errors, in order: `a: empty, b: required`.
+pub async fn assert_refused<S: AsRef<str>>(cases: &[(Value, S)], send: impl AsyncFn(&Value) -> Reply) {
+    for (request, faults) in cases {
+        let refused = send(request).await;
+        assert_eq!(refused.faults(), faults.as_ref(), "{request}: {}", refused.text());
+        refused.assert_problem(422, "validation_failed");
+    }
+}
+
+/// Asserts that each of these values of a field is refused with this error of that field, such as `amount: wrong_type`.
+pub async fn assert_values_refused(cases: &[(&str, Value)], send: impl AsyncFn(&Value) -> Reply) {
+    for (fault, values) in cases {
+        let field = fault.split(':').next().unwrap();
+        for value in values.as_array().unwrap() {
+            assert_refused(&[(json!({ field: value }), *fault)], &send).await;
+        }
+    }
+}
+
+/// Asserts that `value` has these fields; others may have any value. A name is a path such as `transfers/0/status`.
+#[track_caller]
+pub fn assert_has(value: &Value, fields: Value) {
+    let Value::Object(fields) = fields else { panic!("not named fields: {fields}") };
+    for (path, wanted) in fields {
+        let found = value.pointer(&format!("/{path}")).unwrap_or(&Value::Null);
+        assert_eq!(*found, wanted, "{path} in {value:#}");
     }
 }
 
 /// Returns a valid sandbox key that is in no database.
 pub fn unknown_key() -> String {
     ApiKey::generate(KeyMode::Test).expose().to_owned()
+}
+
+/// A KYT provider with one configurable answer to everything; without one it fails.
+#[derive(Clone)]
+pub struct FixedScreener(Arc<Mutex<Option<Decision>>>);
+
+impl FixedScreener {
+    pub fn new(decision: Option<Decision>) -> Self {
+        Self(Arc::new(Mutex::new(decision)))
+    }
+
+    pub fn set(&self, decision: Decision) {
+        *self.0.lock() = Some(decision);
+    }
+}
+
+#[async_trait::async_trait]
+impl KytScreener for FixedScreener {
+    #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    fn name(&self) -> &str {
+        "doubtful"
+    }
+
+    async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+        Ok(Verdict {
+            decision: (*self.0.lock()).ok_or_else(|| KytError("it is speechless".to_owned()))?,
+            by_operator: false,
+            risk_level: Some("medium".to_owned()),
+            score: Some(55),
+            flags: vec!["mixer".to_owned()],
+            provider: "doubtful".to_owned(),
+            provider_ref: None,
+            list_version: None,
+            plain_sender: None,
+            checked_at: Clock::default().now(),
+        })
+    }
 }
 
 /// A request to be sent.
@@ -365,7 +577,70 @@ pub struct Reply {
     pub json: Value,
 }
 
+/// The body.
+impl Deref for Reply {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.json
+    }
+}
+
 impl Reply {
+    /// Asserts the status.
+    #[track_caller]
+    pub fn ok(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+
+    /// Asserts the status and these fields of the body.
+    #[track_caller]
+    pub fn assert(&self, status: u16, fields: Value) {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_has(&self.json, fields);
+    }
+
+    /// Asserts that it is the stored answer to an earlier request with the same idempotency key.
+    #[track_caller]
+    pub fn assert_replays(&self, first: &Self) {
+        assert_eq!((self.header("idempotent-replayed"), self.status), (Some("true"), first.status), "{}", self.text());
+        assert_eq!(self.bytes, first.bytes);
+    }
+
+    /// Asserts that the request is refused because of exactly these field errors, in order.
+    #[track_caller]
+    pub fn assert_invalid(&self, faults: &str) {
+        self.assert_problem(422, "validation_failed");
+        assert_eq!(self.faults(), faults, "{}", self.text());
+    }
+
+    /// Id of the payment or transfer.
+    pub fn id(&self) -> &str {
+        self.string("payment_id")
+    }
+
+    /// Path of the payment.
+    pub fn path(&self) -> String {
+        format!("/payments/{}", self.id())
+    }
+
+    /// Wallet of the payment.
+    pub fn wallet(&self) -> &str {
+        self.string("intermediary_wallet")
+    }
+
+    /// Path of the payment's page.
+    pub fn page_path(&self) -> &str {
+        self.string("magic_link").strip_prefix("https://pay.example").unwrap()
+    }
+
+    /// A field with a text.
+    #[track_caller]
+    pub fn string(&self, field: &str) -> &str {
+        self.json[field].as_str().unwrap_or_else(|| panic!("no {field} in {}", self.text()))
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -378,10 +653,37 @@ impl Reply {
         std::str::from_utf8(&self.bytes).unwrap()
     }
 
-    /// Returns `field: code` of every field error, in order.
-    pub fn faults(&self) -> Vec<String> {
+    /// Returns `field: code` of every field error, in order, separated by commas.
+    pub fn faults(&self) -> String {
+        self.fault_list().join(", ")
+    }
+
+    /// Like [`Self::faults`], in alphabetical order.
+    pub fn faults_sorted(&self) -> String {
+        let mut faults = self.fault_list();
+        faults.sort();
+        faults.join(", ")
+    }
+
+    fn fault_list(&self) -> Vec<String> {
         let errors = self.json["errors"].as_array().into_iter().flatten();
         errors.map(|e| format!("{}: {}", e["field"].as_str().unwrap(), e["code"].as_str().unwrap())).collect()
+    }
+
+    /// Asserts that the page contains all of these texts.
+    #[track_caller]
+    pub fn assert_shows(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.text().contains(text), "{text} is missing in {}", self.text());
+        }
+    }
+
+    /// Asserts that the page contains none of these texts.
+    #[track_caller]
+    pub fn assert_hides(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(!self.text().contains(text), "{text} is shown in {}", self.text());
+        }
     }
 
     /// Status and body, with ids, times, addresses and secrets redacted.

@@ -12,7 +12,7 @@ use payferry_devchain::Wallet;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use serde_json::{Value, json};
 
-use crate::app::{Reply, TestApp};
+use crate::app::{Reply, TestApp, until};
 
 sol! {
     /// A contract that can be made to call anything, such as a token.
@@ -50,11 +50,11 @@ async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>
     let devchain = app.env().chain(chain).devchain();
     let (raw, hash) = deployer.sign_call(devchain.chain_id(), nonce, to, input.into(), GAS, MAX_FEE_WEI, 1_000_000);
     devchain.send_raw(raw).await.unwrap();
-    let mined = async |app: &TestApp| {
+    let mined = async || {
         let receipt = ask(app, chain, "eth_getTransactionReceipt", json!([hash])).await;
         receipt.is_object().then(|| assert_eq!(receipt["status"], "0x1", "{receipt:#}"))
     };
-    app.until("the call is mined", mined).await;
+    until("the call is mined", mined).await;
 }
 
 /// Adds an account to USDC's blacklist or removes it.
@@ -71,8 +71,8 @@ pub async fn blacklist(app: &TestApp, chain: Chain, account: &str, is_listed: bo
 /// Pays from a newly deployed contract.
 pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
     static MADE: AtomicU64 = AtomicU64::new(0);
-    let chain: Chain = payment.json["chain"].as_str().unwrap().parse().unwrap();
-    let token: Token = payment.json["currency"].as_str().unwrap().parse().unwrap();
+    let chain: Chain = payment["chain"].as_str().unwrap().parse().unwrap();
+    let token: Token = payment["currency"].as_str().unwrap().parse().unwrap();
     let artifact: Value = serde_json::from_str(PUPPET).unwrap();
     let code: Bytes = artifact["bytecode"].as_str().unwrap().parse().unwrap();
     let salt: B256 = keccak256(MADE.fetch_add(1, Ordering::Relaxed).to_be_bytes());
@@ -82,8 +82,8 @@ pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
     let purse = Address(puppet.into_array());
     app.env().chain(chain).transfer(Payer::Clean, token, purse, amount).await.unwrap();
     let purse = puppet.to_string();
-    app.until("the contract has money", async |app| (balance(app, chain, token, &purse).await > 0).then_some(())).await;
-    let to = payment.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+    until("the contract has money", async || (balance(app, chain, token, &purse).await > 0).then_some(())).await;
+    let to = payment.wallet().parse().unwrap();
     let data = TokenContract::transferCall { to, value: U256::from(amount.units()) }.abi_encode().into();
     let call = Puppet::runCall { target: token_of(app, chain, token), data };
     deployer_calls(app, chain, puppet, call.abi_encode()).await;
@@ -96,10 +96,10 @@ pub async fn sleep(app: &TestApp, length: Duration) {
     }
     app.state.clock().advance_secs(length.as_secs().try_into().unwrap());
     let now: Timestamp = app.state.clock().now();
-    let read = async |app: &TestApp| {
+    let read = async || {
         let recent =
             |chain| app.state.system.chain_view(chain).is_some_and(|view| view.read_time >= now.plus_secs(-60));
         Chain::ALL.into_iter().all(recent).then_some(())
     };
-    app.until("the chains are read up to now", read).await;
+    until("the chains are read up to now", read).await;
 }

@@ -3,14 +3,21 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_harness::database::{TestDatabase, chosen_postgres};
-use serde_json::Value;
+use payferry_harness::install_tls;
+use payferry_harness::psp::Psp;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Promised time limit of a stop after SIGTERM.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Timeout of an expected result; generous, because machines may be slow.
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Median of an odd number of times: a bound for it holds for most of them, regardless of other load on the machine.
 pub fn median(times: &[Duration]) -> Duration {
@@ -36,14 +43,14 @@ pub struct Home {
 
 impl Home {
     /// Creates a home with the database selected for the tests.
-    pub async fn new() -> Self {
+    pub async fn new() -> Arc<Self> {
         let database = if chosen_postgres() { Some(TestDatabase::postgres().await) } else { None };
-        Self { database, ..Self::embedded() }
+        Arc::new(Self { folder: tempfile::tempdir().unwrap(), database })
     }
 
     /// Creates a home with the database in its folder, for tests of the folder itself.
-    pub fn embedded() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), database: None }
+    pub fn embedded() -> Arc<Self> {
+        Arc::new(Self { folder: tempfile::tempdir().unwrap(), database: None })
     }
 
     pub fn path(&self) -> &Path {
@@ -64,20 +71,27 @@ impl Home {
     }
 }
 
-/// A sandbox in its own process.
+/// A sandbox in its own process. At the end of a test it must stop like after [`Running::stop`].
 pub struct Running {
     pub child: Child,
     pub ready: Value,
+    pub home: Arc<Home>,
 }
 
 impl Running {
+    /// Starts with a new home.
+    pub async fn new() -> Self {
+        Self::start(&Home::new().await)
+    }
+
     /// Starts on free ports.
-    pub fn start(home: &Home) -> Self {
+    pub fn start(home: &Arc<Home>) -> Self {
         Self::start_with(home, [0, 0], &[])
     }
 
     /// Starts on these ports (API, operator), with these environment variables.
-    pub fn start_with(home: &Home, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
+    pub fn start_with(home: &Arc<Home>, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
+        install_tls();
         let [api, operator] = ports.map(|port| format!("127.0.0.1:{port}"));
         let mut child = payferry()
             .envs(env.iter().copied())
@@ -91,7 +105,7 @@ impl Running {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        Self { child, ready }
+        Self { child, ready, home: Arc::clone(home) }
     }
 
     /// A field of its ready line.
@@ -99,8 +113,103 @@ impl Running {
         self.ready[key].as_str().unwrap()
     }
 
+    /// Runs the command line on its home; returns the output of a successful run.
+    pub fn beside(&self, args: &[&str]) -> String {
+        let output = payferry().args(args).args(self.home.args()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Sends a request with the PSP's key; returns status and body.
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        self.psp().call(method, path, body.unwrap_or_default()).await
+    }
+
+    /// Sends a request that must succeed.
+    pub async fn ok(&self, method: Method, path: &str, body: Option<Value>) -> Value {
+        self.psp().ok(method, path, body.unwrap_or_default()).await
+    }
+
+    fn psp(&self) -> Psp {
+        Psp::new(self.text("api_url"), self.text("api_key"))
+    }
+
+    /// Sends a request to the operator's listener, with the token; returns status and body.
+    pub async fn operator(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("operator_url")));
+        let request = request.bearer_auth(self.text("operator_token"));
+        let request = if let Some(body) = body { request.json(&body) } else { request };
+        let response = request.send().await.unwrap();
+        (response.status(), response.json().await.unwrap())
+    }
+
+    /// Creates a merchant of the PSP.
+    pub async fn merchant(&self) -> String {
+        self.psp().merchant("m").await
+    }
+
+    /// Creates a payment of 10 USDC on Base.
+    pub async fn payment(&self) -> String {
+        let merchant_id = self.merchant().await;
+        let body = json!({"merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base"});
+        let made = self.ok(Method::POST, "/payments/initiate", Some(body)).await;
+        made["payment_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Pays the due amount.
+    pub async fn pay(&self, payment_id: &str) {
+        self.ok(Method::POST, &format!("/sandbox/payments/{payment_id}/pay"), None).await;
+    }
+
+    /// Waits until the payment is settled; returns it.
+    pub async fn until_settled(&self, payment_id: &str) -> Value {
+        self.until(&format!("/payments/{payment_id}"), |payment| payment["status"] == "settled").await
+    }
+
+    /// Creates and pays a payment of 10 USDC on Base; returns it when it is settled.
+    pub async fn settled_payment(&self) -> Value {
+        let id = self.payment().await;
+        self.pay(&id).await;
+        self.until_settled(&id).await
+    }
+
+    /// Repeats the request until the answer is as wanted.
+    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let since = Instant::now();
+        loop {
+            let answer = self.ok(Method::GET, path, None).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(since.elapsed() < PATIENCE, "not as wanted in time: {answer:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Sends SIGTERM and asserts that it ends successfully and in time.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    /// Sends SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The test itself may have ended it.
+        if self.child.try_wait().unwrap().is_some() {
+            return;
+        }
+        if std::thread::panicking() {
+            // A failing test leaves no process behind.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            return;
+        }
         let notified = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(notified.success());
         let since = Instant::now();
@@ -110,21 +219,11 @@ impl Running {
                 println!("stopped within {:?}", since.elapsed());
                 return;
             }
-            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time");
+            if since.elapsed() >= STOP_PATIENCE {
+                let _ = self.child.kill();
+                panic!("did not stop in time");
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-
-    /// Sends SIGKILL.
-    pub fn kill(self) {
-        drop(self);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // A failing test leaves no process behind; if the process has ended, this has no effect.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -5,15 +5,13 @@ use std::time::Duration;
 use payferry::sandbox::Payer;
 use payferry_actors::chain::{RereadError, reread};
 use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
-use payferry_domain::{Address, Chain, Timestamp, Token};
+use payferry_domain::Address;
 use payferry_entities::{balances, chain_cursors, ledger_postings};
 use payferry_evm::wallet::Vaults;
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_runtime::clock::Clock;
-use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 
-use crate::app::{Reply, TestApp, TestConfig};
-use crate::operator::ServiceFixture;
+use crate::prelude::*;
 
 fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
     app.env().setups().unwrap().into_iter().map(|setup| (setup.spec, setup.client)).collect()
@@ -24,35 +22,28 @@ async fn report(app: &TestApp) -> Report {
     reconcile(app.state.database(), &chains(app), &Clock::default(), options, |_| {}).await.unwrap()
 }
 
-fn id_of(payment: &Reply) -> &str {
-    payment.json["payment_id"].as_str().unwrap()
-}
-
 /// Creates a cancelled payment on Base with a missed transfer: its wallet was unknown when it was paid and when its
 /// block was rescanned. Also returns the last block by then, far above the transfer's.
-async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64) {
-    let late = app.add_payment(merchant).await;
-    app.post(&format!("/payments/{}/cancel", id_of(&late)), &serde_json::json!({})).await;
-    let wallet = late.json["intermediary_wallet"].as_str().unwrap().to_lowercase();
+async fn missed(app: &TestApp, spec: &ChainSpec) -> (Reply, u64) {
+    let late = app.add_payment().await;
+    app.post(&format!("/payments/{}/cancel", late.id()), &serde_json::json!({})).await;
+    let wallet = late.wallet().to_lowercase();
     let rename = async |wallet: &str| {
-        let sql = format!("UPDATE payments SET wallet = '{wallet}' WHERE id = '{}'", id_of(&late));
+        let sql = format!("UPDATE payments SET wallet = '{wallet}' WHERE id = '{}'", late.id());
         app.writer().execute_unprepared(&sql).await.unwrap();
     };
-    let gone = async |app: &TestApp| {
-        app.state.system.observe_payment(id_of(&late).parse().unwrap()).await.is_none().then_some(())
-    };
-    app.until("the actor has left", gone).await;
+    let gone = async || app.state.system.observe_payment(late.id().parse().unwrap()).await.is_none().then_some(());
+    until("the actor has left", gone).await;
     app.state.system.retire_wallets().await.unwrap();
     rename("0x00000000000000000000000000000000000000aa").await;
     app.pay(&late, "10").await;
     let chain = app.env().chain(Chain::Base).devchain();
     let mined = chain.mine(2 * spec.second_look_blocks + 64).await.unwrap().last().unwrap().number;
-    let passed = async |app: &TestApp| {
-        let cursor =
-            chain_cursors::Entity::find_by_id("base").one(app.state.database().reader()).await.unwrap().unwrap();
+    let passed = async || {
+        let cursor = chain_cursors::Entity::find_by_id("base").one(app.reader()).await.unwrap().unwrap();
         (cursor.second_look_from > i64::try_from(mined - spec.second_look_blocks - 32).unwrap()).then_some(())
     };
-    app.until("its block was rescanned", passed).await;
+    until("its block was rescanned", passed).await;
     rename(&wallet).await;
     (late, mined)
 }
@@ -60,8 +51,7 @@ async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64)
 #[tokio::test]
 async fn report_is_clean_or_names_the_owner_of_a_difference() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let (settled, short) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
+    let (settled, short) = (app.add_payment().await, app.add_payment().await);
     app.pay(&settled, "10").await;
     app.pay(&short, "4").await;
     app.payment_when(&settled, "settled").await;
@@ -116,7 +106,7 @@ async fn shortage_is_reported_with_its_sign() {
         reserved: 0,
         updated_at: 0,
     };
-    balances::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(row).await;
     assert!(look(true).await.is_clean() && look(false).await.is_clean());
 
     // An unposted balance: the postings agree with the empty vault and contradict the balance.
@@ -149,7 +139,7 @@ async fn shortage_is_reported_with_its_sign() {
         reference: "0xhash".to_owned(),
         at: 0,
     };
-    ledger_postings::Entity::insert(posting.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(posting).await;
     let whole = look(true).await;
     assert!(whole.unbalanced.is_empty() && !whole.is_clean(), "{whole:#?}");
     short(&whole);
@@ -158,44 +148,36 @@ async fn shortage_is_reported_with_its_sign() {
 #[tokio::test]
 async fn missed_transfer_is_found_by_a_reread() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "10").await;
-    app.payment_when(&made, "settled").await;
+    app.paid("10", "settled").await;
     let (spec, client) = chains(&app).into_iter().find(|(spec, _)| spec.chain == Chain::Base).unwrap();
     let database = app.state.database();
     let read = async |to| reread(&spec, &client, database, &Clock::default(), (0, to), |_| {}).await;
     app.env().chain(Chain::Base).devchain().mine(20).await.unwrap();
-    let view = async |app: &TestApp| {
+    let view = async || {
         let view = app.state.system.chain_view(Chain::Base).unwrap();
         view.finalized.filter(|finalized| *finalized > 0).map(|finalized| (finalized, view.read_number))
     };
-    let (last_final, head) = app.until("blocks are final", view).await;
+    let (last_final, head) = until("blocks are final", view).await;
     let again = read(last_final).await.unwrap();
-    assert_eq!(
-        (again.blocks, again.recorded.len(), again.otherwise.len()),
-        (last_final + 1, 0, 0),
-        "all transfers are known"
-    );
+    let counts = (again.blocks, again.recorded.len(), again.otherwise.len());
+    assert_eq!(counts, (last_final + 1, 0, 0), "all transfers are known");
     let ahead = read(head + 1_000_000).await.unwrap_err();
     assert!(matches!(ahead, RereadError::Unread(_)), "unread blocks belong to the watcher: {ahead}");
 
-    let (late, mined) = missed(&app, &spec, &merchant).await;
-    let unseen = app.get(&format!("/payments/{}", id_of(&late))).await;
-    assert_eq!((&unseen.json["status"], &unseen.json["transfers"]), (&"failed".into(), &serde_json::json!([])));
+    let (late, mined) = missed(&app, &spec).await;
+    let unseen = app.get(&format!("/payments/{}", late.id())).await;
+    assert_eq!((&unseen["status"], &unseen["transfers"]), (&"failed".into(), &serde_json::json!([])));
     let found = report(&app).await;
     assert_eq!(found.differences_total, 1, "{found:#?}");
     assert_eq!((found.differences[0].ledger, found.differences[0].on_chain), (0, 10_000_000));
-    assert!(
-        matches!(&found.differences[0].place.owner, Owner::Payment { payment_id, .. } if payment_id == id_of(&late))
-    );
+    assert!(matches!(&found.differences[0].place.owner, Owner::Payment { payment_id, .. } if payment_id == late.id()));
 
     // The transfer is far below.
     let mined = mined - 32;
     let again = read(mined).await.unwrap();
-    assert_eq!(again.recorded.iter().map(|row| row.payment_id.as_str()).collect::<Vec<_>>(), [id_of(&late)]);
+    assert_eq!(again.recorded.iter().map(|row| row.payment_id.as_str()).collect::<Vec<_>>(), [late.id()]);
     let late = app.payment_when(&late, "mismatched").await;
-    assert_eq!(late.json["labels"], serde_json::json!(["LATE"]));
+    assert_eq!(late["labels"], serde_json::json!(["LATE"]));
     assert!(report(&app).await.is_clean());
     assert_eq!(read(mined).await.unwrap().recorded.len(), 0, "no transfer is recorded twice");
 }
@@ -209,58 +191,47 @@ fn looking() -> TestConfig {
 async fn background_run_reports_a_difference_until_resolved() {
     let service = ServiceFixture::over(TestApp::start_with(looking()).await).await;
     let app = &service.app;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "10").await;
-    app.payment_when(&made, "settled").await;
-    let run = async |app: &TestApp| app.state.system.vaults().checked_at.map(|_| app.state.system.vaults());
-    let clean = app.until("it has run", run).await;
+    app.paid("10", "settled").await;
+    let run = async || app.state.system.vaults().checked_at.map(|_| app.state.system.vaults());
+    let clean = until("it has run", run).await;
     assert_eq!((clean.differences.len(), clean.unread.len()), (0, 0), "{clean:?}");
 
     let spec = app.env().chain(Chain::Base).spec().clone();
     let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
     let chain = app.env().chain(Chain::Base);
     chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
-    let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
-    let found = app.until("the difference is found", stuck).await;
+    let stuck = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+    let found = until("the difference is found", stuck).await;
     assert!(found.differences[0].since <= found.checked_at.unwrap());
     let listed = service.get("/ops/stuck?kind=vault_difference").await;
     insta::assert_json_snapshot!("vault_difference", listed.redacted());
-    let item = &listed.json["kinds"][0]["items"][0];
-    assert_eq!((&item["id"], &item["psp_id"]), (&app.psp_id.to_string().into(), &app.psp_id.to_string().into()));
-    let shown = async |service: &ServiceFixture| {
+    let item = &listed["kinds"][0]["items"][0];
+    assert_has(item, json!({ "id": app.psp_id.to_string(), "psp_id": app.psp_id.to_string() }));
+    let shown = async || {
         let metrics = service.get("/metrics").await;
         metrics.text().lines().any(|line| line == "payferry_reconcile_differences 1").then_some(())
     };
-    app.until("the gauge shows it", async |_| shown(&service).await).await;
+    until("the gauge shows it", shown).await;
 
     // As if it had been posted: the background check uses the running balances.
     app.writer().execute_unprepared("UPDATE balances SET available = available + 1000000").await.unwrap();
-    let gone = async |app: &TestApp| app.state.system.vaults().differences.is_empty().then_some(());
-    app.until("the difference has disappeared", gone).await;
-    service.stop().await;
+    let gone = async || app.state.system.vaults().differences.is_empty().then_some(());
+    until("the difference has disappeared", gone).await;
 }
 
 #[tokio::test]
 async fn background_run_names_the_payment_of_a_missed_transfer() {
     let service = ServiceFixture::over(TestApp::start_with(looking()).await).await;
     let app = &service.app;
-    let merchant = app.add_merchant().await;
     let spec = app.env().chain(Chain::Base).spec().clone();
-    let (late, _) = missed(app, &spec, &merchant).await;
-    let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
-    let found = app.until("the difference is found", stuck).await;
+    let (late, _) = missed(app, &spec).await;
+    let stuck = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+    let found = until("the difference is found", stuck).await;
     let difference = &found.differences[0].difference;
     assert_eq!((difference.ledger, difference.on_chain), (0, 10_000_000));
     let listed = service.get("/ops/stuck?kind=vault_difference").await;
-    let item = &listed.json["kinds"][0]["items"][0];
-    assert_eq!(
-        (&item["payment_id"], &item["psp_id"]),
-        (&id_of(&late).into(), &app.psp_id.to_string().into()),
-        "{}",
-        listed.text()
-    );
-    service.stop().await;
+    let item = &listed["kinds"][0]["items"][0];
+    assert_has(item, json!({ "payment_id": late.id(), "psp_id": app.psp_id.to_string() }));
 }
 
 #[tokio::test]
@@ -268,13 +239,10 @@ async fn background_run_includes_the_treasury_if_configured() {
     for treasury_kept in [true, false] {
         let service = ServiceFixture::over(TestApp::start_with(TestConfig { treasury_kept, ..looking() }).await).await;
         let app = &service.app;
-        let merchant = app.add_merchant().await;
-        let made = app.add_payment(&merchant).await;
-        app.pay(&made, "10").await;
-        app.payment_when(&made, "settled").await;
+        app.paid("10", "settled").await;
         let looked = async |since: Option<Timestamp>| {
-            let view = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.checked_at > since);
-            app.until("a run has completed", view).await
+            let view = async || Some(app.state.system.vaults()).filter(|view| view.checked_at > since);
+            until("a run has completed", view).await
         };
         let clean = looked(None).await;
         assert!(clean.differences.is_empty() && clean.unread.is_empty(), "{clean:?}");
@@ -291,13 +259,13 @@ async fn background_run_includes_the_treasury_if_configured() {
             service.stop().await;
             continue;
         }
-        let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
-        let found = app.until("the difference is found", stuck).await;
+        let stuck = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+        let found = until("the difference is found", stuck).await;
         let difference = &found.differences[0].difference;
         assert_eq!(difference.place.owner, Owner::Treasury);
         assert_eq!((difference.ledger, difference.on_chain), (100_000, 2_100_000));
         let listed = service.get("/ops/stuck?kind=vault_difference").await;
-        let item = &listed.json["kinds"][0]["items"][0];
+        let item = &listed["kinds"][0]["items"][0];
         assert_eq!((&item["id"], &item["psp_id"]), (&"treasury".into(), &serde_json::Value::Null), "{}", listed.text());
         service.stop().await;
     }

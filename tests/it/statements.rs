@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use payferry::statements::{Format, Period, Statement, Tokens, Wanted};
-use payferry_domain::{Address, Amount, Chain, PspId, Timestamp, Token};
+use payferry_domain::{Address, Amount};
 use payferry_entities::{Database, ledger_postings, psps};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::short_or_long;
 use payferry_migration::{Migrator, MigratorTrait};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sea_orm::{ActiveValue, EntityTrait, IntoActiveModel};
-use serde_json::Value;
+use sea_orm::ActiveValue;
+
+use crate::prelude::*;
 
 const USDC: Address = Address([0xaa; 20]);
 const OTHER: Address = Address([0xbb; 20]);
@@ -20,8 +21,23 @@ const SEEDS: u64 = 12;
 const SEEDS_SHORT: u64 = 4;
 const POSTINGS: i64 = 200;
 
-fn psp(id: PspId) -> psps::Model {
-    psps::Model { id: id.to_string(), name: "P".to_owned(), settings: "{}".to_owned(), created_at: 0, updated_at: 0 }
+/// A new database with its tables.
+async fn opened() -> (TestDatabase, Database) {
+    let test_database = TestDatabase::create().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    Migrator::up(database.long_timeout(), None).await.unwrap();
+    (test_database, database)
+}
+
+async fn add_psp(database: &Database, id: PspId) {
+    let row = psps::Model {
+        id: id.to_string(),
+        name: "P".to_owned(),
+        settings: "{}".to_owned(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
 }
 
 fn units(text: &Value) -> i64 {
@@ -71,7 +87,7 @@ fn check(account: &Value) {
 }
 
 /// Random postings of all kinds, with times nearly in order.
-fn posting(dice: &mut StdRng, number: i64, psp_id: PspId) -> ledger_postings::Model {
+fn posting(dice: &mut StdRng, number: i64, psp_id: PspId) -> ledger_postings::ActiveModel {
     let kinds = [
         ("received", "external", "payment"),
         ("settled", "payment", "psp"),
@@ -84,7 +100,7 @@ fn posting(dice: &mut StdRng, number: i64, psp_id: PspId) -> ledger_postings::Mo
     ];
     let (kind, debit, credit) = kinds[dice.random_range(0..kinds.len())];
     let (chain, token) = [("base", USDC), ("base", OTHER), ("polygon", USDC)][dice.random_range(0..3)];
-    ledger_postings::Model {
+    let row = ledger_postings::Model {
         position: 0,
         subject: format!("pay_{number}"),
         version: 1,
@@ -98,7 +114,8 @@ fn posting(dice: &mut StdRng, number: i64, psp_id: PspId) -> ledger_postings::Mo
         amount: dice.random_range(1..5_000_000),
         reference: "0xhash".to_owned(),
         at: 1_000 + number * 10 + dice.random_range(-40..=0),
-    }
+    };
+    ledger_postings::ActiveModel { position: ActiveValue::NotSet, ..row.into_active_model() }
 }
 
 /// Postings of a long statement, which is read in pages of some thousands.
@@ -106,19 +123,12 @@ const LONG: i64 = 10_000;
 
 #[tokio::test]
 async fn long_statement_is_streamed_in_consistent_parts() {
-    let test_database = TestDatabase::create().await;
-    let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.long_timeout(), None).await.unwrap();
+    let (_database, database) = opened().await;
     let mine = PspId::generate();
-    psps::Entity::insert(psp(mine).into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+    add_psp(&database, mine).await;
     let mut dice = StdRng::seed_from_u64(7);
     for first in (0..LONG).step_by(500) {
-        let row = |number: i64| {
-            let mut row = posting(&mut dice, number, mine).into_active_model();
-            row.position = ActiveValue::NotSet;
-            row
-        };
-        let rows: Vec<_> = (first..first + 500).map(row).collect();
+        let rows: Vec<_> = (first..first + 500).map(|number| posting(&mut dice, number, mine)).collect();
         ledger_postings::Entity::insert_many(rows).exec_without_returning(database.writer()).await.unwrap();
     }
     let [from, to] = [2_000, LONG * 9].map(Timestamp);
@@ -142,22 +152,18 @@ async fn long_statement_is_streamed_in_consistent_parts() {
 
 #[tokio::test]
 async fn closing_equals_next_opening_and_excludes_other_psps() {
-    let test_database = TestDatabase::create().await;
-    let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.long_timeout(), None).await.unwrap();
+    let (_database, database) = opened().await;
     for seed in 0..short_or_long(SEEDS_SHORT, SEEDS) {
         let mut dice = StdRng::seed_from_u64(seed);
         let (mine, other) = (PspId::generate(), PspId::generate());
         for id in [mine, other] {
-            psps::Entity::insert(psp(id).into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+            add_psp(&database, id).await;
         }
         let mut rows = Vec::new();
         for number in 0..POSTINGS {
             let owner = if dice.random_bool(0.7) { mine } else { other };
             let number = i64::try_from(seed).unwrap() * POSTINGS + number;
-            let mut row = posting(&mut dice, number, owner).into_active_model();
-            row.position = ActiveValue::NotSet;
-            rows.push(row);
+            rows.push(posting(&mut dice, number, owner));
         }
         let [first, last] = [0, POSTINGS - 1].map(|n| 1_000 + (i64::try_from(seed).unwrap() * POSTINGS + n) * 10);
         ledger_postings::Entity::insert_many(rows).exec_without_returning(database.writer()).await.unwrap();

@@ -4,7 +4,8 @@ use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::env::{NARROW, ServiceFixture, WIDE};
+use super::env::ServiceFixture;
+use crate::app::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
@@ -16,9 +17,7 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     browser.click("#new-psp button").await;
     browser.until("h1", |text| text == "Northern <b>Pay</b>").await;
     let page = browser.path().await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-    }
+    service.assert_fits_both().await;
 
     browser.fill("#policies input[name=fee_bps]", "70000").await;
     browser.run("document.querySelector('#policies').noValidate = true").await;
@@ -36,9 +35,7 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     browser.fill("#new-wallet input[name=address]", wallet).await;
     browser.click("#new-wallet button").await;
     browser.until("#wallets", |text| text.contains(wallet) && text.contains("effective")).await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-    }
+    service.assert_fits_both().await;
 
     browser.fill("#new-key input[name=name]", "till").await;
     browser.click("#new-key button").await;
@@ -52,14 +49,9 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
 
     browser.click("#keys form button").await;
     browser.until("#keys", |text| text.contains("revoked")).await;
-    let since = std::time::Instant::now();
-    while psp.call(Method::GET, "/payments", Value::Null).await.0 != 401 {
-        assert!(since.elapsed().as_secs() < 30, "the key is still accepted");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    let complaints = browser.complaints().await;
-    assert!(complaints.iter().all(|complaint| complaint.contains("422")), "{complaints:?}");
-    service.browser.close().await;
+    let refused = async || (psp.call(Method::GET, "/payments", Value::Null).await.0 == 401).then_some(());
+    until("the key is refused", refused).await;
+    service.end_after("422").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,20 +64,15 @@ async fn operator_sets_and_lifts_a_pause() {
     browser.fill("#new-pause input[name=reason]", "a <b>key</b> may have leaked").await;
     browser.click("#new-pause button").await;
     browser.until("main table", |text| text.contains("a <b>key</b> may have leaked")).await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-    }
+    service.assert_fits_both().await;
     service.open("/ops").await;
     browser.until("#held", |text| text.contains("sending:polygon")).await;
     service.open("/ops/view/stuck").await;
     browser.until("#paused", |text| text.contains("sending:polygon")).await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-    }
+    service.assert_fits_both().await;
     browser.click("#paused a").await;
     browser.until("h1", |text| text == "Pauses").await;
     browser.click("main table form button").await;
     browser.until("main", |text| text.contains("Nothing is paused.")).await;
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }

@@ -23,7 +23,6 @@ pub struct ServiceFixture {
     pub browser: Browser,
     pub psp: Psp,
     pub running: Running,
-    pub home: Home,
     // Answers webhooks until the end of the test.
     _receiver: Receiver,
 }
@@ -41,7 +40,7 @@ impl ServiceFixture {
         let receiver = Receiver::start().await;
         let psp = Psp::connect(running.text("api_url"), running.text("api_key"), &receiver).await;
         browser.resize(WIDE, HEIGHT, 1).await;
-        Self { browser, psp, running, home, _receiver: receiver }
+        Self { browser, psp, running, _receiver: receiver }
     }
 
     /// Starts a sandbox and logs the operator in; the overview is open.
@@ -121,9 +120,34 @@ impl ServiceFixture {
         assert_eq!(wide[1], json!([]), "{path} is cut off at {width}");
     }
 
+    /// Asserts that the page is not wider than a phone's window or a desktop's.
+    pub async fn assert_fits_both(&self) {
+        self.assert_fits(NARROW).await;
+        self.assert_fits(WIDE).await;
+    }
+
+    /// Ends a test in which the browser logged nothing but answers with this status.
+    pub async fn end_after(self, status: &str) {
+        let complaints = self.browser.complaints().await;
+        assert!(complaints.iter().all(|complaint| complaint.contains(status)), "{complaints:?}");
+        self.browser.close().await;
+    }
+
+    /// Ends a test in which the browser logged no problem.
+    pub async fn end(self) {
+        self.assert_calm().await;
+        self.browser.close().await;
+    }
+
     /// Asserts that the browser logged no problem.
     pub async fn assert_calm(&self) {
         assert_eq!(self.browser.complaints().await, Vec::<String>::new());
+    }
+
+    /// Kills the sandbox.
+    pub fn kill(&self) {
+        let pid = self.running.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
     }
 
     /// Waits until the page has fetched an update at least once more.

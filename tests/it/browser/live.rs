@@ -32,8 +32,7 @@ async fn panic_is_on_the_page_within_two_seconds() {
     println!("on the page {took:?} after the request");
     assert!(median(&took) < INCIDENT_MAX, "{took:?}");
     assert!(took.iter().all(|took| *took < INCIDENT_LATEST), "{took:?}");
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,18 +44,8 @@ async fn panic_is_in_the_log_and_links_to_its_payment() {
     let paid = service.payment().await;
     service.pay(&paid, None).await;
     service.psp.until_status(&paid, "settled").await;
-    for kind in [
-        "root",
-        "journal",
-        "watcher",
-        "settler",
-        "screening",
-        "compliance_desk",
-        "webhook_sender",
-        "endpoint",
-        "shard",
-        "payment",
-    ] {
+    let kinds = "root journal watcher settler screening compliance_desk webhook_sender endpoint shard payment";
+    for kind in kinds.split(' ') {
         browser.until(&format!("[data-kind={kind}]"), |text| !text.is_empty()).await;
     }
     browser.until("#link", |text| text == "live").await;
@@ -88,8 +77,7 @@ async fn panic_is_in_the_log_and_links_to_its_payment() {
     browser.until("section[aria-labelledby=transfers]", |text| text.contains("25.00") && text.contains("final")).await;
     browser.until("section[aria-labelledby=deliveries]", |text| text.contains("payment.settled")).await;
     assert!(service.is_marked().await, "the page was not reloaded");
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,8 +110,7 @@ async fn page_state_survives_live_updates() {
          window.row === document.querySelector('#version-1')]"
     );
     assert_eq!(browser.run(&kept).await, json!([stood, "pay_half", 1, true]));
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,14 +121,12 @@ async fn page_reports_a_lost_connection_and_reconnects() {
     let browser = &service.browser;
     browser.until("#link", |text| text == "live").await;
     service.mark().await;
-    let ServiceFixture { running, home, psp, .. } = &service;
-    let pid = running.child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    service.kill();
     browser.until("#link", |text| text.starts_with("disconnected")).await;
-    let again = Running::start_with(home, ports, &[]);
+    let again = Running::start_with(&service.running.home, ports, &[]);
     browser.until("#link", |text| text == "live").await;
     // The page then shows news without a reload, in the same session.
-    psp.payment("5", payferry_domain::Token::Usdc, payferry_domain::Chain::Base).await;
+    service.psp.payment("5", payferry_domain::Token::Usdc, payferry_domain::Chain::Base).await;
     browser.until("#status-pending td:nth-of-type(2)", |text| text == "1").await;
     assert!(service.is_marked().await, "the page was not reloaded");
     again.kill();
@@ -176,8 +161,7 @@ async fn silent_stream_falls_back_to_polling_and_reopens() {
     browser.run("window.EventSource = window.RealEventSource").await;
     browser.until("#link", |text| text == "live").await;
     assert!(service.is_marked().await, "the page was not reloaded");
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,8 +179,7 @@ async fn quarantined_payment_is_listed_first_and_released() {
     assert_eq!(browser.count(".notice.bad").await, 0);
     service.pay(&id, None).await;
     browser.until(".title .badge", |text| text == "settled").await;
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,6 +209,5 @@ async fn chains_webhooks_and_journal_are_shown_live() {
     browser.until(&format!("{journal}:nth-of-type(3)"), |text| some(text) && text.contains("writes on average")).await;
     browser.until(&format!("{journal}:nth-of-type(4)"), |text| text.contains("s on average")).await;
     assert!(service.is_marked().await, "the page was not reloaded");
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }

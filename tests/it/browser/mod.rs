@@ -10,7 +10,7 @@ mod verify;
 
 use payferry_harness::browser::Browser;
 
-use env::{NARROW, ServiceFixture, WIDE};
+use env::ServiceFixture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_token_shows_the_form_again() {
@@ -23,14 +23,11 @@ async fn wrong_token_shows_the_form_again() {
     service.enter("not the token").await;
     assert_eq!(browser.status().await, 401);
     browser.until("[role=alert]", |text| text.contains("not the operator token")).await;
-    service.assert_fits(NARROW).await;
-    service.assert_fits(WIDE).await;
+    service.assert_fits_both().await;
     service.enter(service.running.text("operator_token")).await;
     browser.until("h1", |text| text == "Shard 0").await;
     assert_eq!((browser.path().await.as_str(), browser.status().await), (shard, 200), "the requested page");
-    let complaints = browser.complaints().await;
-    assert!(complaints.iter().all(|complaint| complaint.contains("401")), "{complaints:?}");
-    service.browser.close().await;
+    service.end_after("401").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -87,8 +87,7 @@ async fn payer_sees_each_step_without_a_reload() {
     assert_eq!(browser.count(".steps .done").await, 4);
     pictured(&service, "pay-complete", true).await;
     assert!(service.is_marked().await, "the page was not reloaded");
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,19 +109,14 @@ async fn browser_wallet_gets_exactly_this_transfer_request() {
     let sent = &asked[2]["params"][0];
     let bare = |value: &Value| value.as_str().unwrap().trim_start_matches("0x").to_lowercase();
     assert_eq!(sent["to"], made["token_address"]);
-    assert_eq!(
-        bare(&sent["data"]),
-        format!("a9059cbb{:0>64}{:064x}", bare(&made["intermediary_wallet"]), 25_000_000),
-        "transfer(wallet, 25 USDC)"
-    );
+    let transfer = format!("a9059cbb{:0>64}{:064x}", bare(&made["intermediary_wallet"]), 25_000_000);
+    assert_eq!(bare(&sent["data"]), transfer, "transfer(wallet, 25 USDC)");
     let uri = made["payment_uri"].as_str().unwrap();
-    assert!(
-        uri.contains("@8453/") && browser.run("return ethereum.request({method: 'eth_chainId'})").await == "0x2105"
-    );
+    assert!(uri.contains("@8453/"), "{uri}");
+    assert_eq!(browser.run("return ethereum.request({method: 'eth_chainId'})").await, "0x2105");
     service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,8 +133,7 @@ async fn page_without_javascript_is_complete_and_refreshes() {
     service.pay(&id, None).await;
     // Automatically: the page contains a refresh interval.
     browser.until("h1", |text| text == "Payment complete").await;
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,10 +183,9 @@ async fn page_reconnects_after_a_restart_of_the_service() {
     let (id, _) = opened(&service).await;
     browser.until("#link", |text| text.contains("updates by itself")).await;
     service.mark().await;
-    let pid = service.running.child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    service.kill();
     browser.until("#link", |text| text.contains("Connecting")).await;
-    let again = Running::start_with(&service.home, ports, &[]);
+    let again = Running::start_with(&service.running.home, ports, &[]);
     service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
     assert!(service.is_marked().await, "the page was not reloaded");

@@ -50,8 +50,7 @@ async fn takes_pictures_of_every_page_at_both_widths() {
         browser.resize(WIDE, 900, DOTS).await;
         browser.picture(&pictures().join("overview-dark.png")).await;
     }
-    service.assert_calm().await;
-    service.browser.close().await;
+    service.end().await;
 }
 
 /// Creates payments of every kind; returns one that was settled across a restart, and one that is quarantined.

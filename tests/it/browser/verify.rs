@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::env::NARROW;
 use crate::cli::customers::{make_ready, person};
-use crate::process::{Home, Running};
+use crate::process::Running;
 
 async fn verify(sandbox: &Running, customer: &str) -> Value {
     sandbox.ok(Method::POST, "/customers/compliance", Some(json!({ "customer_id": customer }))).await
@@ -14,12 +14,11 @@ async fn verify(sandbox: &Running, customer: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verification_page_approves_and_rejects() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     let browser = Browser::without_javascript().await;
     browser.resize(NARROW, 900, 1).await;
     let customer = person(&sandbox).await;
-    make_ready(&home, &sandbox, &customer).await;
+    make_ready(&sandbox, &customer).await;
     let read = async || sandbox.ok(Method::GET, &format!("/api/v1/customers/{customer}"), None).await;
 
     let first = verify(&sandbox, &customer).await;
@@ -44,5 +43,4 @@ async fn verification_page_approves_and_rejects() {
     assert_eq!(browser.count("button").await, 0);
     assert_eq!(browser.complaints().await, Vec::<String>::new());
     browser.close().await;
-    sandbox.stop();
 }

@@ -6,6 +6,8 @@ use reqwest::{Method, StatusCode};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::json;
 
+use crate::app::until;
+
 #[tokio::test]
 async fn migrates_a_database_and_creates_psps_and_keys() {
     let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::empty().await);
@@ -56,9 +58,8 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
         assert_eq!(output.status.code(), Some(2), "{bad:?}: {}", complaint(&output));
     }
     let stranger = "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
-    assert!(
-        complaint(&run(&["psp", "set", stranger, "--fee-bps", "1", "--database-url", url])).contains("there is no PSP")
-    );
+    let refused = run(&["psp", "set", stranger, "--fee-bps", "1", "--database-url", url]);
+    assert!(complaint(&refused).contains("there is no PSP"), "{}", complaint(&refused));
 
     let unsealed = run(&["key", "create", "--psp", &psp, "--database-url", url]);
     assert!(complaint(&unsealed).contains("secrets.master_key_file"), "{}", complaint(&unsealed));
@@ -94,28 +95,20 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
 async fn pauses_and_wallets_set_by_the_cli_survive_a_restart() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
     let merchant = sandbox.merchant().await;
     let body = json!({"merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base"});
     let initiate = async |sandbox: &Running| {
         let (status, answer) = sandbox.call(Method::POST, "/payments/initiate", Some(body.clone())).await;
         (status.as_u16(), answer["code"].as_str().unwrap_or_default().to_owned())
     };
-    let until = async |sandbox: &Running, status: u16| {
-        let since = std::time::Instant::now();
-        loop {
-            let answered = initiate(sandbox).await;
-            if answered.0 == status {
-                return answered.1;
-            }
-            assert!(since.elapsed().as_secs() < 30, "still {answered:?}");
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+    let until_answered = async |sandbox: &Running, status: u16| {
+        until("it is answered so", async || Some(initiate(sandbox).await).filter(|answer| answer.0 == status)).await.1
     };
-    assert_eq!(beside(&["pause", "list"]), "nothing is paused");
-    assert!(beside(&["pause", "set", "chain:base", "--reason", "to see"]).starts_with("chain:base is paused since "));
-    assert!(beside(&["pause", "list"]).ends_with("to see"));
-    assert_eq!(until(&sandbox, 503).await, "chain_paused");
+    assert_eq!(sandbox.beside(&["pause", "list"]), "nothing is paused");
+    let paused = sandbox.beside(&["pause", "set", "chain:base", "--reason", "to see"]);
+    assert!(paused.starts_with("chain:base is paused since "), "{paused}");
+    assert!(sandbox.beside(&["pause", "list"]).ends_with("to see"));
+    assert_eq!(until_answered(&sandbox, 503).await, "chain_paused");
     let metrics =
         reqwest::get(format!("{}/metrics", sandbox.text("operator_url"))).await.unwrap().text().await.unwrap();
     assert!(metrics.contains("payferry_paused{scope=\"chain\"} 1"), "{metrics}");
@@ -123,9 +116,9 @@ async fn pauses_and_wallets_set_by_the_cli_survive_a_restart() {
     sandbox.stop();
     let sandbox = Running::start(&home);
     assert_eq!(initiate(&sandbox).await, (503, "chain_paused".to_owned()), "it survives a restart");
-    assert!(beside(&["pause", "lift", "chain:base"]).starts_with("chain:base is resumed"));
-    assert_eq!(beside(&["pause", "lift", "chain:base"]), "chain:base was not paused");
-    until(&sandbox, 201).await;
+    assert!(sandbox.beside(&["pause", "lift", "chain:base"]).starts_with("chain:base is resumed"));
+    assert_eq!(sandbox.beside(&["pause", "lift", "chain:base"]), "chain:base was not paused");
+    until_answered(&sandbox, 201).await;
     for bad in [["chain:doge", "x"], ["sending", " "]] {
         let refused = run(&["pause", "set", bad[0], "--reason", bad[1]]);
         assert_eq!(refused.status.code(), Some(2), "{}", complaint(&refused));
@@ -133,7 +126,7 @@ async fn pauses_and_wallets_set_by_the_cli_survive_a_restart() {
 
     let psp = sandbox.text("psp_id").to_owned();
     let wallet = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
-    let set = beside(&["psp", "set", &psp, "--withdrawal-wallet", wallet]);
+    let set = sandbox.beside(&["psp", "set", &psp, "--withdrawal-wallet", wallet]);
     assert!(set.contains(&format!("withdraws on all to {wallet}, effective from ")), "{set}");
     let settings = sandbox.ok(Method::GET, "/api/v1/settings", None).await;
     assert_eq!(settings["settings"]["withdrawal_wallets"][0]["address"], wallet);
@@ -144,7 +137,6 @@ async fn pauses_and_wallets_set_by_the_cli_survive_a_restart() {
     }
     let settings = sandbox.ok(Method::GET, "/api/v1/settings", None).await;
     assert_eq!(settings["settings"]["fee_bps"], 100, "nothing was changed");
-    sandbox.stop();
 }
 
 /// Treasury of the sandbox.
@@ -156,29 +148,22 @@ fn sandbox_treasury() -> String {
 async fn cli_creates_and_revokes_keys_of_a_running_sandbox() {
     let home = Home::new().await;
     let mut sandbox = Running::start(&home);
-    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
     let psp = sandbox.text("psp_id").to_owned();
-    let key = beside(&["key", "create", "--psp", &psp, "--scope", "read"]);
+    let key = sandbox.beside(&["key", "create", "--psp", &psp, "--scope", "read"]);
     assert!(key.starts_with("sk_test_"), "{key}");
     sandbox.ready["api_key"] = key.into();
     sandbox.ok(Method::GET, "/merchants", None).await;
     let (status, problem) = sandbox.call(Method::POST, "/sandbox/clock/advance", None).await;
     assert_eq!((status, problem["code"].as_str()), (StatusCode::FORBIDDEN, Some("missing_scope")));
-    let listed = beside(&["key", "list"]);
+    let listed = sandbox.beside(&["key", "list"]);
     let line = listed.lines().find(|line| line.contains("[\"read\"]")).unwrap();
-    beside(&["key", "revoke", line.split_whitespace().next().unwrap()]);
-    let since = std::time::Instant::now();
-    loop {
+    sandbox.beside(&["key", "revoke", line.split_whitespace().next().unwrap()]);
+    let refused = async || {
         let (status, problem) = sandbox.call(Method::GET, "/merchants", None).await;
-        if status == StatusCode::UNAUTHORIZED {
-            assert_eq!(problem["code"], "api_key_revoked");
-            break;
-        }
-        assert!(since.elapsed().as_secs() < 10, "a revoked key is still accepted");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+        (status == StatusCode::UNAUTHORIZED).then_some(problem)
+    };
+    assert_eq!(until("the key is refused", refused).await["code"], "api_key_revoked");
     let elsewhere = tempfile::tempdir().unwrap();
     let refused = run(&["psp", "list", "--data-dir", elsewhere.path().to_str().unwrap()]);
     assert!(complaint(&refused).contains("there is no sandbox in"), "{}", complaint(&refused));
-    sandbox.stop();
 }

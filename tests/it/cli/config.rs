@@ -3,7 +3,7 @@
 use super::{complaint, payferry, run};
 
 #[test]
-fn errors_name_file_key_and_expected_value() {
+fn errors_name_their_place_and_the_expected_value_without_secrets() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("ferry.toml");
     let name = file.display();
@@ -30,10 +30,7 @@ fn errors_name_file_key_and_expected_value() {
     let missing = run(&["migrate", "--config", "/nowhere/ferry.toml"]);
     assert!(complaint(&missing).starts_with("error: /nowhere/ferry.toml: cannot be read"), "{}", complaint(&missing));
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1, "no file was created");
-}
-
-#[test]
-fn database_errors_name_the_server_without_its_password() {
+    // Errors of the database name the server without its password.
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().to_str().unwrap();
     let sandbox = ["sandbox", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0", "--data-dir", folder];
@@ -47,10 +44,7 @@ fn database_errors_name_the_server_without_its_password() {
         }
         assert!(!complaint.contains("hunter2") && !complaint.contains("ferry:"), "{complaint}");
     }
-}
-
-#[test]
-fn environment_variables_are_named_in_errors() {
+    // Errors in environment variables name them.
     let output = payferry().arg("migrate").env("PAYFERRY_PAYMENTS__SHARDS", "7").output().unwrap();
     let expected = "error: PAYFERRY_PAYMENTS__SHARDS: `payments.shards` is 7, expected a number that divides 256";
     assert!(complaint(&output).starts_with(expected), "{}", complaint(&output));
@@ -60,27 +54,12 @@ fn environment_variables_are_named_in_errors() {
 
 #[test]
 fn help_of_every_subcommand_has_an_example() {
-    for command in [
-        &["sandbox"] as &[&str],
-        &["demo"],
-        &["load"],
-        &["bench"],
-        &["serve"],
-        &["check"],
-        &["deploy"],
-        &["migrate"],
-        &["psp", "create"],
-        &["psp", "list"],
-        &["psp", "set"],
-        &["key", "create"],
-        &["key", "list"],
-        &["key", "revoke"],
-        &["pause", "set"],
-        &["reconcile"],
-    ] {
-        let output = payferry().args(command).arg("--help").output().unwrap();
+    let commands = "sandbox, demo, load, bench, serve, check, deploy, migrate, psp create, psp list, psp set, \
+        key create, key list, key revoke, pause set, reconcile";
+    for command in commands.split(", ") {
+        let output = payferry().args(command.split(' ')).arg("--help").output().unwrap();
         let help = super::printed(&output);
-        assert!(help.contains("Example"), "{command:?}: {help}");
-        assert!(help.contains(&format!("payferry {}", command.join(" "))), "{command:?}: {help}");
+        assert!(help.contains("Example"), "{command}: {help}");
+        assert!(help.contains(&format!("payferry {command}")), "{command}: {help}");
     }
 }

@@ -3,19 +3,20 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::{Home, Running, printed, run};
+use super::{Home, Running};
+
+use crate::app::assert_has;
 
 #[tokio::test]
 async fn inbox_verifies_stores_and_misbehaves() {
     let home = Home::new().await;
     let sandbox = Running::start_with(&home, [0, 0], &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
-    let merchant = sandbox.merchant().await;
     let api = sandbox.text("api_url").to_owned();
     let hook =
         async |url: String| sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": url}))).await;
 
     hook(format!("{api}/sandbox/inbox/moody?status=500&times=2")).await;
-    let id = sandbox.payment(&merchant).await;
+    let id = sandbox.payment().await;
     sandbox.ok(Method::POST, &format!("/payments/{id}/cancel"), None).await;
     let log = format!("/api/v1/payments/{id}/webhooks");
     let delivered = sandbox
@@ -47,7 +48,7 @@ async fn inbox_verifies_stores_and_misbehaves() {
     assert_eq!((&inbox["received"], shown), (&json!(7), vec![(&json!(6), &json!(false))]), "{inbox:#}");
 
     hook(format!("{api}/sandbox/inbox/elsewhere?redirect=http://127.0.0.1:1/")).await;
-    let id = sandbox.payment(&merchant).await;
+    let id = sandbox.payment().await;
     sandbox.ok(Method::POST, &format!("/payments/{id}/cancel"), None).await;
     let log = sandbox
         .until(&format!("/api/v1/payments/{id}/webhooks"), |log| {
@@ -60,31 +61,27 @@ async fn inbox_verifies_stores_and_misbehaves() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     sandbox.ok(Method::DELETE, "/sandbox/inbox/moody", None).await;
     assert_eq!(sandbox.ok(Method::GET, "/sandbox/inbox/moody", None).await["received"], 0);
-    sandbox.stop();
 }
 
 #[tokio::test]
 async fn inbox_hides_webhooks_of_other_psps() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     let url = format!("{}/sandbox/inbox/shared", sandbox.text("api_url"));
     sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": url}))).await;
-    let merchant = sandbox.merchant().await;
-    let id = sandbox.payment(&merchant).await;
+    let id = sandbox.payment().await;
     sandbox.ok(Method::POST, &format!("/payments/{id}/cancel"), None).await;
     let delivered = |inbox: &serde_json::Value| inbox["webhooks"].as_array().unwrap().len() == 2;
     sandbox.until("/sandbox/inbox/shared", delivered).await;
 
-    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
-    let other = beside(&["psp", "create", "--name", "Southern Pay"]);
-    let key = beside(&["key", "create", "--psp", &other, "--name", "theirs"]);
+    let other = sandbox.beside(&["psp", "create", "--name", "Southern Pay"]);
+    let key = sandbox.beside(&["key", "create", "--psp", &other, "--name", "theirs"]);
     let theirs = async |method: Method| {
         let asked = reqwest::Client::new().request(method, &url).bearer_auth(&key).send().await.unwrap();
         assert_eq!(asked.status(), StatusCode::OK);
         asked.json::<serde_json::Value>().await.unwrap()
     };
     let seen = theirs(Method::GET).await;
-    assert_eq!((&seen["received"], &seen["webhooks"]), (&json!(2), &json!([])));
+    assert_has(&seen, json!({ "received": 2, "webhooks": [] }));
     // Sent before the endpoint's URL was changed: the secret is not needed here, and the webhook still belongs to its
     // PSP.
     let elsewhere = url.replace("shared", "elsewhere");
@@ -94,58 +91,17 @@ async fn inbox_hides_webhooks_of_other_psps() {
     let late = reqwest::Client::new().post(&url).header("webhook-id", event_id).json(&mine["webhooks"][0]["body"]);
     assert_eq!(late.send().await.unwrap().status(), StatusCode::OK);
     let seen = theirs(Method::GET).await;
-    assert_eq!((&seen["received"], &seen["webhooks"]), (&json!(3), &json!([])));
+    assert_has(&seen, json!({ "received": 3, "webhooks": [] }));
     theirs(Method::DELETE).await;
     let mine = sandbox.ok(Method::GET, "/sandbox/inbox/shared", None).await;
     let verified: Vec<_> = mine["webhooks"].as_array().unwrap().iter().map(|one| one["verified"].clone()).collect();
     assert_eq!(verified, [true, true, false]);
-    sandbox.stop();
 }
 
 #[tokio::test]
-async fn invalid_requests_return_a_problem_document() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
-    let padded = json!({"seconds": 1, "padding": "x".repeat(70_000)});
-    for (method, path, body, told) in [
-        (Method::POST, "/sandbox/clock/advance", Some(padded.clone()), (413, "body_too_large")),
-        (Method::POST, "/sandbox/inbox/large", Some(padded), (413, "body_too_large")),
-        (Method::POST, "/sandbox/chains/%ff/mine", None, (400, "invalid_parameters")),
-        (Method::GET, "/sandbox/inbox/%ff", None, (400, "invalid_parameters")),
-    ] {
-        let (status, problem) = sandbox.call(method, path, body).await;
-        assert_eq!((status.as_u16(), problem["code"].as_str()), (told.0, Some(told.1)), "{path}: {problem:#}");
-    }
-    sandbox.stop();
-}
-
-#[tokio::test]
-async fn repeatedly_panicking_payment_is_shown_to_the_operator() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
-    let merchant = sandbox.merchant().await;
-    let (sick, sibling) = (sandbox.payment(&merchant).await, sandbox.payment(&merchant).await);
-    let panicked =
-        sandbox.ok(Method::POST, &format!("/sandbox/payments/{sick}/panic"), Some(json!({"times": 3}))).await;
-    assert_eq!((&panicked["panics"], &panicked["quarantined"]), (&json!(3), &json!(false)));
-    let panicked = sandbox.ok(Method::POST, &format!("/sandbox/payments/{sick}/panic"), None).await;
-    assert_eq!((&panicked["panics"], &panicked["quarantined"]), (&json!(1), &json!(true)));
-    let url = format!("{}/ops/actors", sandbox.text("operator_url"));
-    let view = reqwest::Client::new().get(url).bearer_auth(sandbox.text("operator_token")).send().await.unwrap();
-    let view: serde_json::Value = view.json().await.unwrap();
-    assert_eq!((&view["quarantined"][0]["id"], &view["payments_quarantined"]), (&json!(sick), &json!(1)), "{view:#}");
-    assert_eq!(view["restarts"]["payment"], 3);
-    sandbox.ok(Method::POST, &format!("/sandbox/payments/{sibling}/pay"), None).await;
-    sandbox.until(&format!("/payments/{sibling}"), |payment| payment["status"] == "settled").await;
-    sandbox.stop();
-}
-
-#[tokio::test]
-async fn payers_pay_any_requested_transfer() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
-    let merchant = sandbox.merchant().await;
-    let id = sandbox.payment(&merchant).await;
+async fn payments_are_paid_and_panic_and_invalid_requests_are_refused() {
+    let sandbox = Running::new().await;
+    let id = sandbox.payment().await;
     let pay = format!("/sandbox/payments/{id}/pay");
     for (body, field) in [
         (json!({"amount": 10}), "amount"),
@@ -161,16 +117,34 @@ async fn payers_pay_any_requested_transfer() {
     }
     let elsewhere =
         sandbox.ok(Method::POST, &pay, Some(json!({"amount": "3", "currency": "USDT", "chain": "polygon"}))).await;
-    assert_eq!(
-        (&elsewhere["chain"], &elsewhere["currency"], &elsewhere["amount"]),
-        (&json!("polygon"), &json!("USDT"), &json!("3.00"))
-    );
+    assert_has(&elsewhere, json!({ "chain": "polygon", "currency": "USDT", "amount": "3.00" }));
     let held = sandbox.until(&format!("/payments/{id}"), |payment| payment["transfers"][0]["status"] == "final").await;
-    assert_eq!((&held["status"], &held["amount_received"]), (&json!("pending"), &json!("0.00")));
+    assert_has(&held, json!({ "status": "pending", "amount_received": "0.00" }));
     let receipt = json!({
         "jsonrpc": "2.0", "id": 1, "method": "eth_getTransactionReceipt", "params": [elsewhere["tx_hash"]],
     });
     let receipt = sandbox.ok(Method::POST, "/sandbox/rpc/polygon", Some(receipt)).await;
     assert_eq!(receipt["result"]["status"], "0x1", "a real transaction: {receipt:#}");
-    sandbox.stop();
+    // A repeatedly panicking payment is shown to the operator.
+    let (sick, sibling) = (sandbox.payment().await, sandbox.payment().await);
+    let panicked =
+        sandbox.ok(Method::POST, &format!("/sandbox/payments/{sick}/panic"), Some(json!({"times": 3}))).await;
+    assert_has(&panicked, json!({ "panics": 3, "quarantined": false }));
+    let panicked = sandbox.ok(Method::POST, &format!("/sandbox/payments/{sick}/panic"), None).await;
+    assert_has(&panicked, json!({ "panics": 1, "quarantined": true }));
+    let (_, view) = sandbox.operator(Method::GET, "/ops/actors", None).await;
+    assert_has(&view, json!({ "quarantined/0/id": sick, "payments_quarantined": 1, "restarts/payment": 3 }));
+    sandbox.pay(&sibling).await;
+    sandbox.until_settled(&sibling).await;
+    // Invalid requests return a problem document.
+    let padded = json!({"seconds": 1, "padding": "x".repeat(70_000)});
+    for (method, path, body, told) in [
+        (Method::POST, "/sandbox/clock/advance", Some(padded.clone()), (413, "body_too_large")),
+        (Method::POST, "/sandbox/inbox/large", Some(padded), (413, "body_too_large")),
+        (Method::POST, "/sandbox/chains/%ff/mine", None, (400, "invalid_parameters")),
+        (Method::GET, "/sandbox/inbox/%ff", None, (400, "invalid_parameters")),
+    ] {
+        let (status, problem) = sandbox.call(method, path, body).await;
+        assert_eq!((status.as_u16(), problem["code"].as_str()), (told.0, Some(told.1)), "{path}: {problem:#}");
+    }
 }

@@ -4,27 +4,21 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use payferry_harness::database::Trouble;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Home, PATIENCE, Running};
 
+use crate::app::assert_has;
+
 /// Live payments at the time of the kill: some in each shard.
 const PAYMENTS: usize = 100;
-
-/// Answer of the operator's listener to a path.
-async fn asked(service: &Running, path: &str) -> (StatusCode, Value) {
-    let url = format!("{}{path}", service.text("operator_url"));
-    let request = reqwest::Client::new().get(url).bearer_auth(service.text("operator_token"));
-    let answer = request.send().await.unwrap();
-    (answer.status(), answer.json().await.unwrap())
-}
 
 /// Repeats `/readyz` until the answer is as wanted.
 async fn until_readiness(service: &Running, wanted: impl Fn(&Value) -> bool) -> (StatusCode, Value) {
     let since = Instant::now();
     loop {
-        let (status, readiness) = asked(service, "/readyz").await;
+        let (status, readiness) = service.operator(Method::GET, "/readyz", None).await;
         // Status and body always agree.
         assert_eq!(status == StatusCode::OK, readiness["ready"] == true, "{status} {readiness:#}");
         if wanted(&readiness) {
@@ -39,8 +33,7 @@ async fn until_readiness(service: &Running, wanted: impl Fn(&Value) -> bool) -> 
 async fn service_is_not_ready_while_it_loads_its_payments() {
     let home = Home::new().await;
     let first = Running::start(&home);
-    let merchant = first.merchant().await;
-    let made = join_all((0..PAYMENTS).map(|_| first.payment(&merchant))).await;
+    let made = join_all((0..PAYMENTS).map(|_| first.payment())).await;
     first.kill();
 
     // The payments are unreadable until the test restores the table; everything else works.
@@ -49,16 +42,16 @@ async fn service_is_not_ready_while_it_loads_its_payments() {
     let rest_is_well = |readiness: &Value| readiness["database"]["ok"] == true && readiness["chains"]["ok"] == true;
     let (status, readiness) = until_readiness(&again, rest_is_well).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!((&readiness["ready"], &readiness["payments"]), (&json!(false), &json!({"ok": false})));
-    assert_eq!(readiness["database"], json!({"ok": true, "reads": true, "writes": true}));
-    assert_eq!(asked(&again, "/healthz").await, (StatusCode::OK, json!({"status": "ok"})));
-    let (_, tree) = asked(&again, "/ops/actors").await;
-    assert_eq!((&tree["ready"], &tree["payments_live"]), (&json!(false), &json!(0)));
+    let expected = json!({ "ready": false, "payments": {"ok": false}, "database": {"ok": true, "reads": true,
+        "writes": true} });
+    assert_has(&readiness, expected);
+    assert_eq!(again.operator(Method::GET, "/healthz", None).await, (StatusCode::OK, json!({"status": "ok"})));
+    let (_, tree) = again.operator(Method::GET, "/ops/actors", None).await;
+    assert_has(&tree, json!({ "ready": false, "payments_live": 0 }));
 
     away.end().await;
     until_readiness(&again, |readiness| readiness["ready"] == true).await;
     // Not before the last payment has its actor.
-    let (_, tree) = asked(&again, "/ops/actors").await;
+    let (_, tree) = again.operator(Method::GET, "/ops/actors", None).await;
     assert_eq!(tree["payments_live"], made.len());
-    again.stop();
 }

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 use super::{Home, Running, complaint, run};
 
+use crate::app::{assert_has, until};
+
 fn reconcile(home: &Home, more: &[&str]) -> Output {
     run(&[["reconcile", "--pause-secs", "1"].as_slice(), more, &home.args()].concat())
 }
@@ -46,22 +48,17 @@ async fn change(home: &Home, sql: &str) {
 async fn report_is_clean_or_names_the_payment_of_a_difference() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    let merchant = sandbox.merchant().await;
-    let id = sandbox.payment(&merchant).await;
-    sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), None).await;
-    let payment = sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    let payment = sandbox.settled_payment().await;
+    let id = payment["payment_id"].as_str().unwrap();
     let psp = sandbox.text("psp_id").to_owned();
 
     // While the sandbox runs, through its own JSON-RPC.
     let clean = report(&home, 0);
-    assert_eq!((&clean["payments"], &clean["sums"]["base USDC"]["psps_on_chain"]), (&1.into(), &9_900_000.into()));
+    assert_has(&clean, json!({ "payments": 1, "sums/base USDC/psps_on_chain": 9_900_000 }));
     // A balance that differs from the postings.
     change(&home, "UPDATE balances SET available = available + 1").await;
     let found = report(&home, 1);
-    assert_eq!(
-        (&found["unbalanced"][0]["psp_id"], &found["unbalanced"][0]["balance"]),
-        (&psp.into(), &9_900_001.into())
-    );
+    assert_has(&found["unbalanced"][0], json!({ "psp_id": psp, "balance": 9_900_001 }));
     change(&home, "UPDATE balances SET available = available - 1").await;
     sandbox.stop();
 
@@ -70,31 +67,23 @@ async fn report_is_clean_or_names_the_payment_of_a_difference() {
     pay_while_closed(&home, payment["intermediary_wallet"].as_str().unwrap().parse().unwrap()).await;
     let found = report(&home, 1);
     assert_eq!(found["differences_total"], 1, "{found:#}");
-    let difference = &found["differences"][0];
-    assert_eq!(
-        (&difference["payment_id"], &difference["on_chain"]),
-        (&id.clone().into(), &2_500_000.into()),
-        "{found:#}"
-    );
+    assert_has(&found["differences"][0], json!({ "payment_id": id, "on_chain": 2_500_000 }));
     let printed = String::from_utf8(reconcile(&home, &[]).stdout).unwrap();
     let line = printed.lines().find(|line| line.starts_with("differs")).unwrap();
-    assert!(line.contains(&id) && line.contains("the ledger has 0.00 USDC, the chain has 2.50"), "{printed}");
+    assert!(line.contains(id) && line.contains("the ledger has 0.00 USDC, the chain has 2.50"), "{printed}");
 
     // After a restart the sandbox reads the missed blocks, and the report is clean.
     let sandbox = Running::start(&home);
     sandbox.until(&format!("/payments/{id}"), |payment| payment["excess_received"] == "2.50").await;
     report(&home, 0);
-    sandbox.stop();
 }
 
 #[tokio::test]
 async fn rereads_final_blocks_and_applies_missed_transfers() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    let merchant = sandbox.merchant().await;
-    let id = sandbox.payment(&merchant).await;
-    sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), None).await;
-    let payment = sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    let payment = sandbox.settled_payment().await;
+    let id = payment["payment_id"].as_str().unwrap();
     sandbox.stop();
 
     // Really missed: the wallet was unknown at the first scan and at the rescan.
@@ -107,11 +96,8 @@ async fn rereads_final_blocks_and_applies_missed_transfers() {
     let cursor = async || chain_cursors::Entity::find_by_id("base").one(database.reader()).await.unwrap().unwrap();
     let paid = cursor().await.block_number + 10;
     sandbox.ok(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 200}))).await;
-    let since = std::time::Instant::now();
-    while cursor().await.second_look_from <= paid {
-        assert!(since.elapsed() < super::PATIENCE, "{:?}", cursor().await);
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let passed = async || (cursor().await.second_look_from > paid).then_some(());
+    until("the block was rescanned", passed).await;
     sandbox.stop();
     rename(&wallet).await;
     let found = report(&home, 1);
@@ -135,17 +121,13 @@ async fn rereads_final_blocks_and_applies_missed_transfers() {
     let said: Value = serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", complaint(&found)));
     let missed = said["reread"]["recorded"].as_array().unwrap();
     assert_eq!(said["reread"]["blocks"], head - 19);
-    assert_eq!((missed.len(), &missed[0]["payment_id"], &missed[0]["amount"]), (1, &id.clone().into(), &"2.50".into()));
-    assert_eq!(
-        (&said["under_way"], found.status.code()),
-        (&1.into(), Some(0)),
-        "recorded, and not yet reported: {said:#}"
-    );
+    assert_eq!((missed.len(), &missed[0]["payment_id"], &missed[0]["amount"]), (1, &id.into(), &"2.50".into()));
+    assert_eq!(found.status.code(), Some(0), "{said:#}");
+    assert_eq!(said["under_way"], 1, "recorded, and not yet reported: {said:#}");
     assert_eq!(recorded().await, 2);
     database.close().await.unwrap();
 
     let sandbox = Running::start(&home);
     sandbox.until(&format!("/payments/{id}"), |payment| payment["excess_received"] == "2.50").await;
     report(&home, 0);
-    sandbox.stop();
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Home, PATIENCE, Running, complaint, payferry, run};
+use super::{Home, Running, complaint, payferry, run};
+
+use crate::app::{assert_has, until};
 
 #[tokio::test]
 async fn ready_line_has_working_urls_and_keys() {
@@ -31,17 +33,16 @@ async fn ready_line_has_working_urls_and_keys() {
     }
     let operator = sandbox.text("operator_url");
     assert_eq!(http.get(format!("{operator}/healthz")).send().await.unwrap().status(), StatusCode::OK);
-    let since = Instant::now();
-    while http.get(format!("{operator}/readyz")).send().await.unwrap().status() != StatusCode::OK {
-        assert!(since.elapsed() < PATIENCE, "no chain was read");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let is_ready = async || {
+        let status = http.get(format!("{operator}/readyz")).send().await.unwrap().status();
+        (status == StatusCode::OK).then_some(())
+    };
+    until("every chain is read", is_ready).await;
     let actors = format!("{operator}/ops/actors");
     assert_eq!(http.get(&actors).send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
     let wrong = http.get(&actors).bearer_auth(sandbox.text("api_key")).send().await.unwrap();
     assert_eq!(wrong.status(), StatusCode::UNAUTHORIZED);
-    let view: Value =
-        http.get(&actors).bearer_auth(sandbox.text("operator_token")).send().await.unwrap().json().await.unwrap();
+    let (_, view) = sandbox.operator(Method::GET, "/ops/actors", None).await;
     assert_eq!(view["ready"], true);
     sandbox.stop();
     assert_eq!(std::fs::read_to_string(home.path().join("notes.txt")).unwrap(), "mine");
@@ -52,9 +53,8 @@ async fn folder_survives_a_stop_and_a_kill() {
     let home = Home::new().await;
     let first = Running::start(&home);
     let merchant = first.merchant().await;
-    let before = first.payment(&merchant).await;
-    first.ok(Method::POST, &format!("/sandbox/payments/{before}/pay"), None).await;
-    first.until(&format!("/payments/{before}"), |payment| payment["status"] == "settled").await;
+    let payment = first.settled_payment().await;
+    let before = payment["payment_id"].as_str().unwrap();
     let moved = first.ok(Method::POST, "/sandbox/clock/advance", Some(json!({"seconds": 7_200}))).await;
     assert_eq!(moved["offset_seconds"], 7_200);
     let facts = first.ok(Method::GET, "/sandbox", None).await;
@@ -81,7 +81,7 @@ async fn folder_survives_a_stop_and_a_kill() {
         let merchants = again.ok(Method::GET, "/merchants", None).await;
         assert_eq!(merchants["merchants"][0]["merchant_id"], *merchant);
         let read = again.ok(Method::GET, &format!("/payments/{before}"), None).await;
-        assert_eq!((&read["status"], &read["amount_received"]), (&json!("settled"), &json!("10.00")));
+        assert_has(&read, json!({ "status": "settled", "amount_received": "10.00" }));
         end(again);
     }
 }
@@ -90,14 +90,13 @@ async fn folder_survives_a_stop_and_a_kill() {
 async fn payment_made_just_before_a_kill_settles_after_it() {
     let home = Home::new().await;
     let first = Running::start(&home);
-    let id = first.payment(&first.merchant().await).await;
-    first.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), None).await;
+    let id = first.payment().await;
+    first.pay(&id).await;
     first.kill();
     let again = Running::start(&home);
-    let settled = again.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    let settled = again.until_settled(&id).await;
     assert_eq!(settled["amount_received"], "10.00");
     assert_eq!(settled["transfers"].as_array().unwrap().len(), 1);
-    again.stop();
 }
 
 #[test]
@@ -144,9 +143,8 @@ fn ephemeral_sandbox_leaves_no_files_and_a_used_port_is_named() {
 }
 
 #[tokio::test]
-async fn invalid_controls_are_refused() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+async fn invalid_controls_are_refused_and_block_answers_contain_their_duration() {
+    let sandbox = Running::new().await;
     for (path, body, field) in [
         ("/sandbox/clock/advance", json!({"seconds": -1}), "seconds"),
         ("/sandbox/clock/advance", json!({"seconds": 1e12}), "seconds"),
@@ -167,18 +165,13 @@ async fn invalid_controls_are_refused() {
         let (status, _) = sandbox.call(Method::POST, path, None).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
     }
-    sandbox.stop();
-}
-
-#[tokio::test]
-async fn block_answers_contain_their_duration() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    // The answer to a mined block contains its duration.
+    let mine = reqwest::Client::new().post(format!("{}/sandbox/chains/base/mine", sandbox.text("api_url")));
+    let mine = mine.bearer_auth(sandbox.text("api_key")).json(&json!({"blocks": 20}));
     let asked = Instant::now();
-    let answer = sandbox.send(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 20}))).await;
+    let answer = mine.send().await.unwrap();
     let took = asked.elapsed().as_secs_f64() * 1_000.0;
     let timing = answer.headers()["server-timing"].to_str().unwrap();
     let millis: f64 = timing.strip_prefix("block;dur=").unwrap().parse().unwrap();
     assert!(0.0 < millis && millis < took, "{timing} of {took} ms");
-    sandbox.stop();
 }

@@ -3,17 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use axum::http::Method;
 use payferry::config::Environment;
 use payferry::http::auth::REVOCATION_LAG_MAX;
 use payferry_accounts::keys::{ApiKey, KeyMode};
-use payferry_domain::KeyScope as Scope;
 use payferry_entities::api_keys;
 use payferry_httpkit::Limits;
-use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, Set};
-use serde_json::json;
+use sea_orm::Set;
 
-use crate::app::{TestApp, TestConfig, unknown_key};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn every_kind_of_invalid_key_has_its_own_code() {
@@ -40,43 +37,37 @@ async fn every_kind_of_invalid_key_has_its_own_code() {
         let reply = app.request(Method::GET, "/merchants").header("authorization", &authorization).send().await;
         reply.assert_problem(401, code);
         assert_eq!(reply.header("www-authenticate"), Some("Bearer realm=\"payferry\""));
-        assert!(!reply.text().contains("sk_test_0") && !reply.text().contains(&own[20..]));
+        reply.assert_hides(&["sk_test_0", &own[20..]]);
     }
-    app.request(Method::GET, "/merchants").without_key().send().await.assert_problem(401, "api_key_missing");
-    assert_eq!(
-        app.request(Method::GET, "/merchants").header("authorization", &format!("bearer {own}")).send().await.status,
-        200
-    );
-}
-
-#[tokio::test]
-async fn key_with_a_valid_checksum_and_a_wrong_secret_is_refused() {
-    let app = TestApp::start().await;
+    app.open("/merchants").await.assert_problem(401, "api_key_missing");
+    let lower_case = app.request(Method::GET, "/merchants").header("authorization", &format!("bearer {own}"));
+    assert_eq!(lower_case.send().await.status, 200);
+    // A valid checksum with a wrong secret.
     let body = &app.key[..app.key.len() - 8];
     let (head, secret) = body.split_at(body.len() - 64);
     let flipped: String = secret.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
     let forged = format!("{head}{flipped}");
     let forged = format!("{forged}{:08x}", crc32fast::hash(forged.as_bytes()));
-    app.request(Method::GET, "/merchants").key(&forged).send().await.assert_problem(401, "api_key_unknown");
+    app.get_as(&forged, "/merchants").await.assert_problem(401, "api_key_unknown");
 }
 
 #[tokio::test]
 async fn revoked_key_is_refused_within_the_time_limit() {
     let app = TestApp::start().await;
     let (id, key) = app.add_key_as(app.psp_id, &[Scope::Read], |_| {}).await;
-    assert_eq!(app.request(Method::GET, "/merchants").key(&key).send().await.status, 200);
+    assert_eq!(app.get_as(&key, "/merchants").await.status, 200);
     let row = api_keys::Entity::find_by_id(id.to_string()).one(app.writer()).await.unwrap().unwrap();
     let mut row = row.into_active_model();
     row.revoked_at = Set(Some(1));
     row.update(app.writer()).await.unwrap();
     tokio::time::sleep(REVOCATION_LAG_MAX + Duration::from_millis(100)).await;
-    app.request(Method::GET, "/merchants").key(&key).send().await.assert_problem(401, "api_key_revoked");
+    app.get_as(&key, "/merchants").await.assert_problem(401, "api_key_revoked");
     // The new key works in addition to it.
     assert_eq!(app.get("/merchants").await.status, 200);
 }
 
 #[tokio::test]
-async fn scopes_are_enforced() {
+async fn scopes_are_enforced_and_the_last_use_is_recorded() {
     let app = TestApp::start().await;
     let read = app.add_key(app.psp_id, &[Scope::Read]).await;
     let payments = app.add_key(app.psp_id, &[Scope::Payments]).await;
@@ -85,30 +76,17 @@ async fn scopes_are_enforced() {
     let sync = || app.request(Method::POST, "/merchants/sync").json(&merchants);
     sync().key(&read).send().await.assert_problem(403, "missing_scope");
     sync().key(&payments).send().await.assert_problem(422, "validation_failed");
-    app.request(Method::GET, "/merchants").key(&payments).send().await.assert_problem(403, "missing_scope");
-    assert_eq!(app.request(Method::GET, "/merchants").key(&both).send().await.status, 200);
+    app.get_as(&payments, "/merchants").await.assert_problem(403, "missing_scope");
+    assert_eq!(app.get_as(&both, "/merchants").await.status, 200);
     // The scope is checked before the body is read.
-    app.request(Method::POST, "/merchants/sync")
-        .bytes("{")
-        .key(&read)
-        .send()
-        .await
-        .assert_problem(403, "missing_scope");
-}
-
-#[tokio::test]
-async fn last_use_of_a_key_is_recorded() {
-    let app = TestApp::start().await;
+    let cut = app.request(Method::POST, "/merchants/sync").bytes("{").key(&read);
+    cut.send().await.assert_problem(403, "missing_scope");
+    // The last use of a key is recorded.
     let (id, key) = app.add_key_as(app.psp_id, &[Scope::Full], |_| {}).await;
-    app.request(Method::GET, "/merchants").key(&key).send().await;
-    for _ in 0..100 {
-        let row = api_keys::Entity::find_by_id(id.to_string()).one(app.writer()).await.unwrap().unwrap();
-        if row.last_used_at.is_some() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the last use was not recorded");
+    app.get_as(&key, "/merchants").await;
+    let used =
+        async || api_keys::Entity::find_by_id(id.to_string()).one(app.writer()).await.unwrap().unwrap().last_used_at;
+    until("the last use is recorded", used).await;
 }
 
 #[tokio::test]
@@ -124,9 +102,5 @@ async fn rate_limited_key_gets_retry_after() {
     reply.assert_problem(429, "rate_limited");
     assert_eq!(reply.header("retry-after"), Some("1"));
     let other = app.add_key(app.psp_id, &[Scope::Full]).await;
-    assert_eq!(
-        app.request(Method::GET, "/merchants").key(&other).send().await.status,
-        200,
-        "each key has its own limit"
-    );
+    assert_eq!(app.get_as(&other, "/merchants").await.status, 200, "each key has its own limit");
 }

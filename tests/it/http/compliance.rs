@@ -3,21 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::Method;
 use payferry_actors::compliance::identity::{ComplianceConfig, Sumsub, SumsubSettings};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
-use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
 };
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_runtime::clock::Clock;
-use sea_orm::{EntityTrait, PaginatorTrait};
-use serde_json::{Value, json};
 
-use crate::app::{Reply, TestApp, TestConfig};
+use crate::prelude::*;
 
 const PATH: &str = "/customers/compliance";
 const CALLBACKS: &str = "/compliance/callbacks/sumsub";
@@ -66,20 +61,8 @@ impl Fixture {
 
 /// Creates a customer of the first PSP and applies these commands.
 async fn customer(app: &TestApp, kind: CustomerKind, commands: &[Command]) -> CustomerId {
-    let id = CustomerId::generate();
     let particulars = json!({"first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10"}).to_string();
-    let sealed = app.state.sealer().seal(&["customers", &id.to_string(), "particulars"], particulars.as_bytes());
-    let new = NewCustomer {
-        id,
-        psp_id: app.psp_id,
-        kind,
-        email: "ada@example.com".to_owned(),
-        country: "GBR".to_owned(),
-        currency: "GBP".to_owned(),
-        particulars: sealed,
-    };
-    let now = app.state.clock().now();
-    create(app.writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+    let id = app.add_customer(kind, &particulars).await;
     for command in commands {
         change(app, id, command).await;
     }
@@ -88,9 +71,7 @@ async fn customer(app: &TestApp, kind: CustomerKind, commands: &[Command]) -> Cu
 
 /// Applies a command to a customer, without checking permissions.
 pub async fn change(app: &TestApp, id: CustomerId, command: &Command) {
-    let mut opened = Opened::find(app.state.database(), id, None).await.unwrap();
-    opened.apply(command, &Actor::Service, app.state.clock().now()).await.unwrap();
-    opened.commit().await.unwrap();
+    app.change_customer(id, command, &Actor::Service).await;
 }
 
 fn residence() -> Command {
@@ -103,7 +84,7 @@ pub async fn ready(app: &TestApp) -> CustomerId {
 }
 
 async fn kyc_status(app: &TestApp, id: CustomerId) -> String {
-    let row = customers::Entity::find_by_id(id.to_string()).one(app.state.database().reader()).await.unwrap().unwrap();
+    let row = customers::Entity::find_by_id(id.to_string()).one(app.reader()).await.unwrap().unwrap();
     row.kyc_status
 }
 
@@ -123,7 +104,7 @@ async fn verification_is_requested_and_decided() {
     let id = ready(&fixture.app).await;
     let asked = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_asked", shown(&asked));
-    let verification = asked.json["verification_id"].as_str().unwrap();
+    let verification = asked["verification_id"].as_str().unwrap();
     let again = fixture.app.post("/api/v1/customers/compliance", &json!({ "customer_id": id })).await;
     assert_eq!((again.status.as_u16(), &again.json), (202, &asked.json), "the same verification");
     assert_eq!(fixture.remote.applicants().len(), 1);
@@ -144,6 +125,28 @@ async fn verification_is_requested_and_decided() {
     change(&fixture.app, id, &Command::ChangePhone(CheckId::generate())).await;
     let busy = fixture.request(id).await;
     insta::assert_json_snapshot!("compliance_update_in_progress", busy.redacted());
+    // A rejection allows a new verification.
+    let id = ready(&fixture.app).await;
+    let first = fixture.request(id).await["verification_id"].as_str().unwrap().to_owned();
+    assert_eq!(fixture.send(&fixture.decide(&first, red(&["FORGERY"]))).await.status, 200);
+    assert_eq!(kyc_status(&fixture.app, id).await, "rejected");
+    let anew = fixture.request(id).await;
+    anew.assert(202, json!({ "kyc_status": "pending" }));
+    assert_ne!(anew["verification_id"], first.as_str());
+    assert_eq!(fixture.send(&fixture.decide(&first, green())).await.status, 200);
+    assert_eq!(kyc_status(&fixture.app, id).await, "pending", "the old check has ended");
+    // An outage of the provider delays only the link.
+    fixture.remote.set_down(true);
+    let id = ready(&fixture.app).await;
+    let asked = fixture.request(id).await;
+    insta::assert_json_snapshot!("compliance_asked_without_link", shown(&asked));
+    fixture.remote.set_down(false);
+    let linked = async || {
+        let again = fixture.request(id).await;
+        assert_eq!(again["verification_id"], asked["verification_id"]);
+        again["verification_url"].is_string().then_some(())
+    };
+    until("there is a link", linked).await;
 }
 
 #[tokio::test]
@@ -160,79 +163,50 @@ async fn missing_requirements_are_named() {
     change(app, fresh, &Command::Deactivate).await;
     fixture.request(fresh).await.assert_problem(409, "customer_inactive");
 
-    let foreign = app.add_psp().await;
-    let key = app.add_key(foreign, &[Scope::Full]).await;
+    let key = app.stranger().await;
     let own = ready(app).await;
     let body = json!({ "customer_id": own });
-    let reply = app.request(Method::POST, PATH).key(&key).json(&body).send().await;
+    let reply = app.post_as(&key, PATH, &body).await;
     insta::assert_json_snapshot!("compliance_foreign_customer", reply.redacted());
     fixture.request(CustomerId::generate()).await.assert_problem(404, "customer_not_found");
-    for (body, fault) in [
+    let cases = [
         (json!({}), "customer_id: required"),
         (json!({ "customer_id": 7 }), "customer_id: wrong_type"),
         (json!({ "customer_id": "cr_1" }), "customer_id: invalid_id"),
-    ] {
-        let reply = app.post(PATH, &body).await;
-        reply.assert_problem(422, "validation_failed");
-        assert_eq!(reply.faults(), [fault]);
-    }
+    ];
+    assert_refused(&cases, async |body| app.post(PATH, body).await).await;
     let reader = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments]).await;
-    app.request(Method::POST, PATH).key(&reader).json(&body).send().await.assert_problem(403, "missing_scope");
-    assert_eq!(checks::Entity::find().count(app.state.database().reader()).await.unwrap(), 0);
+    app.post_as(&reader, PATH, &body).await.assert_problem(403, "missing_scope");
+    assert_eq!(app.count::<checks::Entity>().await, 0);
+    // Without a provider.
+    let app = TestApp::start().await;
+    let id = ready(&app).await;
+    let reply = app.post(PATH, &json!({ "customer_id": id })).await;
+    insta::assert_json_snapshot!("compliance_unconfigured", reply.redacted());
+    assert_eq!(reply.header("retry-after"), None);
+    assert_eq!(app.count::<checks::Entity>().await, 0);
+    let callback = app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send().await;
+    callback.assert_problem(404, "provider_not_found");
 }
 
 #[tokio::test]
 async fn repeated_request_returns_the_first_answer() {
     let fixture = Fixture::new().await;
     let id = ready(&fixture.app).await;
-    let ask =
-        || fixture.app.request(Method::POST, PATH).idempotency_key("k").json(&json!({ "customer_id": id })).send();
-    let first = ask().await;
-    assert_eq!(first.status, 202, "{}", first.text());
-    let callback = fixture.decide(first.json["verification_id"].as_str().unwrap(), green());
+    let ask = async || fixture.app.post_keyed("k", PATH, &json!({ "customer_id": id })).await;
+    let first = ask().await.ok(202);
+    let callback = fixture.decide(first["verification_id"].as_str().unwrap(), green());
     assert_eq!(fixture.send(&callback).await.status, 200);
-    let again = ask().await;
-    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &first.bytes));
+    ask().await.assert_replays(&first);
     let other = json!({ "customer_id": ready(&fixture.app).await });
-    let reused = fixture.app.request(Method::POST, PATH).idempotency_key("k").json(&other).send().await;
-    reused.assert_problem(422, "idempotency_key_reused");
-}
-
-#[tokio::test]
-async fn provider_outage_delays_only_the_link() {
-    let fixture = Fixture::new().await;
-    fixture.remote.set_down(true);
-    let id = ready(&fixture.app).await;
-    let asked = fixture.request(id).await;
-    insta::assert_json_snapshot!("compliance_asked_without_link", shown(&asked));
-    fixture.remote.set_down(false);
-    let linked = async |_: &TestApp| {
-        let again = fixture.request(id).await;
-        assert_eq!(again.json["verification_id"], asked.json["verification_id"]);
-        again.json["verification_url"].is_string().then_some(())
-    };
-    fixture.app.until("there is a link", linked).await;
-}
-
-#[tokio::test]
-async fn rejection_has_reasons_and_allows_a_new_verification() {
-    let fixture = Fixture::new().await;
-    let id = ready(&fixture.app).await;
-    let first = fixture.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
-    assert_eq!(fixture.send(&fixture.decide(&first, red(&["FORGERY"]))).await.status, 200);
-    assert_eq!(kyc_status(&fixture.app, id).await, "rejected");
-    let anew = fixture.request(id).await;
-    assert_eq!((anew.status.as_u16(), &anew.json["kyc_status"]), (202, &json!("pending")));
-    assert_ne!(anew.json["verification_id"], first.as_str());
-    assert_eq!(fixture.send(&fixture.decide(&first, green())).await.status, 200);
-    assert_eq!(kyc_status(&fixture.app, id).await, "pending", "the old check has ended");
+    fixture.app.post_keyed("k", PATH, &other).await.assert_problem(422, "idempotency_key_reused");
 }
 
 #[tokio::test]
 async fn forged_callbacks_change_nothing() {
     let fixture = Fixture::new().await;
     let id = ready(&fixture.app).await;
-    let verification = fixture.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    let verification = fixture.request(id).await["verification_id"].as_str().unwrap().to_owned();
     let genuine = fixture.decide(&verification, green());
     let forged = fixture.send(&Callback { digest: "ab".repeat(32), ..genuine.clone() }).await;
     insta::assert_json_snapshot!("compliance_callback_forged", forged.redacted());
@@ -261,31 +235,14 @@ async fn forged_callbacks_change_nothing() {
     assert_eq!(kyc_status(&fixture.app, id).await, "pending");
     assert_eq!(fixture.send(&genuine).await.status, 200);
     assert_eq!(kyc_status(&fixture.app, id).await, "approved");
-}
-
-#[tokio::test]
-async fn unrecordable_callback_gets_503() {
-    let fixture = Fixture::new().await;
+    // A callback that cannot be recorded gets 503.
     let id = ready(&fixture.app).await;
-    let verification = fixture.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    let verification = fixture.request(id).await["verification_id"].as_str().unwrap().to_owned();
     let genuine = fixture.decide(&verification, green());
     fixture.app.state.database().clone().close().await.unwrap();
     fixture.send(&genuine).await.assert_problem(503, "database_unavailable");
     // A forged callback is refused without a database query.
-    let forged = fixture.send(&Callback { digest: "ab".repeat(32), ..genuine }).await;
-    forged.assert_problem(401, "callback_not_genuine");
-}
-
-#[tokio::test]
-async fn verification_without_a_provider_is_refused() {
-    let app = TestApp::start().await;
-    let id = ready(&app).await;
-    let reply = app.post(PATH, &json!({ "customer_id": id })).await;
-    insta::assert_json_snapshot!("compliance_unconfigured", reply.redacted());
-    assert_eq!(reply.header("retry-after"), None);
-    assert_eq!(checks::Entity::find().count(app.state.database().reader()).await.unwrap(), 0);
-    let callback = app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send().await;
-    callback.assert_problem(404, "provider_not_found");
+    fixture.send(&Callback { digest: "ab".repeat(32), ..genuine }).await.assert_problem(401, "callback_not_genuine");
 }
 
 #[tokio::test]

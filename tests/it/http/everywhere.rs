@@ -1,13 +1,9 @@
 //! Properties of every route.
 
-use axum::http::Method;
-use payferry_domain::CustomerId;
-use serde_json::json;
-
-use crate::app::TestApp;
+use crate::prelude::*;
 
 #[tokio::test]
-async fn requests_have_ids() {
+async fn requests_have_ids_and_answers_are_not_cacheable() {
     let app = TestApp::start().await;
     let own = app.get("/merchants").await;
     assert!(own.header("x-request-id").unwrap().starts_with("req_"));
@@ -16,14 +12,17 @@ async fn requests_have_ids() {
     for insane in ["", "a b", "<script>", &"x".repeat(129)] {
         let reply = app.request(Method::GET, "/nowhere").header("x-request-id", insane).send().await;
         assert!(reply.header("x-request-id").unwrap().starts_with("req_"), "{insane}");
-        assert_eq!(reply.json["request_id"].as_str(), reply.header("x-request-id"));
+        assert_eq!(reply["request_id"].as_str(), reply.header("x-request-id"));
     }
+    assert_eq!(own.header("cache-control"), Some("no-store"));
+    assert_eq!(own.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(own.header("content-type"), Some("application/json"));
 }
 
 #[tokio::test]
 async fn unknown_routes_return_a_problem_document() {
     let app = TestApp::start().await;
-    let reply = app.request(Method::GET, "/nowhere").without_key().send().await;
+    let reply = app.open("/nowhere").await;
     reply.assert_problem(404, "route_not_found");
     insta::assert_json_snapshot!("route_not_found", reply.redacted());
     for path in ["/", "/api/v1", "/api/v1/nowhere", "/merchants/", "/api/v1/docs", "/api/v1x/merchants"] {
@@ -39,23 +38,13 @@ async fn unknown_routes_return_a_problem_document() {
 }
 
 #[tokio::test]
-async fn answers_are_not_cacheable() {
+async fn openapi_document_describes_every_route_and_its_page_loads_nothing_else() {
     let app = TestApp::start().await;
-    let reply = app.get("/merchants").await;
-    assert_eq!(reply.header("cache-control"), Some("no-store"));
-    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    let reply = app.open("/openapi.json").await;
     assert_eq!(reply.header("content-type"), Some("application/json"));
-}
-
-#[tokio::test]
-async fn openapi_document_describes_every_route() {
-    let app = TestApp::start().await;
-    let reply = app.request(Method::GET, "/openapi.json").without_key().send().await;
-    assert_eq!(reply.header("content-type"), Some("application/json"));
-    assert_eq!(reply.json["openapi"], "3.1.0");
-    assert_eq!(reply.json["servers"], json!([{ "url": "https://pay.example" }]));
+    assert_has(&reply, json!({ "openapi": "3.1.0", "servers": [{ "url": "https://pay.example" }] }));
     let mut names = std::collections::BTreeSet::new();
-    for (path, item) in reply.json["paths"].as_object().unwrap() {
+    for (path, item) in reply["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             assert!(operation["summary"].is_string() && operation["tags"][0].is_string(), "{method} {path}");
             assert!(names.insert(operation["operationId"].as_str().unwrap()), "{method} {path} shares its name");
@@ -65,20 +54,13 @@ async fn openapi_document_describes_every_route() {
     // Every reference resolves.
     let text = reply.text();
     for name in text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
-        assert!(reply.json["components"]["schemas"][name].is_object(), "{name}");
+        assert!(reply["components"]["schemas"][name].is_object(), "{name}");
     }
-}
-
-#[tokio::test]
-async fn reference_page_loads_no_external_resources() {
-    let app = TestApp::start().await;
-    let reply = app.request(Method::GET, "/docs").without_key().send().await;
+    // The reference page loads no external resources.
+    let reply = app.open("/docs").await;
     assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
-    let page = reply.text();
-    assert!(page.contains("/merchants/sync") && page.contains("business_id") && page.contains("Idempotency-Key"));
-    for foreign in ["<script", "<link", "<img", "src=", "url(", "@import"] {
-        assert!(!page.contains(foreign), "{foreign}");
-    }
+    reply.assert_shows(&["/merchants/sync", "business_id", "Idempotency-Key"]);
+    reply.assert_hides(&["<script", "<link", "<img", "src=", "url(", "@import"]);
     let policy = reply.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"));
 }
@@ -88,8 +70,8 @@ async fn reference_page_loads_no_external_resources() {
 async fn every_route_reports_a_database_outage() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    let payment = made.json["payment_id"].as_str().unwrap();
+    let made = app.add_payment().await;
+    let payment = made.id();
     let described = app.get("/openapi.json").await.json;
     app.state.database().clone().close().await.unwrap();
 
@@ -106,8 +88,8 @@ async fn every_route_reports_a_database_outage() {
 
     let refund = format!("/payments/{payment}/refunds");
     let money = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
-    let customer = json!({ "amount": "1", "currency": "USDC", "chain": "base", "customer_id": CustomerId::generate().to_string() });
-    let initiation = json!({ "amount": "1", "currency": "USDC", "chain": "base", "merchant_id": merchant });
+    let customer = with(&money, &json!({ "customer_id": CustomerId::generate().to_string() }));
+    let initiation = with(&money, &json!({ "merchant_id": merchant }));
     let back = json!({ "amount": "1", "address": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" });
     for (path, body) in [
         ("/withdrawals", &money),
@@ -116,7 +98,7 @@ async fn every_route_reports_a_database_outage() {
         ("/payments/initiate", &initiation),
         (refund.as_str(), &back),
     ] {
-        let reply = app.request(Method::POST, path).idempotency_key(path).json(body).send().await;
+        let reply = app.post_keyed(path, path, body).await;
         assert_eq!(reply.status, 503, "{path}: {}", reply.text());
     }
 }

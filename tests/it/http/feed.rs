@@ -2,39 +2,35 @@
 
 use std::time::{Duration, Instant};
 
-use axum::http::Method;
-use payferry_domain::{EventId, PspId, Timestamp};
+use payferry_domain::EventId;
 use payferry_entities::{deliveries, delivery_attempts, events, payment_transitions, payments};
 use payferry_httpkit::Limits;
 use payferry_journal::webhooks::retention::{BATCH_EVENTS, Pruned, Retention, prune};
-use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
-use serde_json::{Value, json};
 use ulid::Ulid;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::app::{TestApp, TestConfig};
+use crate::prelude::*;
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 /// Far longer than a wake-up takes, and far shorter than the requested wait.
 const SOON: Duration = Duration::from_secs(20);
 
-fn ids(feed: &Value) -> Vec<String> {
-    feed["events"].as_array().unwrap().iter().map(|event| event["event_id"].as_str().unwrap().to_owned()).collect()
+fn ids(feed: &Value) -> Vec<Value> {
+    column(&feed["events"], "event_id")
 }
 
 #[tokio::test]
 async fn waiting_request_is_woken_by_the_commit() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
+    let made = app.add_payment().await;
     let since = Instant::now();
     let (feed, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
-        app.until("a request waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
+        until("a request waits", async || (app.state.system.journal().waited_for() == 1).then_some(())).await;
         app.pay(&made, "10").await;
     });
     assert!(since.elapsed() < SOON, "woken, not timed out: {:?}", since.elapsed());
-    let first = ids(&feed.json);
+    let first = ids(&feed);
     assert!(!first.is_empty(), "{}", feed.text());
     assert_eq!(app.state.system.journal().waited_for(), 0, "no request waits any more");
 
@@ -42,17 +38,17 @@ async fn waiting_request_is_woken_by_the_commit() {
     app.payment_when(&made, "settled").await;
     let since = Instant::now();
     let again = app.get("/api/v1/events?wait=30&limit=1").await;
-    assert_eq!(ids(&again.json), first[..1]);
+    assert_eq!(ids(&again), first[..1]);
     assert!(since.elapsed() < SOON);
     let all = app.get("/api/v1/events").await;
-    assert_eq!((&all.json["total"], &all.json["forgotten_until"]), (&json!(4), &Value::Null));
-    let last = all.json["next_after"].as_str().unwrap();
+    assert_has(&all, json!({ "total": 4, "forgotten_until": null }));
+    let last = all["next_after"].as_str().unwrap();
     let since = Instant::now();
     let nothing = app.get(&format!("/api/v1/events?wait=1&after={last}")).await;
-    assert_eq!((ids(&nothing.json).len(), nothing.json["next_after"].as_str()), (0, Some(last)));
+    assert_eq!((ids(&nothing).len(), nothing["next_after"].as_str()), (0, Some(last)));
     assert!(since.elapsed() >= Duration::from_secs(1), "it waited for the requested time");
     for wrong in ["31", "-1", "1.5", "soon"] {
-        assert_eq!(app.get(&format!("/api/v1/events?wait={wrong}")).await.faults(), ["wait: out_of_range"]);
+        assert_eq!(app.get(&format!("/api/v1/events?wait={wrong}")).await.faults(), "wait: out_of_range");
     }
 }
 
@@ -60,11 +56,7 @@ async fn waiting_request_is_woken_by_the_commit() {
 async fn following_reader_gets_all_events_in_feed_order() {
     const PAYMENTS: usize = 12;
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let mut made = Vec::new();
-    for _ in 0..PAYMENTS {
-        made.push(app.add_payment(&merchant).await);
-    }
+    let made = futures::future::join_all((0..PAYMENTS).map(|_| app.add_payment())).await;
     let paying = async {
         for payment in &made {
             app.pay(payment, "10").await;
@@ -75,10 +67,9 @@ async fn following_reader_gets_all_events_in_feed_order() {
         let since = Instant::now();
         while seen.len() < 4 * PAYMENTS {
             assert!(since.elapsed() < Duration::from_mins(2), "only {} came", seen.len());
-            let page = app.get(&format!("/api/v1/events?limit=5&wait=5{after}")).await;
-            assert_eq!(page.status, 200, "{}", page.text());
-            seen.extend(ids(&page.json));
-            if let Some(next) = page.json["next_after"].as_str() {
+            let page = app.get(&format!("/api/v1/events?limit=5&wait=5{after}")).await.ok(200);
+            seen.extend(ids(&page));
+            if let Some(next) = page["next_after"].as_str() {
                 after = format!("&after={next}");
             }
         }
@@ -93,18 +84,18 @@ async fn waits_are_limited_and_end_with_the_listener() {
     let limits = Limits { waits_per_psp: 1, ..Limits::sandbox() };
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     let (first, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
-        app.until("a request waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
+        until("a request waits", async || (app.state.system.journal().waited_for() == 1).then_some(())).await;
         let refused = app.get("/api/v1/events?wait=30").await;
         refused.assert_problem(429, "rate_limited");
         assert!(refused.header("retry-after").is_some());
         assert_eq!(app.get("/api/v1/events").await.status, 200, "requests without a wait are answered");
         app.state.config.closing.cancel();
     });
-    assert_eq!((first.status.as_u16(), ids(&first.json).len()), (200, 0));
+    assert_eq!((first.status.as_u16(), ids(&first).len()), (200, 0));
 }
 
 /// Inserts an event of this age with a delivery of this status, if any, and attempts at it. Returns its id.
-async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Option<&str>, attempts: i64) -> String {
+async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Option<&str>, attempts: i64) -> Value {
     let at = app.state.clock().real_now::<Timestamp>().as_millis() - days * DAY_MS;
     let id = EventId::from_ulid(Ulid::from_parts(at.unsigned_abs(), sequence.unsigned_abs().into())).to_string();
     let row = events::ActiveModel {
@@ -122,7 +113,7 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
         .into_active_model()
     };
     let position = events::Entity::insert(row).exec(app.writer()).await.unwrap().last_insert_id;
-    let Some(status) = status else { return id };
+    let Some(status) = status else { return json!(id) };
     let delivery = deliveries::Model {
         id: format!("whd_{id}"),
         event_id: id.clone(),
@@ -142,7 +133,7 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
         created_at: at,
         updated_at: at,
     };
-    deliveries::Entity::insert(delivery.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(delivery).await;
     for number in 1..=attempts {
         let attempt = delivery_attempts::Model {
             delivery_id: format!("whd_{id}"),
@@ -154,10 +145,9 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
             duration_ms: 1,
             error: None,
         };
-        let insert = delivery_attempts::Entity::insert(attempt.into_active_model());
-        insert.exec_without_returning(app.writer()).await.unwrap();
+        app.insert(attempt).await;
     }
-    id
+    json!(id)
 }
 
 fn pruned(events: u64, deliveries: u64, attempts: u64) -> Pruned {
@@ -167,8 +157,7 @@ fn pruned(events: u64, deliveries: u64, attempts: u64) -> Pruned {
 #[tokio::test]
 async fn only_old_delivered_events_are_deleted() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    app.add_payment(&merchant).await;
+    app.add_payment().await;
     let (psp, other) = (app.psp_id, app.add_psp().await);
     let first = event(&app, psp, 1, 500, Some("delivered"), 2).await;
     let queued = event(&app, psp, 2, 500, Some("queued"), 0).await;
@@ -181,33 +170,30 @@ async fn only_old_delivered_events_are_deleted() {
     let forget = async |events_days| {
         prune(app.state.system.database(), Retention { events_days }, app.state.clock().real_now()).await.unwrap()
     };
-    let feed = async |path: &str| app.get(&format!("/api/v1/events{path}")).await;
+    let feed = async || app.get("/api/v1/events").await;
+    let after = async |event: &Value| app.get(&format!("/api/v1/events?after={}", event.as_str().unwrap())).await;
 
     assert_eq!(forget(None).await, pruned(0, 0, 0), "forever means forever");
     assert_eq!(forget(Some(400)).await, pruned(2, 1, 2));
     assert_eq!(forget(Some(400)).await, pruned(0, 0, 0), "once");
-    let kept = feed("").await;
-    assert_eq!(ids(&kept.json), [&queued, &failed, &exhausted, &younger, &youngest].map(String::clone));
+    let kept = feed().await;
+    assert_eq!(ids(&kept), [&queued, &failed, &exhausted, &younger, &youngest].map(Value::clone));
     let until = Timestamp(app.state.clock().real_now::<Timestamp>().as_millis() - 401 * DAY_MS).to_string();
-    assert_eq!(kept.json["forgotten_until"].as_str().unwrap()[..13], until[..13], "by the hour: {until}");
+    assert_eq!(kept["forgotten_until"].as_str().unwrap()[..13], until[..13], "by the hour: {until}");
     // A reader in the middle of the deleted events gets an error; a reader who has read all of them continues.
     for behind in [&first, &queued] {
-        feed(&format!("?after={behind}")).await.assert_problem(410, "events_forgotten");
+        after(behind).await.assert_problem(410, "events_forgotten");
     }
-    assert_eq!(ids(&feed(&format!("?after={unwanted}")).await.json), [younger.clone(), youngest.clone()]);
-    assert_eq!(ids(&feed(&format!("?after={younger}")).await.json), std::slice::from_ref(&youngest));
-    assert_eq!(feed(&format!("?after={}", EventId::generate())).await.faults(), ["after: unknown_value"]);
+    assert_eq!(ids(&after(&unwanted).await.json), [&younger, &youngest].map(Value::clone));
+    assert_eq!(ids(&after(&younger).await.json), std::slice::from_ref(&youngest));
+    assert_eq!(after(&json!(EventId::generate().to_string())).await.faults(), "after: unknown_value");
 
     // Events younger than thirty days stay, regardless of the configuration.
     assert_eq!(forget(Some(1)).await, pruned(1, 1, 1));
-    assert_eq!(ids(&feed("").await.json), [queued, failed, exhausted, youngest]);
-    assert_eq!(
-        events::Entity::find().count(app.writer()).await.unwrap(),
-        5,
-        "{others} belongs to another PSP and is young"
-    );
-    assert_eq!(payments::Entity::find().count(app.writer()).await.unwrap(), 1);
-    assert_eq!(payment_transitions::Entity::find().count(app.writer()).await.unwrap(), 1);
+    assert_eq!(ids(&feed().await.json), [queued, failed, exhausted, youngest]);
+    assert_eq!(app.count::<events::Entity>().await, 5, "{others} belongs to another PSP and is young");
+    assert_eq!(app.count::<payments::Entity>().await, 1);
+    assert_eq!(app.count::<payment_transitions::Entity>().await, 1);
 }
 
 #[tokio::test]
@@ -223,44 +209,38 @@ async fn many_events_are_deleted_in_small_batches() {
     let many = many.unsigned_abs();
     assert_eq!(forgotten, pruned(many, many, many));
     assert_eq!(ids(&app.get("/api/v1/events").await.json), [kept]);
-    assert_eq!(delivery_attempts::Entity::find().count(app.writer()).await.unwrap(), 1);
+    assert_eq!(app.count::<delivery_attempts::Entity>().await, 1);
 }
 
 #[tokio::test]
 async fn repeated_bulk_redelivery_runs_once() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
     let receiver = MockServer::start().await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
-    let set = json!({ "webhook_url": receiver.uri() });
-    app.request(Method::PATCH, "/api/v1/set_webhook").json(&set).send().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "10").await;
-    app.payment_when(&made, "settled").await;
-    let log = format!("/payments/{}/webhooks", made.json["payment_id"].as_str().unwrap());
-    let attempts = async |app: &TestApp| -> Vec<i64> {
+    app.patch("/api/v1/set_webhook", &json!({ "webhook_url": receiver.uri() })).await;
+    let made = app.paid("10", "settled").await;
+    let log = format!("/payments/{}/webhooks", made.id());
+    let attempts = async || -> Vec<i64> {
         let log = app.get(&log).await;
-        let all = log.json["deliveries"].as_array().unwrap();
+        let all = log["deliveries"].as_array().unwrap();
         all.iter().map(|one| one["attempt_count"].as_i64().unwrap()).collect()
     };
-    app.until("all events are delivered", async |app| (attempts(app).await == [1, 1, 1, 1]).then_some(())).await;
+    until("all events are delivered", async || (attempts().await == [1, 1, 1, 1]).then_some(())).await;
 
     let bulk = json!({ "from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00Z", "events": ["payment.settled"] });
-    let ask = || app.request(Method::POST, "/api/v1/webhook/redeliver").idempotency_key("b").json(&bulk).send();
+    let ask = async || app.post_keyed("b", "/api/v1/webhook/redeliver", &bulk).await;
     let first = ask().await;
-    assert_eq!((first.status.as_u16(), &first.json["redelivered"]), (202, &json!(1)), "{}", first.text());
+    first.assert(202, json!({ "redelivered": 1 }));
     assert!(first.json.get("continue_from").is_none());
-    app.until("it is delivered again", async |app| (attempts(app).await.iter().sum::<i64>() == 5).then_some(())).await;
-    let again = ask().await;
-    assert_eq!((&again.bytes, again.header("idempotent-replayed")), (&first.bytes, Some("true")));
+    until("it is delivered again", async || (attempts().await.iter().sum::<i64>() == 5).then_some(())).await;
+    ask().await.assert_replays(&first);
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(attempts(&app).await.iter().sum::<i64>(), 5, "not again");
+    assert_eq!(attempts().await.iter().sum::<i64>(), 5, "not again");
 
     // No events of another account, and none outside the period.
-    let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
-    let theirs = app.request(Method::POST, "/api/v1/webhook/redeliver").key(&key).json(&bulk).send().await;
-    assert_eq!(theirs.json["redelivered"], json!(0));
+    let key = app.stranger().await;
+    let theirs = app.post_as(&key, "/api/v1/webhook/redeliver", &bulk).await;
+    assert_eq!(theirs["redelivered"], json!(0));
     let before = json!({ "from": "2020-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z" });
-    assert_eq!(app.post("/api/v1/webhook/redeliver", &before).await.json["redelivered"], json!(0));
+    assert_eq!(app.post("/api/v1/webhook/redeliver", &before).await["redelivered"], json!(0));
 }

@@ -1,14 +1,10 @@
 //! Idempotency: the same request twice.
 
-use axum::http::Method;
-use payferry_domain::KeyScope as Scope;
 use payferry_entities::idempotency_keys;
 use payferry_httpkit::idempotency::KEPT_SECS;
-use sea_orm::EntityTrait;
-use serde_json::{Value, json};
 
-use crate::app::{Call, TestApp};
 use crate::http::customers::paid_out::payee;
+use crate::prelude::*;
 
 fn batch(external_id: &str) -> Value {
     let merchant = json!({ "external_id": external_id, "name": "S", "email": "a@b.example", "business_id": "biz-7" });
@@ -23,24 +19,16 @@ fn sync(app: &TestApp, key: &str, body: &Value) -> Call {
 async fn first_answer_is_replayed() {
     let app = TestApp::start().await;
     let first = sync(&app, "k1", &batch("a")).send().await;
-    assert_eq!((&first.json["created"], first.header("idempotent-replayed")), (&json!(1), None));
-    let again = sync(&app, "k1", &batch("a")).send().await;
-    assert_eq!(again.header("idempotent-replayed"), Some("true"));
-    assert_eq!((again.status, &again.bytes), (first.status, &first.bytes), "created stays 1");
-    let other_spelling = app.request(Method::POST, "/api/v1/merchants/sync").idempotency_key("k1").json(&batch("a"));
-    assert_eq!(other_spelling.send().await.bytes, first.bytes, "both paths are one route");
+    assert_eq!((&first["created"], first.header("idempotent-replayed")), (&json!(1), None));
+    sync(&app, "k1", &batch("a")).send().await.assert_replays(&first);
+    app.post_keyed("k1", "/api/v1/merchants/sync", &batch("a")).await.assert_replays(&first);
     sync(&app, "k1", &batch("b")).send().await.assert_problem(422, "idempotency_key_reused");
-    assert_eq!(app.get("/merchants").await.json["total"], 1);
-}
-
-#[tokio::test]
-async fn keys_belong_to_a_psp() {
-    let app = TestApp::start().await;
-    sync(&app, "k1", &batch("a")).send().await;
+    assert_eq!(app.get("/merchants").await["total"], 1);
+    // Keys belong to a PSP.
     let other = app.add_psp().await;
     let key = app.add_key(other, &[Scope::Full]).await;
     let theirs = sync(&app, "k1", &batch("other")).key(&key).send().await;
-    assert_eq!((&theirs.json["created"], theirs.header("idempotent-replayed")), (&json!(1), None));
+    assert_eq!((&theirs["created"], theirs.header("idempotent-replayed")), (&json!(1), None));
 }
 
 #[tokio::test]
@@ -48,7 +36,12 @@ async fn only_successes_are_stored() {
     let app = TestApp::start().await;
     sync(&app, "k1", &json!({ "merchants": [] })).send().await.assert_problem(422, "validation_failed");
     let fixed = sync(&app, "k1", &batch("a")).send().await;
-    assert_eq!((&fixed.json["created"], fixed.header("idempotent-replayed")), (&json!(1), None));
+    assert_eq!((&fixed["created"], fixed.header("idempotent-replayed")), (&json!(1), None));
+    // Invalid keys are refused.
+    for bad in ["", "a b", &"k".repeat(256)] {
+        sync(&app, bad, &batch("a")).send().await.assert_problem(400, "invalid_header");
+    }
+    assert_eq!(app.get("/merchants").await["total"], 1);
 }
 
 #[tokio::test]
@@ -57,21 +50,17 @@ async fn payout_refused_for_insufficient_balance_can_be_repeated() {
     let customer = payee(&app).await;
     let payout =
         |amount: &str| json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" });
-    let asked = |amount| app.request(Method::POST, "/payouts").idempotency_key("p1").json(&payout(amount)).send();
+    let asked = async |amount| app.post_keyed("p1", "/payouts", &payout(amount)).await;
     for _ in 0..2 {
         asked("50").await.assert_problem(409, "insufficient_balance");
     }
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "10").await;
-    app.payment_when(&made, "settled").await;
+    app.paid("10", "settled").await;
     // A refusal does not bind the key: the request may be repeated.
-    let first = asked("4.5").await;
-    assert_eq!((first.status.as_u16(), first.header("idempotent-replayed")), (202, None), "{}", first.text());
-    let again = asked("4.5").await;
-    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &first.bytes));
+    let first = asked("4.5").await.ok(202);
+    assert_eq!(first.header("idempotent-replayed"), None);
+    asked("4.5").await.assert_replays(&first);
     asked("50").await.assert_problem(422, "idempotency_key_reused");
-    assert_eq!(app.get("/payouts").await.json["total"], 1);
+    assert_eq!(app.get("/payouts").await["total"], 1);
 }
 
 #[tokio::test]
@@ -85,7 +74,7 @@ async fn answers_are_stored_encrypted_for_a_day() {
     assert!(sync(&app, "k1", &batch("shop-secret")).send().await.header("idempotent-replayed").is_some());
     app.state.clock().advance_secs(10);
     let fresh = sync(&app, "k1", &batch("another")).send().await;
-    assert_eq!((&fresh.json["created"], fresh.header("idempotent-replayed")), (&json!(1), None));
+    assert_eq!((&fresh["created"], fresh.header("idempotent-replayed")), (&json!(1), None));
     app.state.clock().advance_secs(KEPT_SECS + 1);
     let deleted = payferry_httpkit::idempotency::prune(app.state.database(), app.state.clock().now()).await.unwrap();
     assert_eq!(deleted, 1);
@@ -111,13 +100,4 @@ async fn one_of_many_concurrent_requests_is_executed() {
     assert_eq!((first, first + replayed + running), (1, 20));
     // No request remains marked as running.
     assert_eq!(sync(&app, "k1", &batch("a")).send().await.header("idempotent-replayed"), Some("true"));
-}
-
-#[tokio::test]
-async fn invalid_keys_are_refused() {
-    let app = TestApp::start().await;
-    for bad in ["", "a b", &"k".repeat(256)] {
-        sync(&app, bad, &batch("a")).send().await.assert_problem(400, "invalid_header");
-    }
-    assert_eq!(app.get("/merchants").await.json["total"], 0);
 }

@@ -1,93 +1,27 @@
 //! Event streams of one payment: for the PSP, and for the payer's page.
 
-use axum::body::BodyDataStream;
-use axum::http::Method;
-use futures::StreamExt;
-use payferry_domain::Chain;
-use payferry_harness::PATIENCE;
 use payferry_httpkit::Limits;
-use serde_json::Value;
 
-use crate::app::{Reply, TestApp, TestConfig};
+use crate::prelude::*;
+use crate::sse::Events;
 
-/// A stream from the reader's side.
-struct Events {
-    body: BodyDataStream,
-    text: String,
-}
-
-/// One event: its name, id and data.
-#[derive(Debug)]
-struct Event {
-    name: String,
-    id: Option<String>,
-    data: String,
-}
-
-impl Events {
-    async fn open(app: &TestApp, path: &str, key: Option<&str>) -> Self {
-        let call = app.request(Method::GET, path).without_key();
-        let call = if let Some(key) = key { call.key(key) } else { call };
-        let response = call.begin().await;
-        assert_eq!(response.status(), 200, "{path}");
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        assert_eq!(response.headers()["x-accel-buffering"], "no");
-        Self { body: response.into_body().into_data_stream(), text: String::new() }
-    }
-
-    /// Returns the next event; `None` after the end of the stream.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some((block, _)) = self.text.split_once("\n\n") {
-                let lines: Vec<_> = block.lines().filter_map(|line| line.split_once(':')).collect();
-                let of = |wanted: &str| -> Vec<&str> {
-                    let named = lines.iter().filter(|(name, _)| *name == wanted);
-                    named.map(|(_, value)| value.strip_prefix(' ').unwrap_or(value)).collect()
-                };
-                let (name, id) = (of("event").concat(), of("id").first().map(|id| (*id).to_owned()));
-                let event = Event { name, id, data: of("data").join("\n") };
-                let read = block.len() + 2;
-                self.text.drain(..read);
-                if event.name.is_empty() {
-                    continue;
-                }
-                return Some(event);
-            }
-            let more =
-                tokio::time::timeout(PATIENCE, self.body.next()).await.expect("the stream sent nothing in time")?;
-            self.text.push_str(std::str::from_utf8(&more.unwrap()).unwrap());
-        }
-    }
-
-    /// Reads events until one matches.
-    async fn until(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
-        loop {
-            let event = self.next().await.unwrap_or_else(|| panic!("the stream ended before {what}"));
-            if wanted(&event) {
-                return event;
-            }
-        }
-    }
-}
-
-fn page_path(payment: &Reply) -> String {
-    payment.json["magic_link"].as_str().unwrap().strip_prefix("https://pay.example").unwrap().to_owned()
-}
-
-fn events_path(payment: &Reply) -> String {
-    format!("/payments/{}/events", payment.json["payment_id"].as_str().unwrap())
+/// Opens a stream: the PSP's with a key, the page's without one.
+async fn open(app: &TestApp, path: &str, key: Option<&str>) -> Events {
+    let call = app.request(Method::GET, path).without_key();
+    let call = if let Some(key) = key { call.key(key) } else { call };
+    let (parts, body) = call.begin().await.into_parts();
+    Events::of(parts.status, &parts.headers, body.into_data_stream())
 }
 
 #[tokio::test]
 async fn psp_follows_a_payment_to_its_end() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    let mut stream = Events::open(&app, &events_path(&made), Some(&app.key)).await;
+    let made = app.add_payment().await;
+    let mut stream = open(&app, &format!("{}/events", made.path()), Some(&app.key)).await;
     let first = stream.next().await.unwrap();
-    let shown: Value = serde_json::from_str(&first.data).unwrap();
+    let shown = first.json();
     assert_eq!((first.name.as_str(), first.id.as_deref()), ("payment", Some("1")));
-    let read = app.get(&format!("/payments/{}", made.json["payment_id"].as_str().unwrap())).await;
+    let read = app.get(&made.path()).await;
     assert_eq!(shown, read.json, "identical to the payment's record");
 
     app.pay(&made, "10").await;
@@ -97,8 +31,8 @@ async fn psp_follows_a_payment_to_its_end() {
         if event.name == "end" {
             break event;
         }
+        let shown = event.json();
         versions.push(event.id.unwrap().parse::<u32>().unwrap());
-        let shown: Value = serde_json::from_str(&event.data).unwrap();
         let status = shown["status"].as_str().unwrap().to_owned();
         if statuses.last() != Some(&status) {
             statuses.push(status);
@@ -109,7 +43,7 @@ async fn psp_follows_a_payment_to_its_end() {
     assert!(stream.next().await.is_none());
     assert_eq!(app.state.system.journal().waited_for(), 0, "no reader waits any more");
     // An ended payment gives its state and an end event.
-    let mut again = Events::open(&app, &events_path(&made), Some(&app.key)).await;
+    let mut again = open(&app, &format!("{}/events", made.path()), Some(&app.key)).await;
     assert_eq!(again.next().await.unwrap().name, "payment");
     assert_eq!(again.next().await.unwrap().name, "end");
     assert!(again.next().await.is_none());
@@ -119,12 +53,12 @@ async fn psp_follows_a_payment_to_its_end() {
 async fn page_follows_its_payment_by_its_link() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    let path = page_path(&made);
-    let mut stream = Events::open(&app, &format!("{path}/events"), None).await;
+    let made = app.add_payment().await;
+    let path = made.page_path();
+    let mut stream = open(&app, &format!("{path}/events"), None).await;
     let first = stream.next().await.unwrap();
     assert_eq!(first.name, "page");
-    let page = app.request(Method::GET, &path).without_key().send().await;
+    let page = app.open(path).await;
     let part = |text: &str, id: &str| text.split(&format!("<section id=\"{id}\"")).nth(1).map(str::to_owned);
     assert!(part(&first.data, "asking").is_some());
     assert!(page.text().contains(&first.data[first.data.find("<section").unwrap()..]), "the page's own content");
@@ -140,14 +74,9 @@ async fn page_follows_its_payment_by_its_link() {
     assert!(part(&complete.data, "asking").is_none(), "no payment is requested any more");
     assert_eq!(stream.next().await.unwrap().name, "end");
     assert!(stream.next().await.is_none());
-}
-
-#[tokio::test]
-async fn passed_deadline_is_shown_without_a_write() {
-    let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    let mut stream = Events::open(&app, &format!("{}/events", page_path(&made)), None).await;
+    // A passed deadline is shown without a write.
+    let made = app.add_payment().await;
+    let mut stream = open(&app, &format!("{}/events", made.page_path()), None).await;
     stream.until("it waits", |event| event.data.contains("Waiting for your payment")).await;
     // A halted chain says nothing about the deadline.
     app.env().chain(Chain::Base).devchain().pause_mining();
@@ -160,20 +89,17 @@ async fn passed_deadline_is_shown_without_a_write() {
 async fn streams_are_limited_and_end_with_the_listener() {
     let limits = Limits { streams_at_once: 3, streams_per_address: 1, ..Limits::sandbox() };
     let app = TestApp::start_with(TestConfig { chains: true, limits, ..TestConfig::default() }).await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    let (page, psp) = (format!("{}/events", page_path(&made)), events_path(&made));
-    let mut first = Events::open(&app, &page, None).await;
+    let made = app.add_payment().await;
+    let (page, psp) = (format!("{}/events", made.page_path()), format!("{}/events", made.path()));
+    let mut first = open(&app, &page, None).await;
     assert!(first.next().await.is_some());
-    let refused = app.request(Method::GET, &page).without_key().send().await;
-    assert_eq!(refused.status, 429);
+    let refused = app.open(&page).await.ok(429);
     assert!(refused.header("retry-after").is_some() && refused.text().contains("Too many requests"));
 
-    let second = Events::open(&app, &psp, Some(&app.key)).await;
-    let third = Events::open(&app, &psp, Some(&app.key)).await;
+    let others = [open(&app, &psp, Some(&app.key)).await, open(&app, &psp, Some(&app.key)).await];
     app.get(&psp).await.assert_problem(503, "overloaded");
-    drop((second, third));
-    let mut again = Events::open(&app, &psp, Some(&app.key)).await;
+    drop(others);
+    let mut again = open(&app, &psp, Some(&app.key)).await;
     assert!(again.next().await.is_some());
 
     app.state.config.closing.cancel();
@@ -183,17 +109,14 @@ async fn streams_are_limited_and_end_with_the_listener() {
 #[tokio::test]
 async fn streams_of_unknown_and_foreign_payments_are_refused() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
-    let path = events_path(&made);
-    app.request(Method::GET, &path).key(&key).send().await.assert_problem(404, "payment_not_found");
-    app.request(Method::GET, &path).without_key().send().await.assert_problem(401, "api_key_missing");
+    let made = app.add_payment().await;
+    let key = app.stranger().await;
+    let path = format!("{}/events", made.path());
+    app.get_as(&key, &path).await.assert_problem(404, "payment_not_found");
+    app.open(&path).await.assert_problem(401, "api_key_missing");
     app.get("/payments/pay_nothing/events").await.assert_problem(404, "payment_not_found");
     for token in ["x", &"x".repeat(500), "..%2f..", "%00"] {
-        let page = app.request(Method::GET, &format!("/pay/{token}/events")).without_key().send().await;
-        assert_eq!(page.status, 404, "{token}");
-        assert!(page.text().contains("No such payment"));
+        let page = app.open(&format!("/pay/{token}/events")).await;
+        page.ok(404).assert_shows(&["No such payment"]);
     }
 }

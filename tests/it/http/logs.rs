@@ -4,12 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Once;
 
-use axum::http::Method;
-use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
 use tracing_subscriber::prelude::*;
 
-use crate::app::{TestApp, unknown_key};
+use crate::prelude::*;
 
 thread_local! {
     static LISTENING: Cell<bool> = const { Cell::new(false) };
@@ -51,17 +49,16 @@ pub(crate) fn heard() -> String {
 async fn secrets_and_personal_data_are_not_logged() {
     listen();
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
     let stranger = unknown_key();
-    app.request(Method::GET, "/merchants").key(&stranger).send().await.assert_problem(401, "api_key_unknown");
+    app.get_as(&stranger, "/merchants").await.assert_problem(401, "api_key_unknown");
     let hook = json!({ "webhook_url": "http://127.0.0.1:9/hooks?token=hook-token" });
-    let set = app.request(Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
-    let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base",
+    let set = app.patch("/api/v1/set_webhook", &hook).await;
+    let body = json!({ "merchant_id": app.add_merchant().await, "amount": "10", "currency": "USDC", "chain": "base",
         "metadata": { "buyer": "Jane Roe" }, "reference": "INV-77" });
-    let made = app.request(Method::POST, "/payments/initiate").idempotency_key("idem-77").json(&body).send().await;
-    let id = made.json["payment_id"].as_str().unwrap();
-    let link = made.json["magic_link"].as_str().unwrap().strip_prefix("https://pay.example").unwrap();
-    app.request(Method::GET, link).without_key().send().await;
+    let made = app.post_keyed("idem-77", "/payments/initiate", &body).await;
+    let id = made.id();
+    let link = made.page_path();
+    app.open(link).await;
     app.request(Method::POST, "/payments/initiate").bytes("{\"card\": \"4111 1111 1111 1111\", ").send().await;
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
@@ -77,7 +74,7 @@ async fn secrets_and_personal_data_are_not_logged() {
     assert!(failure.unwrap().contains("/payments/{payment_id}"), "the log contains the failure");
     assert!(log.contains("TRACE") && log.contains(&app.psp_id.to_string()));
     let secret = |key: &str| key[key.len() - 72..].to_owned();
-    let signing = set.json["signing_secret"].as_str().unwrap().strip_prefix("whsec_").unwrap();
+    let signing = set["signing_secret"].as_str().unwrap().strip_prefix("whsec_").unwrap();
     for hidden in [
         &secret(&app.key),
         &secret(&stranger),

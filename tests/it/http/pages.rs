@@ -1,16 +1,8 @@
 //! Payers' pages.
 
-use axum::http::Method;
 use payferry_domain::Amount;
-use serde_json::json;
 
-use crate::app::{Reply, TestApp};
-
-/// Opens the page of a magic link.
-async fn open(app: &TestApp, link: &str) -> Reply {
-    let path = link.strip_prefix("https://pay.example").unwrap();
-    app.request(Method::GET, path).without_key().send().await
-}
+use crate::prelude::*;
 
 /// Decodes the QR code of the page.
 fn scanned(page: &str) -> String {
@@ -37,32 +29,19 @@ fn scanned(page: &str) -> String {
 async fn page_shows_the_payment_and_no_personal_data() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
-    let body = json!({ "merchant_id": merchant, "amount": "12.5", "currency": "USDT", "chain": "arbitrum",
+    let changes = json!({ "amount": "12.5", "currency": "USDT", "chain": "arbitrum",
         "metadata": { "buyer": "Jane Roe" }, "reference": "INV-1" });
-    let made = app.post("/payments/initiate", &body).await;
-    let link = made.json["magic_link"].as_str().unwrap();
-    assert_eq!(link.strip_prefix("https://pay.example/pay/").unwrap().len(), 40);
-    let page = open(&app, link).await;
+    let made = app.initiate(&changes).await;
+    assert_eq!(made.page_path().strip_prefix("/pay/").unwrap().len(), 40);
+    let page = app.open(made.page_path()).await;
     assert_eq!((page.status.as_u16(), page.header("content-type")), (200, Some("text/html; charset=utf-8")));
-    let text = page.text();
-    let uri = made.json["payment_uri"].as_str().unwrap().replace('&', "&amp;");
-    for shown in [
-        "12.50 USDT",
-        "Arbitrum One",
-        "pending",
-        made.json["intermediary_wallet"].as_str().unwrap(),
-        made.json["token_address"].as_str().unwrap(),
-        made.json["expires_at"].as_str().unwrap(),
-        &uri,
-    ] {
-        assert!(text.contains(shown), "{shown} is missing");
-    }
-    assert!(text.contains("<svg class=\"qr\" role=\"img\""));
-    assert_eq!(scanned(text), made.json["payment_uri"].as_str().unwrap(), "the QR code contains the payment URI");
-    assert!(text.contains("<noscript><meta http-equiv=\"refresh\""), "it refreshes without JavaScript");
-    for hidden in ["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "src=", "url(", "@import", "style="] {
-        assert!(!text.contains(hidden), "{hidden} is shown");
-    }
+    let uri = made["payment_uri"].as_str().unwrap().replace('&', "&amp;");
+    page.assert_shows(&["12.50 USDT", "Arbitrum One", "pending", made.wallet(), made.string("token_address")]);
+    page.assert_shows(&[made.string("expires_at"), &uri, "<svg class=\"qr\" role=\"img\""]);
+    assert_eq!(scanned(page.text()), made.string("payment_uri"), "the QR code contains the payment URI");
+    // It refreshes without JavaScript.
+    page.assert_shows(&["<noscript><meta http-equiv=\"refresh\""]);
+    page.assert_hides(&["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "src=", "url(", "@import", "style="]);
     let policy = page.header("content-security-policy").unwrap();
     for part in ["default-src 'none';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"] {
         assert!(policy.contains(part), "{policy}");
@@ -73,38 +52,29 @@ async fn page_shows_the_payment_and_no_personal_data() {
 
     app.pay(&made, "12.5").await;
     app.payment_when(&made, "settled").await;
-    let text = open(&app, link).await.text().to_owned();
-    assert!(text.contains("Payment complete") && !text.contains("ethereum:"), "no second payment is requested");
-    assert!(!text.contains("http-equiv=\"refresh\""), "the page does not refresh any more");
+    let ended = app.open(made.page_path()).await;
+    ended.assert_shows(&["Payment complete"]);
+    // No second payment is requested, and the page does not refresh any more.
+    ended.assert_hides(&["ethereum:", "http-equiv=\"refresh\""]);
 }
 
 #[tokio::test]
-async fn incomplete_payment_asks_for_the_rest_and_cancelled_for_nothing() {
+async fn incomplete_cancelled_and_unknown_payments_have_pages() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "4").await;
-    app.payment_when(&made, "mismatched").await;
-    let page = open(&app, made.json["magic_link"].as_str().unwrap()).await;
-    assert!(page.text().contains("Payment incomplete") && page.text().contains("6.00 USDC"));
+    let made = app.paid("4", "mismatched").await;
+    let page = app.open(made.page_path()).await;
     let rest = format!("uint256={}", Amount::from_tokens(6).units());
-    assert!(page.text().contains(&rest) && scanned(page.text()).ends_with(&rest), "the QR code asks for the rest");
+    page.assert_shows(&["Payment incomplete", "6.00 USDC", &rest]);
+    assert!(scanned(page.text()).ends_with(&rest), "the QR code asks for the rest");
 
-    let other = app.add_payment(&merchant).await;
-    let path = format!("/payments/{}/cancel", other.json["payment_id"].as_str().unwrap());
-    assert_eq!(app.request(Method::POST, &path).send().await.status, 200);
-    let page = open(&app, other.json["magic_link"].as_str().unwrap()).await;
-    assert!(page.text().contains("Payment cancelled") && !page.text().contains("ethereum:"));
-    assert!(!page.text().contains(other.json["intermediary_wallet"].as_str().unwrap()));
-}
-
-#[tokio::test]
-async fn unknown_link_returns_a_page() {
-    let app = TestApp::start().await;
+    let other = app.add_payment().await;
+    assert_eq!(app.request(Method::POST, &format!("{}/cancel", other.path())).send().await.status, 200);
+    let page = app.open(other.page_path()).await;
+    page.assert_shows(&["Payment cancelled"]);
+    page.assert_hides(&["ethereum:", other.wallet()]);
+    // An unknown link returns a page.
     for token in ["x", &"x".repeat(500), "..%2f..", "%00"] {
-        let page = open(&app, &format!("https://pay.example/pay/{token}")).await;
-        assert_eq!(page.status, 404, "{token}");
-        assert!(page.text().contains("No such payment"));
+        app.open(&format!("/pay/{token}")).await.ok(404).assert_shows(&["No such payment"]);
     }
 }
 
@@ -112,10 +82,9 @@ async fn unknown_link_returns_a_page() {
 async fn pages_are_rate_limited_per_address() {
     let app = TestApp::start().await;
     for _ in 0..50 {
-        assert_eq!(open(&app, "https://pay.example/pay/x").await.status, 404);
+        assert_eq!(app.open("/pay/x").await.status, 404);
     }
-    let refused = open(&app, "https://pay.example/pay/x").await;
-    assert_eq!(refused.status, 429);
+    let refused = app.open("/pay/x").await.ok(429);
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=2).contains(&wait), "{wait}");
     assert_eq!(app.get("/merchants").await.status, 200, "keys have a separate limit");

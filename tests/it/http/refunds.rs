@@ -1,200 +1,153 @@
 //! Refunds: requested, sent on the chain, refused, failed and requested again.
 
-use axum::http::Method;
-use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_harness::database::Lock;
 use payferry_runtime::observe::ActorKind;
-use sea_orm::{EntityTrait, PaginatorTrait};
-use serde_json::{Value, json};
 
-use crate::app::{Reply, TestApp};
-use crate::chainside::{balance, blacklist};
+use crate::prelude::*;
 
 /// Accounts used only here.
 const ADA: &str = "0x000000000000000000000000000000000000ada1";
 const BOB: &str = "0x000000000000000000000000000000000000b0b1";
 
-fn id_of(payment: &Reply) -> &str {
-    payment.json["payment_id"].as_str().unwrap()
-}
-
 fn refunds_of(payment: &Reply) -> String {
-    format!("/payments/{}/refunds", id_of(payment))
+    format!("{}/refunds", payment.path())
 }
 
 /// Waits until the refund has this status.
 async fn refund_when(app: &TestApp, payment: &Reply, refund: &Reply, status: &str) -> Reply {
-    let path = format!("{}/{}", refunds_of(payment), refund.json["refund_id"].as_str().unwrap());
-    let ask = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
-    app.until(&format!("the refund is {status}"), ask).await
-}
-
-async fn events_of(app: &TestApp, payment: &Reply) -> Vec<String> {
-    let log = app.get(&format!("/payments/{}/webhooks", id_of(payment))).await;
-    let entries = log.json["deliveries"].as_array().unwrap().iter();
-    entries.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect()
+    let path = format!("{}/{}", refunds_of(payment), refund["refund_id"].as_str().unwrap());
+    app.get_until(&path, |reply| reply["status"] == status).await
 }
 
 #[tokio::test]
 async fn excess_is_refunded_and_the_rest_accepted() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "12.5").await;
-    app.payment_when(&made, "mismatched").await;
+    let made = app.paid("12.5", "mismatched").await;
 
     let path = refunds_of(&made);
     let body = json!({ "amount": "2.5", "address": ADA });
-    let asked = app.request(Method::POST, &path).idempotency_key("r1").json(&body).send().await;
+    let asked = app.post_keyed("r1", &path, &body).await;
     insta::assert_json_snapshot!("refund_asked", asked.redacted());
-    let again = app.request(Method::POST, &format!("/api/v1{path}")).idempotency_key("r1").json(&body).send().await;
-    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &asked.bytes));
+    app.post_keyed("r1", &format!("/api/v1{path}"), &body).await.assert_replays(&asked);
     let other = json!({ "amount": "2.4", "address": ADA });
-    let reused = app.request(Method::POST, &path).idempotency_key("r1").json(&other).send().await;
-    reused.assert_problem(422, "idempotency_key_reused");
+    app.post_keyed("r1", &path, &other).await.assert_problem(422, "idempotency_key_reused");
 
     let sent = refund_when(&app, &made, &asked, "sent").await;
     insta::assert_json_snapshot!("refund_sent", sent.redacted());
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 2_500_000);
     let listed = app.get(&format!("/api/v1{path}")).await;
-    assert_eq!((&listed.json["total"], &listed.json["refunds"][0]), (&json!(1), &sent.json));
-    assert_eq!(app.get(&format!("{path}?offset=1")).await.json["refunds"], json!([]));
-    let read = app.get(&format!("/payments/{}", id_of(&made))).await;
-    assert_eq!(read.json["refunds"], listed.json["refunds"], "the same records everywhere");
+    assert_has(&listed, json!({ "total": 1, "refunds/0": sent.json }));
+    assert_eq!(app.get(&format!("{path}?offset=1")).await["refunds"], json!([]));
+    let read = app.get(&format!("/payments/{}", made.id())).await;
+    assert_eq!(read["refunds"], listed["refunds"], "the same records everywhere");
 
     let accept = json!({ "action": "accept", "expected_received": "12.5" });
-    let resolve = format!("/payments/{}/resolve", id_of(&made));
-    let accepted = app.post(&resolve, &accept).await;
-    assert_eq!((accepted.status.as_u16(), &accepted.json["status"]), (200, &json!("confirmed")), "{}", accepted.text());
+    let accepted = app.post(&format!("{}/resolve", made.path()), &accept).await;
+    accepted.assert(200, json!({ "status": "confirmed" }));
     let settled = app.payment_when(&made, "settled").await;
-    assert_eq!(settled.json["settlement"]["amount"], "10.00");
-    let notified = [
-        "payment.mismatched",
-        "payin.mismatched",
-        "refund.sent",
-        "payment.confirmed",
-        "payin.confirmed",
-        "payment.settled",
-        "payin.settled",
-    ];
-    assert_eq!(events_of(&app, &made).await, notified);
-    let entries: Vec<_> = audit_log::Entity::find().all(app.state.database().reader()).await.unwrap();
+    assert_eq!(settled["settlement"]["amount"], "10.00");
+    let taken = ["payment.mismatched", "payin.mismatched", "refund.sent", "payment.confirmed", "payin.confirmed"];
+    let notified = [taken.as_slice(), &["payment.settled", "payin.settled"]].concat();
+    assert_eq!(app.events_of(&made).await, notified);
+    let entries: Vec<_> = audit_log::Entity::find().all(app.reader()).await.unwrap();
     let actions: Vec<_> = entries.iter().map(|entry| (entry.actor_kind.as_str(), entry.action.as_str())).collect();
     assert_eq!(actions, [("api_key", "payment.refund_requested"), ("api_key", "payment.accepted")]);
-    assert_eq!(entries[0].subject, id_of(&made));
+    assert_eq!(entries[0].subject, made.id());
 }
 
 #[tokio::test]
 async fn refund_after_settlement_comes_from_the_psp_vault_and_is_limited() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let (made, other) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
-    for payment in [&made, &other] {
-        app.pay(payment, "10").await;
-        app.payment_when(payment, "settled").await;
-    }
+    let (made, _other) = (app.paid("10", "settled").await, app.paid("10", "settled").await);
     let path = refunds_of(&made);
     let over = app.post(&path, &json!({ "amount": "10.000001", "address": ADA })).await;
     over.assert_problem(409, "refund_too_large");
-    assert_eq!(over.faults(), ["amount: refund_too_large"]);
+    assert_eq!(over.faults(), "amount: refund_too_large");
     let asked = app.post(&path, &json!({ "amount": "4", "address": ADA })).await;
-    assert_eq!((asked.status.as_u16(), &asked.json["source"]), (202, &json!("psp")), "{}", asked.text());
+    asked.assert(202, json!({ "source": "psp" }));
     // Pending refunds are reserved.
     app.post(&path, &json!({ "amount": "6.01", "address": ADA })).await.assert_problem(409, "refund_too_large");
     let rest = app.post(&path, &json!({ "address": ADA })).await;
-    assert_eq!(rest.json["amount"], "6.00");
+    assert_eq!(rest["amount"], "6.00");
     refund_when(&app, &made, &asked, "sent").await;
     refund_when(&app, &made, &rest, "sent").await;
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
     app.post(&path, &json!({ "address": ADA })).await.assert_problem(409, "nothing_to_refund");
-    assert_eq!(app.get(&format!("/payments/{}", id_of(&made))).await.json["status"], "settled");
+    assert_eq!(app.get(&format!("/payments/{}", made.id())).await["status"], "settled");
 }
 
 #[tokio::test]
 async fn refund_rejected_by_the_token_can_go_elsewhere() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "4").await;
-    app.payment_when(&made, "mismatched").await;
+    let made = app.paid("4", "mismatched").await;
     blacklist(&app, Chain::Base, ADA, true).await;
     let path = refunds_of(&made);
-    let asked = app.post(&path, &json!({ "address": ADA })).await;
-    assert_eq!(asked.status, 202, "{}", asked.text());
+    let asked = app.post(&path, &json!({ "address": ADA })).await.ok(202);
     app.post(&path, &json!({ "address": BOB })).await.assert_problem(409, "nothing_to_refund");
     let failed = refund_when(&app, &made, &asked, "failed").await;
     insta::assert_json_snapshot!("refund_failed", failed.redacted());
-    assert!(failed.json["failure"].as_str().unwrap().contains("blacklisted"), "{}", failed.text());
+    assert!(failed["failure"].as_str().unwrap().contains("blacklisted"), "{}", failed.text());
     let notified = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"];
-    assert_eq!(events_of(&app, &made).await, notified);
+    assert_eq!(app.events_of(&made).await, notified);
     // The reserve is released.
     let again = app.post(&path, &json!({ "address": BOB })).await;
-    assert_eq!((again.status.as_u16(), &again.json["amount"]), (202, &json!("4.00")), "{}", again.text());
+    again.assert(202, json!({ "amount": "4.00" }));
     refund_when(&app, &made, &again, "sent").await;
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, BOB).await, 4_000_000);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 0);
-    let wallet = made.json["intermediary_wallet"].as_str().unwrap();
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet).await, 0);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, made.wallet()).await, 0);
     let all = app.get(&path).await;
-    let states: Vec<_> = all.json["refunds"].as_array().unwrap().iter().map(|refund| &refund["status"]).collect();
-    assert_eq!(states, ["failed", "sent"]);
+    assert_eq!(column(&all["refunds"], "status"), ["failed", "sent"]);
 }
 
 #[tokio::test]
 async fn refund_with_an_unknown_result_is_made_once() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "4").await;
-    app.payment_when(&made, "mismatched").await;
-    let id: PaymentId = id_of(&made).parse().unwrap();
+    let made = app.paid("4", "mismatched").await;
+    let id: PaymentId = made.id().parse().unwrap();
     let path = refunds_of(&made);
     let body = json!({ "amount": "2", "address": ADA });
-    let ask = || app.request(Method::POST, &path).idempotency_key("r1").json(&body).send();
+    let ask = || app.post_keyed("r1", &path, &body);
 
     let held = app.database.lock(Lock::Writes).await;
     let dies = async {
         // It is decided and waits for the commit: the actor is too busy to answer.
-        let busy =
-            async |app: &TestApp| app.state.system.observe_payment(id).await.filter(|view| view.memory.is_none());
-        app.until("the refund waits for the commit", busy).await;
+        let busy = async || app.state.system.observe_payment(id).await.filter(|view| view.memory.is_none());
+        until("the refund waits for the commit", busy).await;
         app.state.system.inject_crash(ActorKind::Shard);
     };
     let (asked, ()) = tokio::join!(ask(), dies);
     held.release().await;
     asked.assert_problem(503, "timed_out");
-    let detail = asked.json["detail"].as_str().unwrap();
+    let detail = asked["detail"].as_str().unwrap();
     assert!(detail.contains("may have been carried out") && detail.contains("Idempotency-Key"), "{detail}");
 
-    let listed = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["total"] != 0);
-    let listed = app.until("the refund exists", listed).await;
-    let again = ask().await;
-    assert_eq!((again.status.as_u16(), again.header("idempotent-replayed")), (202, Some("true")), "{}", again.text());
-    assert_eq!(again.json["refund_id"], listed.json["refunds"][0]["refund_id"]);
+    let listed = app.get_until(&path, |refunds| refunds["total"] != 0).await;
+    let again = ask().await.ok(202);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again["refund_id"], listed["refunds"][0]["refund_id"]);
     refund_when(&app, &made, &again, "sent").await;
-    assert_eq!(app.get(&path).await.json["total"], 1);
+    assert_eq!(app.get(&path).await["total"], 1);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 2_000_000);
 }
 
 #[tokio::test]
 async fn invalid_requests_list_all_errors_and_move_nothing() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let (made, other) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
+    let (made, other) = (app.add_payment().await, app.add_payment().await);
     app.pay(&made, "4").await;
     app.payment_when(&made, "mismatched").await;
     let spec = app.env().chain(Chain::Polygon).spec().clone();
     let vault = payferry_evm::wallet::Vaults::new(spec.contract).of_psp(app.psp_id).to_string();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let path = refunds_of(&made);
+    let (path, resolve) = (refunds_of(&made), format!("{}/resolve", made.path()));
     for (address, code) in [
         ("0x0000000000000000000000000000000000000000".to_owned(), "zero_address"),
         ("0x0000000000000000000000000000000000000004".to_owned(), "reserved_address"),
-        (text(&made.json["intermediary_wallet"]), "service_vault"),
-        (text(&other.json["intermediary_wallet"]), "service_vault"),
+        (made.wallet().to_owned(), "service_vault"),
+        (other.wallet().to_owned(), "service_vault"),
         (vault, "service_vault"),
-        (text(&made.json["token_address"]), "token_contract"),
+        (made.string("token_address").to_owned(), "token_contract"),
         (spec.token_address(Token::Usdt).unwrap().to_string(), "token_contract"),
         (spec.contract.to_string(), "service_contract"),
         (spec.treasury.to_string(), "treasury_address"),
@@ -202,12 +155,9 @@ async fn invalid_requests_list_all_errors_and_move_nothing() {
         ("833589fCD6eDb6E08f4c7C32D4f71b54bdA02913".to_owned(), "invalid_address"),
         ("ada.eth".to_owned(), "invalid_address"),
     ] {
-        let reply = app.post(&path, &json!({ "address": address, "amount": "1" })).await;
-        reply.assert_problem(422, "validation_failed");
-        assert_eq!(reply.faults(), [format!("address: {code}")], "{address}");
-        let resolve = json!({ "action": "refund", "address": address });
-        let reply = app.post(&format!("/payments/{}/resolve", id_of(&made)), &resolve).await;
-        assert_eq!(reply.faults(), [format!("address: {code}")], "{address}");
+        let fault = format!("address: {code}");
+        app.post(&path, &json!({ "address": address, "amount": "1" })).await.assert_invalid(&fault);
+        app.post(&resolve, &json!({ "action": "refund", "address": address })).await.assert_invalid(&fault);
     }
     for (amount, code) in [
         (json!("0"), "amount_too_small"),
@@ -218,9 +168,7 @@ async fn invalid_requests_list_all_errors_and_move_nothing() {
     ] {
         let reply = app.post(&path, &json!({ "address": spec.contract, "amount": amount })).await;
         reply.assert_problem(422, "validation_failed");
-        let mut faults = reply.faults();
-        faults.sort();
-        assert_eq!(faults, ["address: service_contract".to_owned(), format!("amount: {code}")], "all faults together");
+        assert_eq!(reply.faults_sorted(), format!("address: service_contract, amount: {code}"), "all faults together");
     }
     let required = app.post(&path, &json!({})).await;
     insta::assert_json_snapshot!("refund_address_required", required.redacted());
@@ -231,10 +179,8 @@ async fn invalid_requests_list_all_errors_and_move_nothing() {
 
     let nobody = format!("/payments/{}/refunds", PaymentId::generate());
     app.post(&nobody, &json!({ "address": ADA })).await.assert_problem(404, "payment_not_found");
-    let stranger = app.add_psp().await;
-    let stranger = app.add_key(stranger, &[Scope::Full]).await;
+    let stranger = app.stranger().await;
     let reader = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments]).await;
-    let resolve = format!("/payments/{}/resolve", id_of(&made));
     for (method, path) in [
         (Method::POST, path.clone()),
         (Method::GET, path.clone()),
@@ -247,8 +193,7 @@ async fn invalid_requests_list_all_errors_and_move_nothing() {
             call().key(&reader).send().await.assert_problem(403, "missing_scope");
         }
     }
-    let reader = app.state.database().reader();
-    assert_eq!(app.get(&path).await.json["total"], 0);
-    assert_eq!(audit_log::Entity::find().count(reader).await.unwrap(), 0);
-    assert_eq!(idempotency_keys::Entity::find().count(reader).await.unwrap(), 0);
+    assert_eq!(app.get(&path).await["total"], 0);
+    assert_eq!(app.count::<audit_log::Entity>().await, 0);
+    assert_eq!(app.count::<idempotency_keys::Entity>().await, 0);
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use super::run;
-use crate::process::{Home, Running};
+use crate::process::Running;
 
 /// Largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -143,8 +143,7 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
 /// Puts a load of exact payments on a sandbox through the proxy. `further` are more arguments.
 pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own_url = format!("http://{}", listener.local_addr().unwrap());
     let between = Arc::new(Between {

@@ -4,12 +4,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{MIX, against, complaint, report, run};
-use crate::process::{Home, Running};
+use crate::app::assert_has;
+use crate::process::Running;
 
 /// Checks the report of this number of payments of the mixture and of held payments.
 fn assert_whole(report: &Value, payments: u64, held: u64) {
-    assert_eq!(report["findings"], json!([]), "{report:#}");
-    assert_eq!(report["errors"], json!({}), "{report:#}");
+    assert_has(report, json!({ "findings": [], "errors": {} }));
     let counted = &report["counted"];
     let tenth = payments / 10;
     let paid = payments - tenth;
@@ -56,7 +56,7 @@ fn assert_whole(report: &Value, payments: u64, held: u64) {
         assert!(holding["balance_grew"].is_string(), "ledger and balances were compared: {holding:#}");
         assert_eq!(holding["balance_grew"], holding["postings_say"], "{holding:#}");
     }
-    assert_eq!((&report["audited"], &report["notes"]), (&json!(true), &json!([])));
+    assert_has(report, json!({ "audited": true, "notes": [] }));
     let course = report["course"].as_array().unwrap();
     let due: u64 = course.iter().map(|second| second["counted"]["due"].as_u64().unwrap()).sum();
     assert_eq!(due, payments, "every payment is in some second");
@@ -127,10 +127,9 @@ async fn loads_a_new_sandbox_and_reports() {
         file.to_str().unwrap(),
     ];
     let output = run(args.map(str::to_owned).to_vec()).await;
-    assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
-    let report = report(&output);
+    let report = report(&output, 0);
     assert_whole(&report, 200, 20);
-    assert_eq!((&report["asked"]["hold"], &report["not_held_percent"]), (&json!(20), &json!(0.0)));
+    assert_has(&report, json!({ "asked/hold": 20, "not_held_percent": 0.0 }));
     assert!(report["machine"]["service_cores"].as_f64().unwrap() > 0.0, "{:#}", report["machine"]);
     assert!(report["machine"]["service_bytes_most"].as_u64().unwrap() > 10_000_000);
     assert!(complaint(&output).contains("start payments"), "lines without a terminal: {}", complaint(&output));
@@ -146,29 +145,25 @@ async fn loads_a_new_sandbox_and_reports() {
 
 #[tokio::test]
 async fn restores_the_endpoint_of_a_running_sandbox() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     let hook = format!("{}/sandbox/inbox/before", sandbox.text("api_url"));
     let set = json!({"webhook_url": hook, "events": ["payment.*"]});
     sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(set)).await;
     // Another client pays at the same time.
-    let merchant = sandbox.merchant().await;
-    let stranger = sandbox.payment(&merchant).await;
-    sandbox.ok(Method::POST, &format!("/sandbox/payments/{stranger}/pay"), None).await;
+    let stranger = sandbox.payment().await;
+    sandbox.pay(&stranger).await;
 
     let further = ["--rate", "3000/min", "--payments", "100", "--mix", MIX, "--poisson", "--advance-clock", "--json"];
     let further = [&further[..], &["--seed", "7"]].concat();
     let output = run(against(&sandbox, &further)).await;
-    assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
-    let report = report(&output);
+    let report = report(&output, 0);
     assert_whole(&report, 100, 0);
     let asked = &report["asked"];
-    assert_eq!((&asked["pacing"], &asked["seed"], &asked["rate"]), (&json!("poisson"), &json!(7), &json!(50.0)));
+    assert_has(asked, json!({ "pacing": "poisson", "seed": 7, "rate": 50.0 }));
 
     let now = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
-    assert_eq!((&now["webhook_url"], &now["events"]), (&json!(hook), &json!(["payment.*"])));
-    sandbox.until(&format!("/payments/{stranger}"), |payment| payment["status"] == "settled").await;
-    sandbox.stop();
+    assert_has(&now, json!({ "webhook_url": hook, "events": ["payment.*"] }));
+    sandbox.until_settled(&stranger).await;
 }
 
 /// Withdraws 4 USDC on Base while the load runs.
@@ -183,23 +178,16 @@ async fn withdraw(sandbox: &Running) {
 
 #[tokio::test]
 async fn a_withdrawal_during_the_load_is_no_difference() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
-    let merchant = sandbox.merchant().await;
-    let earned = sandbox.payment(&merchant).await;
-    sandbox.ok(Method::POST, &format!("/sandbox/payments/{earned}/pay"), None).await;
-    sandbox.until(&format!("/payments/{earned}"), |payment| payment["status"] == "settled").await;
-    let (operator, psp) = (sandbox.text("operator_url"), sandbox.text("psp_id"));
+    let sandbox = Running::new().await;
+    sandbox.settled_payment().await;
+    let wallets = format!("/ops/psps/{}/withdrawal-wallets", sandbox.text("psp_id"));
     let account = json!({"address": "0x000000000000000000000000000000000000beef"});
-    let wallets = reqwest::Client::new().post(format!("{operator}/ops/psps/{psp}/withdrawal-wallets"));
-    let set = wallets.bearer_auth(sandbox.text("operator_token")).json(&account).send().await.unwrap();
-    assert!(set.status().is_success(), "{}", set.text().await.unwrap());
+    let (set, answer) = sandbox.operator(Method::POST, &wallets, Some(account)).await;
+    assert!(set.is_success(), "{answer}");
 
     // Five seconds of payments.
     let asked = against(&sandbox, &["--rate", "30/s", "--payments", "150", "--mix", "exact=100", "--json"]);
     let (output, ()) = tokio::join!(run(asked), withdraw(&sandbox));
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
-    assert_eq!((&report["findings"], &report["audited"]), (&json!([]), &json!(true)));
-    sandbox.stop();
+    let report = report(&output, 0);
+    assert_has(&report, json!({ "findings": [], "audited": true }));
 }

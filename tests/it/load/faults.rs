@@ -1,17 +1,14 @@
 //! Faults in the service's own database during the load: the load tester must name the payment.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, Statement};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{MIX, against, complaint, report, run};
+use super::{MIX, against, only_finding, report, run, stage};
+use crate::app::{assert_has, until};
 use crate::process::{Home, Running, payferry};
-
-/// Longest time until a fault occurs.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Number of the matching row that gets the fault.
 const NTH: u32 = 25;
@@ -102,9 +99,9 @@ const LOSE_ONE_PAYMENT: &str = "
 
 /// Starts a sandbox with this fault. Also returns its database. The triggers are for SQLite, whatever database is
 /// chosen.
-async fn sandbox_with(home: &Home, fault: &str) -> (Running, Database) {
-    let sandbox = Running::start(home);
-    let file = payferry::sandbox::database_file(home.path());
+async fn sandbox_with(fault: &str) -> (Running, Database) {
+    let sandbox = Running::start(&Home::embedded());
+    let file = payferry::sandbox::database_file(sandbox.home.path());
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
     for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
         database.long_timeout().execute_unprepared(statement).await.unwrap();
@@ -126,152 +123,111 @@ async fn is_delivered(database: &Database, payment_id: &str) -> bool {
     database.reader().query_one_raw(select).await.unwrap().is_some()
 }
 
-/// Puts load on a sandbox with this fault. Returns the payment with the fault, and the report.
-async fn load_with(fault: &str) -> (String, Value) {
-    let home = Home::embedded();
-    let (sandbox, database) = sandbox_with(&home, fault).await;
+/// Puts load on a sandbox with this fault. Returns the report, whose only finding is about the payment with the fault.
+async fn load_with(fault: &str) -> Value {
+    let (sandbox, database) = sandbox_with(fault).await;
     let further = ["--rate", "100/s", "--payments", "200", "--mix", MIX, "--advance-clock", "--settle-timeout", "25"];
-    let json = [&further[..], &["--json"]].concat();
-    let output = run(against(&sandbox, &json)).await;
-    assert_eq!(output.status.code(), Some(1), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
+    let output = run(against(&sandbox, &[&further[..], &["--json"]].concat())).await;
+    let report = report(&output, 1);
     let [payment_id] = planted(&database).await.try_into().expect("the fault was planted");
     sandbox.kill();
-    (payment_id, report(&output))
+    assert_eq!(only_finding(&report)["payment_id"], payment_id, "{:#}", report["findings"]);
+    report
 }
 
-/// Returns the only finding about a payment.
-fn about<'a>(found: &'a Value, payment_id: &str) -> &'a Value {
-    let found: Vec<&Value> =
-        found.as_array().unwrap().iter().filter(|finding| finding["payment_id"] == payment_id).collect();
-    assert_eq!(found.len(), 1, "{payment_id}: {found:#?}");
-    found[0]
+/// Asserts the kind and the payer of a finding, and that its text contains these parts.
+fn assert_found(finding: &Value, kind: &str, payer: Option<&str>, parts: &[&str]) {
+    assert_eq!(finding["kind"], kind, "{finding:#}");
+    assert!(payer.is_none_or(|payer| finding["payer"] == payer), "{finding:#}");
+    let words = finding["found"].as_str().unwrap();
+    assert!(parts.iter().all(|part| words.contains(part)), "{words}");
 }
 
 #[tokio::test]
 async fn finds_the_payment_of_a_dropped_webhook() {
-    let (payment_id, report) = load_with(DROP_ONE_WEBHOOK).await;
-    let found = &report["findings"];
-    let finding = about(found, &payment_id);
-    assert_eq!(finding["kind"], "undelivered", "{finding:#}");
-    let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("missing:") && words.contains("(event 3)"), "{words}");
-    assert!(words.contains("delivery log:") && words.contains("delivered after 0 attempts"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
-}
-
-/// Returns the number of payments that timed out at a stage.
-fn timed_out(report: &Value, stage: &str) -> u64 {
-    let stages = report["stages"].as_array().unwrap();
-    stages.iter().find(|found| found["stage"] == stage).unwrap()["in_vain"].as_u64().unwrap()
+    let report = load_with(DROP_ONE_WEBHOOK).await;
+    let parts = ["missing:", "(event 3)", "delivery log:", "delivered after 0 attempts"];
+    assert_found(only_finding(&report), "undelivered", None, &parts);
 }
 
 #[tokio::test]
 #[ignore = "long"]
 async fn a_payment_without_webhooks_is_undelivered_and_counts_with_its_wait() {
-    let (payment_id, report) = load_with(DROP_ALL_WEBHOOKS).await;
-    let found = &report["findings"];
-    let finding = about(found, &payment_id);
+    let report = load_with(DROP_ALL_WEBHOOKS).await;
     // The chain and the payment agree. Only the webhooks are missing.
-    assert_eq!((&finding["kind"], &finding["payer"]), (&"undelivered".into(), &"exact".into()), "{finding:#}");
-    let words = finding["found"].as_str().unwrap();
     let names = ["payment.confirmed (event 1)", "payin.confirmed (event 2)", "payment.settled (event 3)"];
-    assert!(names.iter().all(|name| words.contains(name)) && words.contains("delivery log:"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
-    let waited = ["mined", "confirmed", "settled", "webhook", "complete"].map(|stage| timed_out(&report, stage));
+    assert_found(only_finding(&report), "undelivered", Some("exact"), &[&names[..], &["delivery log:"]].concat());
+    let timed_out = |name: &str| stage(&report, name)["in_vain"].as_u64().unwrap();
+    let waited = ["mined", "confirmed", "settled", "webhook", "complete"].map(timed_out);
     assert_eq!(waited, [0, 1, 1, 4, 1], "{:#}", report["stages"]);
-    let stages = report["stages"].as_array().unwrap();
-    let complete = &stages.iter().find(|found| found["stage"] == "complete").unwrap()["from_intended"];
+    let complete = &stage(&report, "complete")["from_intended"];
     assert_eq!(complete["count"], 160, "exact, under and over: {complete:#}");
     assert!(complete["max_ms"].as_f64().unwrap() >= 25_000.0, "all of --settle-timeout: {complete:#}");
 }
 
 #[tokio::test]
 async fn finds_an_empty_ledger() {
-    let home = Home::embedded();
-    let (sandbox, _database) = sandbox_with(&home, LOSE_THE_LEDGER).await;
+    let (sandbox, _database) = sandbox_with(LOSE_THE_LEDGER).await;
     let output = run(against(&sandbox, &["--rate", "50/s", "--payments", "50", "--mix", "exact=100", "--json"])).await;
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(1), "{}\n{report:#}", complaint(&output));
-    let [finding] = report["findings"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
-    assert!(finding["payment_id"].is_null() && finding["kind"] == "wrong", "{finding:#}");
-    let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("The service's ledger has no entry of this run"), "{words}");
+    let report = report(&output, 1);
+    let finding = only_finding(&report);
+    assert!(finding["payment_id"].is_null(), "{finding:#}");
+    assert_found(finding, "wrong", None, &["The service's ledger has no entry of this run"]);
     sandbox.kill();
 }
 
 #[tokio::test]
 async fn finds_the_payment_of_a_doubled_credit() {
-    let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT).await;
-    let found = &report["findings"];
-    let finding = about(found, &payment_id);
-    assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
-    let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("payin.settled arrived as event 5") && words.contains("4 events are expected"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
+    let report = load_with(DOUBLE_ONE_CREDIT).await;
+    let parts = ["payin.settled arrived as event 5", "4 events are expected"];
+    assert_found(only_finding(&report), "wrong", Some("exact"), &parts);
 }
 
 #[tokio::test]
 async fn finds_a_lost_payment() {
-    let (payment_id, report) = load_with(LOSE_ONE_PAYMENT).await;
-    let found = &report["findings"];
-    let finding = about(found, &payment_id);
-    assert_eq!(finding["kind"], "lost", "{finding:#}");
+    let report = load_with(LOSE_ONE_PAYMENT).await;
+    let finding = only_finding(&report);
+    assert_found(finding, "lost", None, &[]);
     assert!(finding["expected"].as_str().unwrap().starts_with("mismatched"), "{finding:#}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 #[tokio::test]
 #[ignore = "long"]
 async fn finds_the_payment_of_a_doubled_posting() {
-    let (payment_id, report) = load_with(DOUBLE_ONE_POSTING).await;
-    let found = &report["findings"];
-    let finding = about(found, &payment_id);
-    assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
-    let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("the ledger has ") && words.contains(" to the PSP, not "), "{words}");
-    assert!(words.contains("the balance of ") && words.ends_with("the difference is its share"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
+    let report = load_with(DOUBLE_ONE_POSTING).await;
+    let finding = only_finding(&report);
+    let parts = ["the ledger has ", " to the PSP, not ", "the balance of "];
+    assert_found(finding, "wrong", Some("exact"), &parts);
+    assert!(finding["found"].as_str().unwrap().ends_with("the difference is its share"), "{finding:#}");
 }
 
 #[tokio::test]
 #[ignore = "long"]
 async fn finds_the_payment_of_a_doubled_balance_change() {
-    let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
-    let found = &report["findings"];
-    let finding = about(found, &payment_id);
-    assert_eq!(finding["kind"], "wrong", "{finding:#}");
+    let report = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
+    let finding = only_finding(&report);
+    assert_found(finding, "wrong", None, &[]);
     let words = finding["found"].as_str().unwrap();
     assert!(words.starts_with("the balance of ") && words.ends_with("the difference is its share"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 #[tokio::test]
 async fn an_interrupted_run_reports_known_faults() {
-    let home = Home::embedded();
-    let (sandbox, database) = sandbox_with(&home, DOUBLE_ONE_CREDIT).await;
+    let (sandbox, database) = sandbox_with(DOUBLE_ONE_CREDIT).await;
     let args = against(&sandbox, &["--rate", "20/s", "--payments", "100000", "--mix", "exact=100", "--json"]);
     let mut load = payferry();
     load.arg("load").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let load = load.spawn().unwrap();
-    let since = Instant::now();
-    let payment_id = loop {
-        if let [payment_id] = planted(&database).await.as_slice() {
-            break payment_id.clone();
-        }
-        assert!(since.elapsed() < PATIENCE, "the fault was not planted");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+    let payment_id = until("the fault is planted", async || planted(&database).await.pop()).await;
     // Waits until the webhook with the fault was delivered.
-    while !is_delivered(&database, &payment_id).await {
-        assert!(since.elapsed() < PATIENCE, "the fault was not delivered");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until("the fault is delivered", async || is_delivered(&database, &payment_id).await.then_some(())).await;
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
     let output = tokio::task::spawn_blocking(move || load.wait_with_output().unwrap()).await.unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stdout));
-    let report = report(&output);
-    assert_eq!((&report["interrupted"], &report["audited"]), (&true.into(), &false.into()));
-    let words = about(&report["findings"], &payment_id)["found"].as_str().unwrap();
-    assert!(words.contains("payin.settled arrived as event 5"), "{words}");
+    let report = report(&output, 130);
+    assert_has(&report, json!({ "interrupted": true, "audited": false }));
+    let about = |finding: &&Value| finding["payment_id"] == payment_id.as_str();
+    let found: Vec<_> = report["findings"].as_array().unwrap().iter().filter(about).collect();
+    assert_eq!(found.len(), 1, "{payment_id}: {found:#?}");
+    assert_found(found[0], "wrong", None, &["payin.settled arrived as event 5"]);
     sandbox.kill();
 }

@@ -5,13 +5,11 @@ mod between;
 mod clean;
 mod faults;
 mod progress;
-mod reads;
 mod refusals;
 mod shortfall;
 mod signals;
 mod stall;
-mod unanswered;
-mod webhooks;
+mod through_proxy;
 
 use std::process::{Output, Stdio};
 
@@ -35,11 +33,25 @@ fn against(sandbox: &Running, further: &[&str]) -> Vec<String> {
     named.iter().chain(further).map(|argument| (*argument).to_owned()).collect()
 }
 
-/// Parses the printed report.
-fn report(output: &Output) -> Value {
+/// Parses the printed report of a run with this exit code.
+#[track_caller]
+fn report(output: &Output, code: i32) -> Value {
     let printed = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&printed)
-        .unwrap_or_else(|error| panic!("{error}: {printed}\n{}", String::from_utf8_lossy(&output.stderr)))
+    assert_eq!(output.status.code(), Some(code), "{}\n{printed}", complaint(output));
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}\n{}", complaint(output)))
+}
+
+/// Returns the figures of a stage.
+fn stage<'a>(report: &'a Value, name: &str) -> &'a Value {
+    report["stages"].as_array().unwrap().iter().find(|stage| stage["stage"] == name).unwrap()
+}
+
+/// Returns the only finding.
+#[track_caller]
+fn only_finding(report: &Value) -> &Value {
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    &findings[0]
 }
 
 /// Returns the text on standard error.

@@ -5,7 +5,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::{against, complaint, run};
-use crate::process::{Home, Running};
+use crate::process::Running;
 
 #[tokio::test]
 async fn rejects_bad_arguments() {
@@ -77,18 +77,15 @@ async fn rejects_services_that_are_no_sandbox_and_wrong_keys() {
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("it is no sandbox: it has no /sandbox"), "{}", complaint(&output));
 
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     let output = run(["--url", sandbox.text("api_url"), "--key", "sk_test_x"].map(str::to_owned).to_vec()).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("does not take the key"), "{}", complaint(&output));
-    sandbox.stop();
 }
 
 #[tokio::test]
 async fn rejects_unsupported_settings_before_any_change() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     let own = json!({
         "event_families": "payin", "overpayment": "accept", "tolerance": "1.50", "tolerance_bps": 200,
         "require_customer": true, "finality": {"base": [{"wait": "finalized"}]},
@@ -120,5 +117,4 @@ async fn rejects_unsupported_settings_before_any_change() {
     let mixed = ["--rate", "50/s", "--payments", "30", "--mix", "exact=80,under=10,over=10"];
     let output = run(against(&sandbox, &mixed)).await;
     assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
-    sandbox.stop();
 }

@@ -3,9 +3,12 @@
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::between::{Changes, load_through};
-use super::{against, complaint, report, run};
-use crate::process::{Home, Running};
+use super::{against, report, run, stage};
+use crate::app::assert_has;
+use crate::process::Running;
 
 /// Duration of the stall.
 const STALL: Duration = Duration::from_secs(3);
@@ -18,7 +21,7 @@ async fn stall_chains(sandbox: &Running) {
         let sent = Command::new("kill").args(["-s", name, &sandbox.child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "{name}");
     };
-    let is_under_way = |list: &serde_json::Value| list["payments"].as_array().unwrap().len() >= MADE_BEFORE;
+    let is_under_way = |list: &Value| list["payments"].as_array().unwrap().len() >= MADE_BEFORE;
     sandbox.until("/payments?limit=200", is_under_way).await;
     signal("STOP");
     tokio::time::sleep(STALL).await;
@@ -27,23 +30,17 @@ async fn stall_chains(sandbox: &Running) {
 
 #[tokio::test]
 async fn arrivals_during_a_stall_count_with_their_wait() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::new().await;
     // Nine seconds of arrivals, so that a third of them, about thirty, are due during the stall. The rate is low enough
     // for any machine.
     let asked = ["--rate", "10/s", "--payments", "90", "--mix", "exact=100", "--json"];
     let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stall_chains(&sandbox));
-    let report = report(&output);
-    assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
+    let report = report(&output, 0);
     let counted = &report["counted"];
-    assert_eq!((&counted["due"], &counted["accepted"]), (&90.into(), &90.into()), "{counted:#}");
-    assert_eq!((&counted["turned_away"], &counted["unanswered"]), (&0.into(), &0.into()), "{counted:#}");
+    assert_has(counted, json!({ "due": 90, "accepted": 90, "turned_away": 0, "unanswered": 0 }));
 
-    let stages = report["stages"].as_array().unwrap();
-    let figure = |stage: &str, name: &str| {
-        let found = stages.iter().find(|found| found["stage"] == stage).unwrap();
-        found["from_intended"][name].as_f64().unwrap()
-    };
+    let stages = &report["stages"];
+    let figure = |name: &str, figure: &str| stage(&report, name)["from_intended"][figure].as_f64().unwrap();
     // The first of them waited for nearly the whole stall, the others for the rest of it. A closed loop would have
     // measured a handful of waits. The slowest tenth of all payments is nine of the thirty.
     assert!(figure("accepted", "max_ms") >= 2_800.0, "{stages:#?}");
@@ -51,7 +48,6 @@ async fn arrivals_during_a_stall_count_with_their_wait() {
     assert!(figure("accepted", "p50_ms") < 1_500.0, "half of them were not due then: {stages:#?}");
     // The requests were sent when they were due.
     assert!(figure("begun", "p90_ms") < 1_500.0, "{stages:#?}");
-    sandbox.stop();
 }
 
 #[tokio::test]
@@ -60,13 +56,11 @@ async fn hundreds_of_initiations_wait_at_the_service() {
     let (payments, count) = (300, "300");
     let asked = ["--rate", "300/s", "--payments", count, "--in-flight-max", count];
     let loaded = load_through(Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
-    let report = report(&loaded.output);
-    assert_eq!(loaded.output.status.code(), Some(0), "{}\n{report:#}", complaint(&loaded.output));
+    let report = report(&loaded.output, 0);
     let counted = &report["counted"];
-    assert_eq!((&counted["accepted"], &counted["unanswered"]), (&payments.into(), &0.into()), "{counted:#}");
-    assert_eq!((&report["achieved"]["in_flight_most"], &report["errors"]), (&payments.into(), &serde_json::json!({})));
+    assert_has(counted, json!({ "accepted": payments, "unanswered": 0 }));
+    assert_eq!((&report["achieved"]["in_flight_most"], &report["errors"]), (&payments.into(), &json!({})));
     // The first request waited a second for the last one, at the service.
-    let stages = report["stages"].as_array().unwrap();
-    let accepted = stages.iter().find(|found| found["stage"] == "accepted").unwrap();
+    let accepted = stage(&report, "accepted");
     assert!(accepted["step"]["max_ms"].as_f64().unwrap() >= 900.0, "{accepted:#}");
 }

@@ -1,10 +1,9 @@
 //! Authentication of the operator's listener.
 
 use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
-use reqwest::Method;
-use serde_json::json;
 
-use super::{ServiceFixture, TOKEN, reply};
+use super::{TOKEN, reply};
+use crate::prelude::*;
 
 /// Every route with a concrete path.
 fn routes() -> impl Iterator<Item = (Access, Method, String)> {
@@ -57,23 +56,21 @@ async fn everything_except_health_metrics_and_login_requires_the_token() {
         with_key.assert_problem(401, "operator_token_missing");
         let page = reply(service.bare(method.clone(), &path).header("accept", "text/html,*/*;q=0.8")).await;
         assert_eq!((page.status.as_u16(), page.header("content-type")), (401, Some("text/html; charset=utf-8")));
-        assert!(page.text().contains("action=\"/ops/login\""), "{}", page.text());
+        page.assert_shows(&["action=\"/ops/login\""]);
     }
     assert!(wrong > 1);
     // Unknown paths are not disclosed without a token either.
     reply(service.bare(Method::GET, "/ops/nowhere")).await.assert_problem(401, "operator_token_missing");
     service.get("/ops/nowhere").await.assert_problem(404, "route_not_found");
-    service.stop().await;
 }
 
 #[tokio::test]
 async fn browser_logs_in_and_out() {
     let service = ServiceFixture::start().await;
-    let form = reply(service.bare(Method::GET, "/ops/login")).await;
-    assert_eq!(form.status, 200);
+    let form = reply(service.bare(Method::GET, "/ops/login")).await.ok(200);
     assert!(form.text().contains("name=\"token\"") && !form.text().contains("<script"), "{}", form.text());
     let asked = reply(service.bare(Method::GET, "/ops/actors?kind=<b>").header("accept", "text/html")).await;
-    assert!(asked.text().contains("value=\"/ops/actors?kind=%3Cb%3E\""), "{}", asked.text());
+    asked.assert_shows(&["value=\"/ops/actors?kind=%3Cb%3E\""]);
 
     let login = |token: &str, next: &str| {
         let fields = url::form_urlencoded::Serializer::new(String::new())
@@ -82,13 +79,7 @@ async fn browser_logs_in_and_out() {
         let request = service.bare(Method::POST, "/ops/login").header("accept", "text/html");
         request.header("content-type", "application/x-www-form-urlencoded").body(fields)
     };
-    let wrong = reply(login("wrong", "/ops/stuck")).await;
-    assert_eq!(wrong.status, 401);
-    assert!(
-        wrong.text().contains("role=\"alert\"") && wrong.text().contains("value=\"/ops/stuck\""),
-        "{}",
-        wrong.text()
-    );
+    reply(login("wrong", "/ops/stuck")).await.ok(401).assert_shows(&["role=\"alert\"", "value=\"/ops/stuck\""]);
     let elsewhere = reply(login(TOKEN, "https://evil.example/ops")).await;
     assert_eq!((elsewhere.status.as_u16(), elsewhere.header("location")), (303, Some("/ops")));
     let entered = reply(login(TOKEN, "/ops/actors")).await;
@@ -107,8 +98,7 @@ async fn browser_logs_in_and_out() {
     reply(with(Method::POST, release)).await.assert_problem(403, "foreign_origin");
     let foreign = reply(with(Method::POST, release).header("origin", "https://evil.example")).await;
     foreign.assert_problem(403, "foreign_origin");
-    let own = reply(with(Method::POST, release).header("origin", &origin)).await;
-    own.assert_problem(409, "payment_not_quarantined");
+    reply(with(Method::POST, release).header("origin", &origin)).await.assert_problem(409, "payment_not_quarantined");
     // A program that sends the token needs no origin.
     service.post(release, &json!({})).await.assert_problem(409, "payment_not_quarantined");
 
@@ -116,11 +106,10 @@ async fn browser_logs_in_and_out() {
     assert_eq!((left.status.as_u16(), left.header("location")), (303, Some("/ops/login")));
     assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));
     let forged = session.replacen(char::is_numeric, "9", 1);
-    let forged =
-        reply(service.bare(Method::GET, "/ops/actors").header("cookie", forged).header("accept", "text/html")).await;
-    assert_eq!(forged.status, 401);
+    let forged = reply(service.bare(Method::GET, "/ops/actors").header("cookie", forged).header("accept", "text/html"))
+        .await
+        .ok(401);
     assert!(forged.header("set-cookie").unwrap().contains("Max-Age=0"), "the browser deletes the cookie");
-    service.stop().await;
 }
 
 #[tokio::test]
@@ -134,5 +123,4 @@ async fn token_guesses_are_rate_limited() {
     held.assert_problem(401, "operator_token_attempts");
     assert_eq!(held.header("retry-after"), Some("60"));
     assert_eq!(reply(service.bare(Method::GET, "/healthz")).await.status, 200);
-    service.stop().await;
 }

@@ -1,9 +1,8 @@
 //! Counters with documented alerts exist from the start: a counter that first appears as 1 does not rise.
 
-use payferry_domain::Chain;
 use payferry_runtime::observe::{ActorKind, Cause};
 
-use super::ServiceFixture;
+use crate::prelude::*;
 
 const GUIDE: &str = include_str!("../../../docs/src/operate/alerts.md");
 
@@ -56,22 +55,14 @@ async fn every_counter_with_an_alert_exists_from_the_start() {
     assert_eq!(of("payferry_sanctions_file_errors_total"), 4);
     assert_eq!(of("payferry_payments_quarantined_total"), Cause::ALL.len());
     assert_eq!(of("payferry_sendings_quarantined_total"), Cause::ALL.len());
-    service.stop().await;
-}
-
-#[tokio::test]
-async fn gas_balance_of_the_signer_is_shown() {
-    let _metrics = payferry::telemetry::metrics();
-    let service = ServiceFixture::start_with_chains().await;
-    let held = async |service: &ServiceFixture| {
-        let chains = service.get("/ops/overview").await.json["chains"].as_array().unwrap().clone();
-        chains
-            .iter()
-            .map(|chain| chain["settler"]["gas_balance_wei"].as_str().map(str::to_owned))
-            .collect::<Option<Vec<_>>>()
+    // The signer's gas balance is shown.
+    let is_read = |overview: &Reply| {
+        let chains = overview["chains"].as_array().unwrap();
+        chains.iter().all(|chain| chain["settler"]["gas_balance_wei"].is_string())
     };
-    let held = service.until("it was read on every chain", held).await;
-    assert!(held.iter().all(|wei| wei.parse::<u128>().unwrap() > 0), "{held:?}");
+    let overview = service.get_until("/ops/overview", is_read).await;
+    let held = column(&json!(column(&overview["chains"], "settler")), "gas_balance_wei");
+    assert!(held.iter().all(|wei| wei.as_str().unwrap().parse::<u128>().unwrap() > 0), "{held:?}");
     let metrics = service.get("/metrics").await;
     let gauges = metrics.text().lines().filter(|line| is_of(line, "payferry_settler_gas_balance_gwei"));
     let gauges: Vec<f64> = gauges.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
@@ -79,5 +70,4 @@ async fn gas_balance_of_the_signer_is_shown() {
     let page = service.get("/ops/view/chains/base").await;
     let (_, shown) = page.text().split_once("id=\"gas-money\">").unwrap();
     assert!(shown.split('<').next().unwrap().ends_with(" coins"), "{}", page.text());
-    service.stop().await;
 }

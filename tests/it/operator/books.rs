@@ -1,22 +1,14 @@
 //! The ledger auditor: imbalances are found, named, counted, and cleared when they are corrected.
 
 use payferry_runtime::observe::ActorKind;
-use sea_orm::ConnectionTrait;
-use serde_json::{Value, json};
 
-use super::ServiceFixture;
-use crate::app::Reply;
+use crate::prelude::*;
 
 /// Gauge of USDC on Base.
 const GAUGE: &str = "payferry_ledger_imbalance{chain=\"base\",token=\"USDC\"}";
 
-fn id_of(payment: &Reply) -> &str {
-    payment.json["payment_id"].as_str().unwrap()
-}
-
 async fn settled(service: &ServiceFixture) -> Reply {
-    let merchant = service.app.add_merchant().await;
-    let made = service.app.add_payment(&merchant).await;
+    let made = service.app.add_payment().await;
     service.app.pay(&made, "10").await;
     service.app.payment_when(&made, "settled").await
 }
@@ -27,73 +19,70 @@ async fn plant(service: &ServiceFixture, sql: &str) {
 }
 
 /// Waits until this many imbalances are listed and the gauge shows this amount.
-async fn until(service: &ServiceFixture, count: usize, units: &str) -> Vec<Value> {
-    let ask = async |service: &ServiceFixture| {
-        let kinds = service.get("/ops/stuck?kind=ledger_imbalance").await.json["kinds"].clone();
+async fn until_found(service: &ServiceFixture, count: usize, units: &str) -> Vec<Value> {
+    let ask = async || {
+        let kinds = service.get("/ops/stuck?kind=ledger_imbalance").await["kinds"].clone();
         let items = kinds[0]["items"].as_array().cloned().unwrap_or_default();
         let metrics = service.get("/metrics").await;
-        let shown =
-            metrics.text().lines().find_map(|line| line.strip_prefix(GAUGE)).map(|value| value.trim().to_owned());
-        (items.len() == count && shown.as_deref() == Some(units)).then_some(items)
+        let shown = metrics.text().lines().find_map(|line| line.strip_prefix(GAUGE)).map(str::trim);
+        (items.len() == count && shown == Some(units)).then_some(items)
     };
-    service.until(&format!("{count} imbalances of {units}"), ask).await
+    until(&format!("{count} imbalances of {units}"), ask).await
 }
 
 #[tokio::test]
 async fn wrong_balance_is_listed_until_corrected() {
     let service = ServiceFixture::start_with_chains().await;
     settled(&service).await;
-    until(&service, 0, "0").await;
+    until_found(&service, 0, "0").await;
     plant(&service, "UPDATE balances SET available = available + 7 WHERE available > 0").await;
-    until(&service, 1, "7").await;
+    until_found(&service, 1, "7").await;
     let stuck = service.get("/ops/stuck").await;
     insta::assert_json_snapshot!("ledger_imbalance", stuck.redacted());
-    let item = &stuck.json["kinds"][0]["items"][0];
+    let item = &stuck["kinds"][0]["items"][0];
     assert_eq!(item["psp_id"], service.app.psp_id.to_string());
-    let page = service.get("/ops/view/stuck").await;
-    assert!(page.text().contains("the running balance is 9.900007"), "{}", page.text());
+    service.get("/ops/view/stuck").await.assert_shows(&["the running balance is 9.900007"]);
 
     // The auditor crashes, runs again, and reports the same imbalance.
     service.app.state.system.inject_crash(ActorKind::Auditor);
-    let restarted = async |service: &ServiceFixture| {
+    let restarted = async || {
         let view = service.app.state.system.observe();
         view.restarts.contains_key(&ActorKind::Auditor).then_some(())
     };
-    service.until("the auditor runs again", restarted).await;
-    assert_eq!(until(&service, 1, "7").await[0]["since"], item["since"], "it is the same imbalance");
+    until("the auditor runs again", restarted).await;
+    assert_eq!(until_found(&service, 1, "7").await[0]["since"], item["since"], "it is the same imbalance");
 
     plant(&service, "UPDATE balances SET available = available - 7 WHERE available > 0").await;
-    until(&service, 0, "0").await;
-    assert_eq!(service.get("/ops/stuck").await.json["kinds"], json!([]));
-    service.stop().await;
+    until_found(&service, 0, "0").await;
+    assert_eq!(service.get("/ops/stuck").await["kinds"], json!([]));
 }
 
 #[tokio::test]
 async fn payment_with_mismatched_postings_is_listed() {
     let service = ServiceFixture::start_with_chains().await;
     let made = settled(&service).await;
-    until(&service, 0, "0").await;
-    let id = id_of(&made);
+    until_found(&service, 0, "0").await;
+    let id = made.id();
 
     // A posting without an event is found because it is new.
     let post = |line: u32, debit: &str, credit: &str| {
         format!(
             "INSERT INTO ledger_postings (subject, version, line, psp_id, kind, debit, credit, chain, token_address, \
              amount, reference, at) SELECT subject, 999, {line}, psp_id, kind, '{debit}', '{credit}', chain, \
-             token_address, 5, reference, at FROM ledger_postings WHERE subject = '{id}' AND kind = 'received' AND version < 999"
+             token_address, 5, reference, at FROM ledger_postings \
+             WHERE subject = '{id}' AND kind = 'received' AND version < 999"
         )
     };
     plant(&service, &post(0, "external", "payment")).await;
     // Both sides are wrong: the wallet, and the external account.
-    let items = until(&service, 2, "10").await;
+    let items = until_found(&service, 2, "10").await;
     for item in items {
-        assert_eq!((&item["id"], &item["payment_id"]), (&json!(id), &json!(id)), "{item:#}");
-        assert_eq!(item["psp_id"], service.app.psp_id.to_string());
+        assert_has(&item, json!({ "id": id, "payment_id": id, "psp_id": service.app.psp_id.to_string() }));
         let reason = item["reason"].as_str().unwrap();
         assert!(reason.contains("on base in USDC") && reason.contains("the state requires"), "{reason}");
     }
     plant(&service, &post(1, "payment", "external")).await;
-    until(&service, 0, "0").await;
+    until_found(&service, 0, "0").await;
 
     // A state without a posting is found by the full scan.
     let state = |from: &str, to: &str| {
@@ -101,9 +90,8 @@ async fn payment_with_mismatched_postings_is_listed() {
     };
     let (is, other) = ("\"psp_amount\":9900000", "\"psp_amount\":9900003");
     plant(&service, &state(is, other)).await;
-    let items = until(&service, 2, "6").await;
+    let items = until_found(&service, 2, "6").await;
     assert!(items.iter().all(|item| item["payment_id"] == id), "{items:#?}");
     plant(&service, &state(other, is)).await;
-    until(&service, 0, "0").await;
-    service.stop().await;
+    until_found(&service, 0, "0").await;
 }

@@ -22,16 +22,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use payferry_actors::observe::ActorSubject;
-use payferry_harness::PATIENCE;
 use payferry_httpkit::serve;
 use payferry_operator::{Operator, OperatorConfig, router};
 use reqwest::{Client, Method, RequestBuilder};
+use sea_orm::ConnectionTrait;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{Reply, TestApp};
+use crate::app::{Reply, TestApp, get_until, until};
 
 /// Operator token of every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";
@@ -50,7 +50,7 @@ impl ServiceFixture {
         Self::over(TestApp::start().await).await
     }
 
-    async fn start_with_chains() -> Self {
+    pub(crate) async fn start_with_chains() -> Self {
         Self::over(TestApp::start_with_chains().await).await
     }
 
@@ -82,8 +82,29 @@ impl ServiceFixture {
         reply(self.call(Method::GET, path)).await
     }
 
+    /// Repeats the read until the answer is as wanted.
+    pub(crate) async fn get_until(&self, path: &str, wanted: impl Fn(&Reply) -> bool) -> Reply {
+        get_until(path, async || self.get(path).await, wanted).await
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         reply(self.call(Method::POST, path).json(body)).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
+        reply(self.call(Method::PATCH, path).json(body)).await
+    }
+
+    /// Submits a form of a page.
+    async fn form(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let call = self.call(Method::POST, path).header("content-type", "application/x-www-form-urlencoded");
+        reply(call.body(body)).await
+    }
+
+    /// First kind of `/ops/stuck` with this query; `null` if nothing needs attention.
+    async fn stuck(&self, query: &str) -> Value {
+        self.get(&format!("/ops/stuck?{query}")).await["kinds"][0].clone()
     }
 
     /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.
@@ -91,20 +112,21 @@ impl ServiceFixture {
         let system = &self.app.state.system;
         let before = *system.watch_incidents().borrow();
         system.inject_panic(of);
-        let seen = async |_: &Self| (*system.watch_incidents().borrow() > before).then_some(());
-        self.until("the panic is seen", seen).await;
+        until("the panic is seen", async || (*system.watch_incidents().borrow() > before).then_some(())).await;
     }
 
-    /// Repeats the request until it returns a value.
-    async fn until<T>(&self, what: &str, ask: impl AsyncFn(&Self) -> Option<T>) -> T {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        while tokio::time::Instant::now() < deadline {
-            if let Some(answer) = ask(self).await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    /// Makes the actor panic until its supervisor gives up.
+    async fn quarantine(&self, of: impl Into<ActorSubject> + Copy) {
+        for _ in 0..4 {
+            self.panic(of).await;
         }
-        panic!("waited too long until {what}");
+    }
+
+    /// Changes rows as if something had happened.
+    async fn execute(&self, statements: &[String]) {
+        for sql in statements {
+            self.app.writer().execute_unprepared(sql).await.unwrap();
+        }
     }
 
     /// Stops the listener, which must end promptly.

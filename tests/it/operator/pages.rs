@@ -1,11 +1,8 @@
 //! Properties of every page, asserted for each answer in any test.
 
 use payferry_operator::table;
-use reqwest::Method;
-use sea_orm::ConnectionTrait;
 
-use super::{ServiceFixture, reply};
-use crate::app::Reply;
+use crate::prelude::*;
 
 /// Attribute that the script looks for.
 const LIVE: &str = " data-live";
@@ -19,11 +16,6 @@ pub(super) fn assert_sound(method: &Method, page: &Reply) {
     assert!(method == Method::GET || !page.text().contains(LIVE), "{}", page.text());
 }
 
-async fn form(service: &ServiceFixture, path: &str, fields: &'static str) -> Reply {
-    let call = service.call(Method::POST, path).header("content-type", "application/x-www-form-urlencoded");
-    reply(call.body(fields)).await
-}
-
 #[tokio::test]
 async fn answers_to_forms_are_not_refreshed() {
     let service = ServiceFixture::start().await;
@@ -34,26 +26,23 @@ async fn answers_to_forms_are_not_refreshed() {
             part if part.starts_with('{') => "1",
             part => part,
         });
-        let answer = form(&service, &path.collect::<Vec<_>>().join("/"), "reason=x&confirm=true").await;
+        let answer = service.form(&path.collect::<Vec<_>>().join("/"), &[("reason", "x"), ("confirm", "true")]).await;
         assert!(!answer.text().contains(LIVE), "{}: {}", route.path, answer.text());
     }
-    service.stop().await;
 }
 
 #[tokio::test]
 async fn unavailable_pages_refresh_except_after_a_form() {
     let service = ServiceFixture::start_with_chains().await;
-    let merchant = service.app.add_merchant().await;
-    let made = service.app.add_payment(&merchant).await;
-    let id = made.json["payment_id"].as_str().unwrap();
+    let made = service.app.add_payment().await;
+    let id = made.id();
     let spoil = format!("UPDATE payments SET state = '{{}}' WHERE id = '{id}'");
     service.app.writer().execute_unprepared(&spoil).await.unwrap();
     let decide = format!("/ops/view/payments/{id}/decide");
-    let read = service.get(&decide).await;
-    assert_eq!(read.status, 503);
-    assert!(read.text().contains(LIVE), "{}", read.text());
-    let sent = form(&service, &format!("/ops/view/payments/{id}/take_in"), "reason=x&confirm=true").await;
-    assert_eq!(sent.status, 503);
+    service.get(&decide).await.ok(503).assert_shows(&[LIVE]);
+    let sent = service
+        .form(&format!("/ops/view/payments/{id}/take_in"), &[("reason", "x"), ("confirm", "true")])
+        .await
+        .ok(503);
     assert!(sent.text().contains("Not available") && !sent.text().contains(LIVE), "{}", sent.text());
-    service.stop().await;
 }

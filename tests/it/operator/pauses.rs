@@ -2,53 +2,44 @@
 
 use std::time::Duration;
 
-use payferry_domain::Chain;
 use payferry_journal::chain::Role;
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use super::{ServiceFixture, reply};
-use crate::app::Reply;
 use crate::http::customers::paid_out::{balances, balances_on, payee, register};
+use crate::prelude::*;
 
 /// Several times the duration of a settlement that is not paused.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 async fn pause(service: &ServiceFixture, scope: &str) -> Reply {
-    let reply = service.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see what happens" })).await;
-    assert_eq!(reply.status, 200, "{}", reply.text());
-    reply
+    service.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see what happens" })).await.ok(200)
 }
 
 async fn lift(service: &ServiceFixture, scope: &str) -> Value {
     service.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.json
 }
 
-async fn initiate(service: &ServiceFixture, merchant: &str, chain: &str) -> Reply {
-    let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": chain });
-    service.app.post("/payments/initiate", &body).await
+async fn initiate(service: &ServiceFixture, chain: &str) -> Reply {
+    service.app.initiate(&json!({ "chain": chain })).await
 }
 
-async fn status(service: &ServiceFixture, payment: &Reply) -> String {
-    let path = format!("/payments/{}", payment.json["payment_id"].as_str().unwrap());
-    service.app.get(&path).await.json["status"].as_str().unwrap().to_owned()
+async fn status(service: &ServiceFixture, payment: &Reply) -> Value {
+    service.app.get(&payment.path()).await["status"].clone()
 }
 
 #[tokio::test]
 async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
     let service = ServiceFixture::start_with_chains().await;
-    let merchant = service.app.add_merchant().await;
-    let before = initiate(&service, &merchant, "base").await;
+    let before = initiate(&service, "base").await;
     insta::assert_json_snapshot!("pause_set", pause(&service, "chain:base").await.redacted());
 
-    let refused = initiate(&service, &merchant, "base").await;
+    let refused = initiate(&service, "base").await;
     refused.assert_problem(503, "chain_paused");
     assert_eq!(refused.header("retry-after"), Some("60"));
-    let best = initiate(&service, &merchant, "best").await;
-    let candidates = best.json["chain_candidates"].as_array().unwrap();
+    let best = initiate(&service, "best").await;
+    let candidates = best["chain_candidates"].as_array().unwrap();
     let base = candidates.iter().find(|candidate| candidate["chain"] == "base").unwrap();
-    assert_eq!((&base["eligible"], &base["reason"]), (&json!(false), &json!("paused by the operator")));
-    assert_ne!(best.json["chain"], "base");
+    assert_has(base, json!({ "eligible": false, "reason": "paused by the operator" }));
+    assert_ne!(best["chain"], "base");
 
     // The chain is still watched, and the other chains are not affected.
     service.app.pay(&before, "10").await;
@@ -61,21 +52,19 @@ async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
     assert_eq!(lift(&service, "chain:base").await, json!({ "scope": "chain:base", "was_paused": true }));
     assert_eq!(lift(&service, "chain:base").await["was_paused"], false);
     service.app.payment_when(&before, "settled").await;
-    assert_eq!(initiate(&service, &merchant, "base").await.status, 201);
+    assert_eq!(initiate(&service, "base").await.status, 201);
 
     for chain in ["base", "polygon", "arbitrum"] {
         pause(&service, &format!("chain:{chain}")).await;
     }
-    initiate(&service, &merchant, "best").await.assert_problem(503, "chain_paused");
-    service.stop().await;
+    initiate(&service, "best").await.assert_problem(503, "chain_paused");
 }
 
 #[tokio::test]
 async fn settlement_pause_affects_only_its_chain() {
     let service = ServiceFixture::start_with_chains().await;
-    let merchant = service.app.add_merchant().await;
     pause(&service, "settlement:polygon").await;
-    let (held, free) = (initiate(&service, &merchant, "polygon").await, initiate(&service, &merchant, "base").await);
+    let (held, free) = (initiate(&service, "polygon").await, initiate(&service, "base").await);
     for payment in [&held, &free] {
         service.app.pay(payment, "10").await;
     }
@@ -90,12 +79,7 @@ async fn settlement_pause_affects_only_its_chain() {
     lift(&service, "settlement").await;
     service.app.payment_when(&held, "settled").await;
     assert_eq!(balances_on(&service.app, "polygon").await, ["9.90", "0.00", "0.00"]);
-    service.stop().await;
-}
-
-#[tokio::test]
-async fn outbound_pause_affects_only_outbound_transfers() {
-    let service = ServiceFixture::start_with_chains().await;
+    // An outbound pause affects only outbound transfers.
     let system = service.app.state.system.clone();
     let held = |chain| {
         let settler = system.chains().settler(chain).unwrap();
@@ -110,17 +94,15 @@ async fn outbound_pause_affects_only_outbound_transfers() {
     lift(&service, "sending").await;
     pause(&service, "chain:polygon").await;
     assert_eq!([held(Chain::Base), held(Chain::Polygon)], [[false, false], [true, true]]);
-    service.stop().await;
 }
 
 #[tokio::test]
 async fn refund_waits_for_an_outbound_pause_and_is_refused_for_a_psp_pause() {
     let service = ServiceFixture::start_with_chains().await;
-    let merchant = service.app.add_merchant().await;
-    let made = initiate(&service, &merchant, "base").await;
+    let made = initiate(&service, "base").await;
     service.app.pay(&made, "4").await;
     service.app.payment_when(&made, "mismatched").await;
-    let path = format!("/payments/{}", made.json["payment_id"].as_str().unwrap());
+    let path = made.path();
     let refund = async |amount: &str| {
         let body = json!({ "amount": amount, "address": format!("0x{}", "ad".repeat(20)) });
         service.app.post(&format!("{path}/refunds"), &body).await
@@ -135,24 +117,19 @@ async fn refund_waits_for_an_outbound_pause_and_is_refused_for_a_psp_pause() {
     pause(&service, "sending:base").await;
     assert_eq!(refund("1").await.status, 202);
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(service.app.get(&path).await.json["refunds"][0]["status"], "pending");
+    assert_eq!(service.app.get(&path).await["refunds"][0]["status"], "pending");
     lift(&service, "sending:base").await;
-    let sent = async |service: &ServiceFixture| {
-        (service.app.get(&path).await.json["refunds"][0]["status"] == "sent").then_some(())
-    };
-    service.until("the refund is sent", sent).await;
-    assert_eq!(service.app.get(&path).await.json["refunds"].as_array().unwrap().len(), 1);
-    service.stop().await;
+    service.app.get_until(&path, |reply| reply["refunds"][0]["status"] == "sent").await;
+    assert_eq!(service.app.get(&path).await["refunds"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn paused_psp_starts_nothing_and_running_payments_continue() {
     let service = ServiceFixture::start_with_chains().await;
-    let merchant = service.app.add_merchant().await;
-    let running = initiate(&service, &merchant, "base").await;
+    let running = initiate(&service, "base").await;
     let scope = format!("psp:{}", service.app.psp_id);
     pause(&service, &scope).await;
-    initiate(&service, &merchant, "base").await.assert_problem(409, "psp_paused");
+    initiate(&service, "base").await.assert_problem(409, "psp_paused");
     service.app.pay(&running, "10").await;
     service.app.payment_when(&running, "settled").await;
 
@@ -163,27 +140,25 @@ async fn paused_psp_starts_nothing_and_running_payments_continue() {
     let money_out = [("/payouts", &to_customer), ("/withdrawals", &withdrawal), ("/transfers", &to_customer)];
     for (path, body) in money_out {
         service.app.post(path, body).await.assert_problem(409, "psp_paused");
-        assert_eq!(service.app.get(path).await.json["total"], 0, "{path}");
+        assert_eq!(service.app.get(path).await["total"], 0, "{path}");
     }
     assert_eq!(balances(&service.app).await, ["9.90", "0.00", "0.00"]);
 
     let stuck = service.get("/ops/stuck?kind=paused").await.json;
     let item = &stuck["kinds"][0]["items"][0];
-    assert_eq!((&item["id"], &item["reason"]), (&json!(scope), &json!("to see what happens")));
-    assert_eq!(item["psp_id"], service.app.psp_id.to_string());
+    assert_has(item, json!({ "id": scope, "reason": "to see what happens", "psp_id": service.app.psp_id.to_string() }));
     lift(&service, &scope).await;
-    assert_eq!(initiate(&service, &merchant, "base").await.status, 201);
+    assert_eq!(initiate(&service, "base").await.status, 201);
     for (path, body) in money_out {
         let asked = service.app.post(path, body).await;
         assert_eq!(asked.status, 202, "{path}: {}", asked.text());
     }
-    assert_eq!(service.get("/ops/stuck?kind=paused").await.json["kinds"], json!([]));
+    assert_eq!(service.get("/ops/stuck?kind=paused").await["kinds"], json!([]));
 
     let log = service.get(&format!("/ops/audit?subject={scope}")).await.json;
-    let notified: Vec<_> = log["entries"].as_array().unwrap().iter().map(|entry| entry["action"].clone()).collect();
+    let notified = column(&log["entries"], "action");
     assert_eq!(notified, ["pause.set", "pause.lifted"]);
     assert_eq!(log["entries"][0]["psp_id"], service.app.psp_id.to_string());
-    service.stop().await;
 }
 
 #[tokio::test]
@@ -191,9 +166,9 @@ async fn pauses_are_listed_and_invalid_ones_refused() {
     let service = ServiceFixture::start().await;
     assert_eq!(service.get("/ops/pauses").await.json, json!({ "pauses": [] }));
     for (body, faults) in [
-        (json!({}), vec!["scope: required", "reason: required"]),
-        (json!({ "scope": "payouts", "reason": " " }), vec!["scope: unknown_value", "reason: empty"]),
-        (json!({ "scope": 7, "reason": "x", "until": "later" }), vec!["until: unknown_field", "scope: wrong_type"]),
+        (json!({}), "scope: required, reason: required"),
+        (json!({ "scope": "payouts", "reason": " " }), "scope: unknown_value, reason: empty"),
+        (json!({ "scope": 7, "reason": "x", "until": "later" }), "until: unknown_field, scope: wrong_type"),
     ] {
         assert_eq!(service.post("/ops/pauses", &body).await.faults(), faults, "{body}");
     }
@@ -204,25 +179,18 @@ async fn pauses_are_listed_and_invalid_ones_refused() {
     let first = pause(&service, "sending").await.json;
     let again = service.post("/ops/pauses", &json!({ "scope": "sending", "reason": "another" })).await.json;
     assert_eq!(again, first, "an existing pause does not change");
-    assert_eq!(service.get("/ops/pauses").await.json["pauses"], json!([first]));
-    service.stop().await;
-}
-
-#[tokio::test]
-async fn pauses_are_set_and_lifted_on_the_page() {
-    let service = ServiceFixture::start().await;
-    let form = async |path: &str, body: &'static str| {
-        let call = service.call(Method::POST, path).header("content-type", "application/x-www-form-urlencoded");
-        reply(call.body(body)).await
-    };
-    let refused = form("/ops/view/pauses", "scope=everything&reason=x").await;
-    assert_eq!(refused.status, 422);
-    assert!(refused.text().contains("settlement:&lt;chain&gt;"), "{}", refused.text());
-    assert_eq!(form("/ops/view/pauses", "scope=chain%3Abase&reason=%3Cb%3Eforged%3C%2Fb%3E").await.status, 303);
-    let page = service.get("/ops/view/pauses").await;
-    assert!(page.text().contains("&lt;b&gt;forged&lt;/b&gt;"), "{}", page.text());
+    assert_eq!(service.get("/ops/pauses").await["pauses"], json!([first]));
+    lift(&service, "sending").await;
+    // Pauses are set and lifted on the page.
+    service
+        .form("/ops/view/pauses", &[("scope", "everything"), ("reason", "x")])
+        .await
+        .ok(422)
+        .assert_shows(&["settlement:&lt;chain&gt;"]);
+    let forged = [("scope", "chain:base"), ("reason", "<b>forged</b>")];
+    assert_eq!(service.form("/ops/view/pauses", &forged).await.status, 303);
+    service.get("/ops/view/pauses").await.assert_shows(&["&lt;b&gt;forged&lt;/b&gt;"]);
     assert!(service.get("/ops/view/stuck").await.text().contains("chain:base"));
-    assert_eq!(form("/ops/view/pauses/chain:base/lift", "").await.status, 303);
+    assert_eq!(service.form("/ops/view/pauses/chain:base/lift", &[]).await.status, 303);
     assert!(service.get("/ops/view/pauses").await.text().contains("Nothing is paused."));
-    service.stop().await;
 }

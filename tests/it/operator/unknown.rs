@@ -2,44 +2,31 @@
 //! again.
 
 use payferry_domain::payment::Decision;
-use payferry_domain::{Chain, PaymentId, Token};
 use payferry_harness::database::Lock;
 use payferry_runtime::observe::ActorKind;
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use super::decisions::{FixedScreener, fixture_with_screener};
-use super::{ServiceFixture, reply};
-use crate::app::Reply;
-use crate::chainside::balance;
+use crate::prelude::*;
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";
 
 /// Creates a payment whose 10 tokens are blocked, with a screener that allows everything afterwards.
 async fn blocked() -> (ServiceFixture, PaymentId) {
-    let opinions = FixedScreener::new(Decision::Block);
-    let service = fixture_with_screener(&opinions).await;
-    let merchant = service.app.add_merchant().await;
-    let made = service.app.add_payment(&merchant).await;
-    service.app.pay(&made, "10").await;
-    service.app.payment_when(&made, "failed").await;
+    let opinions = FixedScreener::new(Some(Decision::Block));
+    let service = ServiceFixture::over(TestApp::start_with_screener(&opinions).await).await;
+    let made = service.app.paid("10", "failed").await;
     opinions.set(Decision::Allow);
-    let id = made.json["payment_id"].as_str().unwrap().parse().unwrap();
+    let id = made.id().parse().unwrap();
     (service, id)
-}
-
-async fn refunds(service: &ServiceFixture, id: PaymentId) -> Vec<Value> {
-    service.app.get(&format!("/payments/{id}/refunds")).await.json["refunds"].as_array().unwrap().clone()
 }
 
 /// Asserts that one refund of 4 tokens was made and nothing else.
 async fn four_are_sent(service: &ServiceFixture, id: PaymentId) {
-    let sent = async |service: &ServiceFixture| {
-        let refunds = refunds(service, id).await;
-        (!refunds.is_empty() && refunds.iter().all(|refund| refund["status"] == "sent")).then_some(refunds)
+    let is_sent = |read: &Reply| {
+        let statuses = column(&read["refunds"], "status");
+        !statuses.is_empty() && statuses.iter().all(|status| status == "sent")
     };
-    let refunds = service.until("the refund is sent", sent).await;
-    assert_eq!(refunds.len(), 1, "{refunds:#?}");
+    let read = service.app.get_until(&format!("/payments/{id}/refunds"), is_sent).await;
+    assert_eq!(read["total"], 1, "{}", read.text());
     assert_eq!(balance(&service.app, Chain::Base, Token::Usdc, ADA).await, 4_000_000);
 }
 
@@ -48,19 +35,13 @@ async fn losing_the_answer<T>(service: &ServiceFixture, id: PaymentId, asked: im
     let system = &service.app.state.system;
     let held = service.app.database.lock(Lock::Writes).await;
     let dies = async {
-        let busy = async |_: &ServiceFixture| system.observe_payment(id).await.filter(|view| view.memory.is_none());
-        service.until("the decision waits for the commit", busy).await;
+        let busy = async || system.observe_payment(id).await.filter(|view| view.memory.is_none());
+        until("the decision waits for the commit", busy).await;
         system.inject_crash(ActorKind::Shard);
     };
     let (answer, ()) = tokio::join!(asked, dies);
     held.release().await;
     answer
-}
-
-async fn form(service: &ServiceFixture, id: PaymentId, pairs: &[(&str, &str)]) -> Reply {
-    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let call = service.call(Method::POST, &format!("/ops/view/payments/{id}/refund_blocked")).body(body);
-    reply(call.header("content-type", "application/x-www-form-urlencoded")).await
 }
 
 /// Returns the idempotency key in the form of a decision's page.
@@ -70,13 +51,6 @@ async fn key_of_form(service: &ServiceFixture, id: PaymentId) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
-fn assert_asks_to_check(page: &Reply, path: &str) {
-    assert_eq!(page.status, 503);
-    let text = page.text();
-    assert!(text.contains("may have been carried out") && text.contains("before you repeat it"), "{text}");
-    assert!(text.contains(&format!("href=\"{path}\"")) && !text.contains("did not return the data"), "{text}");
-}
-
 #[tokio::test]
 async fn repeated_refund_with_one_key_is_sent_once() {
     let (service, id) = blocked().await;
@@ -84,51 +58,48 @@ async fn repeated_refund_with_one_key_is_sent_once() {
     let body = json!({ "address": ADA, "amount": "4", "idempotency_key": "case-17", "reason": "by order" });
     let asked = losing_the_answer(&service, id, service.post(&path, &body)).await;
     asked.assert_problem(503, "timed_out");
-    let detail = asked.json["detail"].as_str().unwrap();
+    let detail = asked["detail"].as_str().unwrap();
     assert!(detail.contains("before you repeat it") && !detail.contains("Idempotency-Key"), "{detail}");
 
-    let again =
-        async |service: &ServiceFixture| Some(service.post(&path, &body).await).filter(|reply| reply.status == 202);
-    service.until("it is accepted", again).await;
+    let again = async || Some(service.post(&path, &body).await).filter(|reply| reply.status == 202);
+    until("it is accepted", again).await;
     four_are_sent(&service, id).await;
     // At any later time, with the same refund.
     assert_eq!(service.post(&path, &body).await.status, 202);
     let other = json!({ "address": ADA, "amount": "5", "idempotency_key": "case-17", "reason": "by order" });
     service.post(&path, &other).await.assert_problem(409, "refund_exists");
     four_are_sent(&service, id).await;
-    let history = service.get(&format!("/ops/payments/{id}")).await.json["history"].clone();
+    let history = service.get(&format!("/ops/payments/{id}")).await["history"].clone();
     assert_eq!(history.as_array().unwrap().len(), 1, "{history:#}");
     // Another key is another refund.
     let rest = json!({ "address": ADA, "idempotency_key": "case-18", "reason": "by order" });
     assert_eq!(service.post(&path, &rest).await.status, 202);
-    assert_eq!(refunds(&service, id).await.len(), 2);
+    assert_eq!(service.app.get(&format!("/payments/{id}/refunds")).await["total"], 2);
     for key in ["", "with a space", &"x".repeat(256)] {
         let bad = json!({ "address": ADA, "idempotency_key": key, "reason": "x" });
-        assert_eq!(service.post(&path, &bad).await.faults(), ["idempotency_key: invalid_key"]);
+        assert_eq!(service.post(&path, &bad).await.faults(), "idempotency_key: invalid_key");
     }
-    service.stop().await;
 }
 
 #[tokio::test]
 async fn form_with_an_unknown_result_sends_once() {
     let (service, id) = blocked().await;
+    let action = format!("/ops/view/payments/{id}/refund_blocked");
     let key = key_of_form(&service, id).await;
     let filled = [("idempotency_key", &*key), ("address", ADA), ("amount", "4"), ("reason", "x"), ("confirm", "true")];
-    let asked = losing_the_answer(&service, id, form(&service, id, &filled)).await;
-    assert_asks_to_check(&asked, &format!("/ops/view/payments/{id}"));
+    let asked = losing_the_answer(&service, id, service.form(&action, &filled)).await;
+    let link = format!("href=\"/ops/view/payments/{id}\"");
+    asked.assert_shows(&["may have been carried out", "before you repeat it", &link]);
+    asked.ok(503).assert_hides(&["did not return the data"]);
     // A resubmitted form was rendered before the refund existed.
     let decide = format!("/ops/view/payments/{id}/decide?done=decided");
-    let taken =
-        async |service: &ServiceFixture| Some(form(service, id, &filled).await).filter(|page| page.status == 303);
-    let taken = service.until("it is accepted", taken).await;
+    let taken = async || Some(service.form(&action, &filled).await).filter(|page| page.status == 303);
+    let taken = until("it is accepted", taken).await;
     assert_eq!(taken.header("location"), Some(&*decide));
     let mut more = filled;
     more[2] = ("amount", "5");
-    let refused = form(&service, id, &more).await;
-    assert_eq!(refused.status, 409, "{}", refused.text());
-    assert!(refused.text().contains("look at the payment before you ask for more"), "{}", refused.text());
+    service.form(&action, &more).await.ok(409).assert_shows(&["look at the payment before you ask for more"]);
     four_are_sent(&service, id).await;
     // A form that shows the refund requests the next one.
     assert_ne!(key_of_form(&service, id).await, key);
-    service.stop().await;
 }

@@ -1,15 +1,12 @@
 //! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
 use payferry::config::Environment;
-use payferry_domain::{Address, Chain, Timestamp};
+use payferry_domain::Address;
 use payferry_evm::wallet::{Vaults, checksummed};
 use payferry_httpkit::Limits;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use super::{ServiceFixture, reply};
-use crate::app::{TestApp, TestConfig};
+use crate::prelude::*;
 
 fn address(byte: u8) -> Address {
     Address([byte; 20])
@@ -33,31 +30,25 @@ async fn production_wallet_takes_effect_after_a_day() {
     let service = ServiceFixture::over(TestApp::start_with(config).await).await;
     let set = async |body: Value| service.post(&path(&service), &body).await;
     let first = set(json!({ "address": address(1).to_string() })).await;
-    assert_eq!(
-        (first.status.as_u16(), &first.json["wallets"][0]["status"]),
-        (200, &json!("pending")),
-        "{}",
-        first.text()
-    );
+    first.assert(200, json!({ "wallets/0/status": "pending" }));
     assert_eq!(withdraws_to(&service, Chain::Base, 0).await, None);
     assert_eq!(withdraws_to(&service, Chain::Base, WALLET_DELAY_SECS - 60).await, None);
     assert_eq!(withdraws_to(&service, Chain::Base, WALLET_DELAY_SECS).await, Some(address(1)));
     let shown = service.app.get("/api/v1/settings").await;
-    assert_eq!(shown.json["settings"]["withdrawal_wallets"], first.json["wallets"]);
-    insta::assert_json_snapshot!("wallet_pending", crate::app::redact(&first.json));
+    assert_eq!(shown["settings"]["withdrawal_wallets"], first["wallets"]);
+    insta::assert_json_snapshot!("wallet_pending", redact(&first.json));
 
     // The same wallet changes nothing; another one restarts the delay.
     assert_eq!(set(json!({ "address": address(1).to_string() })).await.json, first.json);
     set(json!({ "address": address(2).to_string() })).await;
     assert_eq!(withdraws_to(&service, Chain::Base, WALLET_DELAY_SECS).await, Some(address(2)));
-    assert_eq!(set(json!({ "address": "none" })).await.json["wallets"], json!([]));
+    assert_eq!(set(json!({ "address": "none" })).await["wallets"], json!([]));
     assert_eq!(withdraws_to(&service, Chain::Base, 2 * WALLET_DELAY_SECS).await, None);
 
     let log = service.get("/ops/audit?action=psp.withdrawal_wallet_set").await.json;
     let notified: Vec<_> =
         log["entries"].as_array().unwrap().iter().map(|entry| entry["detail"]["to"].clone()).collect();
     assert_eq!(notified, [json!(address(1).to_string()), json!(address(2).to_string()), Value::Null]);
-    service.stop().await;
 }
 
 #[tokio::test]
@@ -66,20 +57,14 @@ async fn chain_may_have_its_own_wallet() {
     let set = async |body: Value| service.post(&path(&service), &body).await;
     set(json!({ "address": address(1).to_string(), "chain": "all" })).await;
     let both = set(json!({ "address": checksummed(address(0xab)), "chain": "polygon" })).await;
-    insta::assert_json_snapshot!("wallets", crate::app::redact(&both.json));
+    insta::assert_json_snapshot!("wallets", redact(&both.json));
     for (chain, expected) in [(Chain::Base, 1), (Chain::Polygon, 0xab), (Chain::Arbitrum, 1)] {
         assert_eq!(withdraws_to(&service, chain, 0).await, Some(address(expected)), "{chain}");
     }
     set(json!({ "address": "none", "chain": "polygon" })).await;
     assert_eq!(withdraws_to(&service, Chain::Polygon, 0).await, Some(address(1)));
-    service.stop().await;
-}
-
-#[tokio::test]
-async fn unsuitable_addresses_are_refused() {
-    let service = ServiceFixture::start_with_chains().await;
-    let merchant = service.app.add_merchant().await;
-    let payment = service.app.add_payment(&merchant).await;
+    // Unsuitable addresses are refused.
+    let payment = service.app.add_payment().await;
     let system = &service.app.state.system;
     let spec = system.chains().spec(Chain::Base).unwrap().clone();
     let other = service.app.add_psp().await;
@@ -88,7 +73,7 @@ async fn unsuitable_addresses_are_refused() {
         (spec.tokens[0].1.to_string(), "token_contract"),
         (spec.contract.to_string(), "service_contract"),
         (spec.treasury.to_string(), "treasury_address"),
-        (payment.json["intermediary_wallet"].as_str().unwrap().to_owned(), "service_vault"),
+        (payment.wallet().to_owned(), "service_vault"),
         (Vaults::new(spec.contract).of_psp(service.app.psp_id).to_string(), "service_vault"),
         (Vaults::new(spec.contract).of_psp(other).to_string(), "service_vault"),
         ("0x12".to_owned(), "invalid_address"),
@@ -96,49 +81,39 @@ async fn unsuitable_addresses_are_refused() {
     ] {
         let refused = service.post(&path(&service), &json!({ "address": bad })).await;
         refused.assert_problem(422, "validation_failed");
-        assert_eq!(refused.faults(), [format!("address: {fault}")], "{bad}");
+        assert_eq!(refused.faults(), format!("address: {fault}"), "{bad}");
     }
     let bad = service.post(&path(&service), &json!({ "chain": "doge", "wallet": "x" })).await;
-    assert_eq!(bad.faults(), ["wallet: unknown_field", "address: required", "chain: unknown_value"]);
+    assert_eq!(bad.faults(), "wallet: unknown_field, address: required, chain: unknown_value");
     let nobody = "/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3/withdrawal-wallets";
     service.post(nobody, &json!({ "address": address(1).to_string() })).await.assert_problem(404, "psp_not_found");
     service.get(nobody).await.assert_problem(404, "psp_not_found");
-    assert_eq!(service.get(&path(&service)).await.json["wallets"], json!([]), "nothing was set");
-    service.stop().await;
+    let set = service.get(&path(&service)).await;
+    assert_eq!(set["wallets"].as_array().unwrap().len(), 1, "nothing else was set");
 }
 
 #[tokio::test]
 async fn wallet_is_set_on_the_page() {
     let service = ServiceFixture::start().await;
     let page = format!("/ops/view/psps/{}", service.app.psp_id);
-    let form = async |body: String| {
-        let call = service.call(Method::POST, &format!("{page}/withdrawal-wallets"));
-        reply(call.header("content-type", "application/x-www-form-urlencoded").body(body)).await
-    };
-    let refused = form(format!("chain=all&address={}", address(0))).await;
-    assert_eq!(refused.status, 422);
-    assert!(refused.text().contains("is the zero address"), "{}", refused.text());
-    assert_eq!(form(format!("chain=base&address={}", address(7))).await.status, 303);
+    let form = async |fields: &[(&str, &str)]| service.form(&format!("{page}/withdrawal-wallets"), fields).await;
+    form(&[("chain", "all"), ("address", &address(0).to_string())])
+        .await
+        .ok(422)
+        .assert_shows(&["is the zero address"]);
+    assert_eq!(form(&[("chain", "base"), ("address", &address(7).to_string())]).await.status, 303);
     assert!(service.get(&page).await.text().contains(&checksummed(address(7))));
-    service.stop().await;
-}
-
-#[tokio::test]
-async fn ceilings_follow_the_configuration_until_overridden() {
-    let service = ServiceFixture::start().await;
+    // Ceilings follow the configuration until overridden.
     let psp = format!("/ops/psps/{}", service.app.psp_id);
-    let limits = async || service.app.get("/api/v1/settings").await.json["settings"]["limits"].clone();
+    let limits = async || service.app.get("/api/v1/settings").await["settings"]["limits"].clone();
     assert_eq!(limits().await, json!({ "send_max": "1000000.00", "send_daily_max": "5000000.00" }));
-    let patch = async |body: Value| reply(service.call(Method::PATCH, &psp).json(&body)).await;
+    let patch = async |body: Value| service.patch(&psp, &body).await;
     let changed = patch(json!({ "send_max": "500", "send_daily_max": "2000.5" })).await;
-    assert_eq!((&changed.json["send_max"], &changed.json["send_daily_max"]), (&json!("500.00"), &json!("2000.50")));
+    assert_has(&changed, json!({ "send_max": "500.00", "send_daily_max": "2000.50" }));
     assert_eq!(limits().await, json!({ "send_max": "500.00", "send_daily_max": "2000.50" }));
     let ceilings = service.app.state.system.psps().get(service.app.psp_id).await.unwrap().ceilings;
     assert_eq!(ceilings.send_max.to_string(), "500.00", "the actors apply it immediately");
-    assert_eq!(patch(json!({ "send_max": "default" })).await.json["send_max"], "1000000.00");
-    assert_eq!(
-        patch(json!({ "send_max": 5, "send_daily_max": "x" })).await.faults(),
-        ["send_max: wrong_type", "send_daily_max: amount_malformed"]
-    );
-    service.stop().await;
+    assert_eq!(patch(json!({ "send_max": "default" })).await["send_max"], "1000000.00");
+    let faults = patch(json!({ "send_max": 5, "send_daily_max": "x" })).await.faults();
+    assert_eq!(faults, "send_max: wrong_type, send_daily_max: amount_malformed");
 }

@@ -7,6 +7,7 @@ mod sandbox;
 mod serve;
 mod target_accounts;
 
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use payferry_actors::System;
@@ -108,13 +109,28 @@ impl Transfer {
     }
 }
 
-/// Starts a stage with the PSP's client.
-pub async fn story<S: Stage>() -> (S, Psp) {
-    let (stage, psp, _) = story_with_receiver().await;
-    (stage, psp)
+/// The PSP's client, with its webhook receiver.
+pub struct Client {
+    psp: Psp,
+    pub receiver: Receiver,
 }
 
-/// Like [`story`], with the PSP's webhook receiver, which otherwise stops immediately.
+impl Deref for Client {
+    type Target = Psp;
+
+    fn deref(&self) -> &Psp {
+        &self.psp
+    }
+}
+
+/// Plays a story on a new stage.
+pub async fn play<S: Stage>(story: impl AsyncFnOnce(&S, &Client)) {
+    let (stage, psp, receiver) = story_on(S::start().await).await;
+    story(&stage, &Client { psp, receiver }).await;
+    stage.stop().await;
+}
+
+/// Starts a stage with the PSP's client and its webhook receiver.
 pub async fn story_with_receiver<S: Stage>() -> (S, Psp, Receiver) {
     story_on(S::start().await).await
 }
@@ -155,17 +171,17 @@ macro_rules! on_every_stage {
             mod $story {
                 #[tokio::test(flavor = "multi_thread")]
                 async fn on_the_sandbox() {
-                    super::$story::<crate::stage::OnSandbox>().await;
+                    crate::stage::play::<crate::stage::OnSandbox>(super::$story).await;
                 }
 
                 #[tokio::test(flavor = "multi_thread")]
                 async fn on_devchain() {
-                    super::$story::<crate::stage::OnDevchain>().await;
+                    crate::stage::play::<crate::stage::OnDevchain>(super::$story).await;
                 }
 
                 #[tokio::test(flavor = "multi_thread")]
                 async fn on_anvil() {
-                    super::$story::<crate::stage::OnAnvil>().await;
+                    crate::stage::play::<crate::stage::OnAnvil>(super::$story).await;
                 }
             }
         )+

@@ -4,32 +4,29 @@ use payferry_domain::{Chain, Timestamp, Token};
 use payferry_harness::psp::Psp;
 use serde_json::json;
 
-use crate::stage::{Stage, Transfer, on_every_stage, story, until_read};
+use crate::stage::{Client, Stage, Transfer, on_every_stage, until_read};
 
 on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);
 
 /// A payment without a transfer expires at its deadline.
-async fn nothing_comes_and_it_expires<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn nothing_comes_and_it_expires<S: Stage>(stage: &S, psp: &Client) {
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
-    let expires_at = expiry(&psp, &id).await;
+    let expires_at = expiry(psp, &id).await;
     // Margin for a busy machine, because real time counts too.
     stage.advance(1_140).await;
-    until_read(&stage, Chain::Base, expires_at.plus_secs(-90)).await;
+    until_read(stage, Chain::Base, expires_at.plus_secs(-90)).await;
     assert_eq!(psp.read(&id).await["status"], "pending");
     stage.advance(120).await;
     let failed = psp.until_status(&id, "failed").await;
     assert_eq!(failed["failure_reason"], "expired");
     assert_eq!(psp.events(&id).await, ["payment.failed", "payin.failed"]);
-    stage.stop().await;
 }
 
 /// A transfer in a block before the deadline is in time, even if it becomes final after it.
-async fn in_time_and_final_later<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn in_time_and_final_later<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Base;
     let id = psp.payment("10", Token::Usdc, chain).await;
-    let expires_at = expiry(&psp, &id).await;
+    let expires_at = expiry(psp, &id).await;
     // On a paused chain the test itself mines the block before the deadline.
     stage.pause_mining(chain).await;
     stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
@@ -40,15 +37,13 @@ async fn in_time_and_final_later<S: Stage>() {
     stage.resume_mining(chain).await;
     let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["labels"], json!([]));
-    stage.stop().await;
 }
 
 /// A transfer in a block after the deadline is late.
-async fn too_late<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn too_late<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Polygon;
     let id = psp.payment("10", Token::Usdc, chain).await;
-    let expires_at = expiry(&psp, &id).await;
+    let expires_at = expiry(psp, &id).await;
     stage.pause_mining(chain).await;
     stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
     stage.pay(&id, Transfer::exact()).await;
@@ -59,15 +54,13 @@ async fn too_late<S: Stage>() {
     let events = psp.events(&id).await;
     assert_eq!(events, ["payment.failed", "payin.failed", "payment.mismatched", "payin.mismatched"]);
     assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (0, 0));
-    stage.stop().await;
 }
 
 /// An outage of the chain extends the deadline.
-async fn moved_on_by_an_outage<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn moved_on_by_an_outage<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Arbitrum;
     let id = psp.payment("10", Token::Usdc, chain).await;
-    let expires_at = expiry(&psp, &id).await;
+    let expires_at = expiry(psp, &id).await;
     stage.jump_chain(chain, 3_600).await;
     let moved = psp
         .until(&id, "extended", |payment| {
@@ -78,7 +71,6 @@ async fn moved_on_by_an_outage<S: Stage>() {
     assert_eq!(moved["status"], "pending");
     stage.pay(&id, Transfer::exact()).await;
     psp.until_status(&id, "settled").await;
-    stage.stop().await;
 }
 
 async fn expiry(psp: &Psp, id: &str) -> Timestamp {

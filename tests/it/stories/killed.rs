@@ -6,7 +6,7 @@ use futures::StreamExt;
 use payferry_domain::{Chain, Token};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
-use payferry_harness::{PATIENCE, short_or_long};
+use payferry_harness::{PATIENCE, free_ports, short_or_long};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
@@ -18,12 +18,6 @@ use crate::stage::TargetAccounts;
 const PAYMENTS: usize = 1_000;
 const PAYMENTS_SHORT: usize = 240;
 const IN_FLIGHT: usize = 48;
-
-/// Returns unused ports: the sandbox keeps its addresses across restarts.
-fn free_ports() -> [u16; 2] {
-    let bound = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    bound.map(|listener| listener.local_addr().unwrap().port())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_payments_survive_a_stop_and_a_kill() {

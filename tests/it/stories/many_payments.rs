@@ -8,7 +8,7 @@ use payferry_harness::psp::{Psp, units};
 use payferry_harness::receiver::Receiver;
 use payferry_harness::short_or_long;
 
-use crate::stage::{Stage, TargetAccounts, Transfer, on_every_stage, story_with_receiver};
+use crate::stage::{Client, Stage, TargetAccounts, Transfer, on_every_stage};
 
 const PAYMENTS: usize = 1_000;
 const PAYMENTS_SHORT: usize = 150;
@@ -18,14 +18,12 @@ const IN_FLIGHT: usize = 64;
 on_every_stage!(all_settle_and_all_are_announced);
 
 /// Many payments at once all settle and are all announced.
-async fn all_settle_and_all_are_announced<S: Stage>() {
-    let (stage, psp, receiver) = story_with_receiver::<S>().await;
-    let ids = initiate_and_pay(&stage, &psp, short_or_long(PAYMENTS_SHORT, PAYMENTS)).await;
+async fn all_settle_and_all_are_announced<S: Stage>(stage: &S, psp: &Client) {
+    let ids = initiate_and_pay(stage, psp, short_or_long(PAYMENTS_SHORT, PAYMENTS)).await;
     for (id, _, _) in &ids {
         psp.until_status(id, "settled").await;
     }
-    check_balances(&psp, stage.target_accounts(), &receiver, &ids).await;
-    stage.stop().await;
+    check_balances(psp, stage.target_accounts(), &psp.receiver, &ids).await;
 }
 
 /// Creates and pays `count` payments over all chains and tokens.

@@ -4,14 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use axum::http::Method;
-use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_harness::receiver::ReceiverBehaviour;
 use payferry_runtime::observe::ActorKind;
-use serde_json::json;
 
-use crate::app::TestApp;
-use crate::operator::ServiceFixture;
+use crate::http::customers::individual;
+use crate::prelude::*;
 use crate::stage::{OnSandbox, Stage, Transfer, story_with_receiver};
 
 /// Labels whose values may contain any number or version; all others are words.
@@ -246,17 +243,11 @@ async fn metrics_have_values_help_and_plain_labels() {
 async fn another_of_everything(app: &mut TestApp, number: usize) {
     app.psp_id = app.add_psp().await;
     app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
-    let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
-        "country": "USA" });
-    let customer = json!({ "type": "individual", "country": "USA", "currency": "USD",
-        "email": format!("ada-{number}@example.com"), "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10",
-        "government_id_number": format!("P123456{number}"), "residential_address": address });
-    let made = app.post("/api/v1/customers", &customer).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let merchant = app.add_merchant().await;
-    let payment = app.add_payment(&merchant).await;
-    app.pay(&payment, "10").await;
-    app.payment_when(&payment, "settled").await;
+    let customer =
+        json!({ "email": format!("ada-{number}@example.com"), "government_id_number": format!("P123456{number}") });
+    let customer = with(&individual(), &customer);
+    app.post("/api/v1/customers", &customer).await.ok(201);
+    app.paid("10", "settled").await;
     for path in [format!("/strange/{number}/path"), format!("/payments/{}", PaymentId::generate())] {
         assert_eq!(app.get(&path).await.status, 404, "{path}");
     }
@@ -318,23 +309,18 @@ async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
 async fn paused_settlements_are_counted_until_resumed() {
     // Enables counting.
     Exposed::now();
-    let service = ServiceFixture::over(TestApp::start_with_chains().await).await;
-    let merchant = service.app.add_merchant().await;
+    let service = ServiceFixture::start_with_chains().await;
     let pause = json!({ "scope": "settlement:base", "reason": "to see them queue" });
-    assert_eq!(service.post("/ops/pauses", &pause).await.status, 200);
+    service.post("/ops/pauses", &pause).await.ok(200);
     let mut payments = Vec::new();
     for _ in 0..2 {
-        let payment = service.app.add_payment(&merchant).await;
-        service.app.pay(&payment, "10").await;
-        payments.push(payment);
+        payments.push(service.app.paid("10", "confirmed").await);
     }
     let (queue, base) = ("payferry_settler_queued_operations", [("chain", "base")]);
     until_exposed(queue, &base, |waiting| waiting >= 2.0).await;
-    let lifted = service.post("/ops/pauses/settlement:base/lift", &json!({})).await;
-    assert_eq!(lifted.json["was_paused"], true, "{}", lifted.text());
+    service.post("/ops/pauses/settlement:base/lift", &json!({})).await.assert(200, json!({ "was_paused": true }));
     for payment in &payments {
         service.app.payment_when(payment, "settled").await;
     }
     until_exposed(queue, &base, |waiting| waiting == 0.0).await;
-    service.stop().await;
 }

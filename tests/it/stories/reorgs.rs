@@ -6,13 +6,13 @@ use payferry_domain::{Chain, Token};
 use payferry_harness::PATIENCE;
 use serde_json::json;
 
-use crate::stage::{Dropped, Stage, Transfer, on_every_stage, story};
+use crate::app::assert_has;
+use crate::stage::{Client, Dropped, Stage, Transfer, on_every_stage};
 
 on_every_stage!(dropped_and_mined_again, gone_for_good, a_settlement_mined_again, a_settlement_gone_for_good,);
 
 /// A transfer dropped before finality leaves the payment pending, and counts once when it is mined again.
-async fn dropped_and_mined_again<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn dropped_and_mined_again<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Base;
     let id = psp.payment("10", Token::Usdc, chain).await;
     stage.pause_mining(chain).await;
@@ -23,20 +23,17 @@ async fn dropped_and_mined_again<S: Stage>() {
     stage.reorg(chain, 1, Dropped::Remine).await;
     let back =
         psp.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
-    assert_eq!(back["status"], "pending");
-    assert_eq!(back["transfers"][0]["status"], "orphaned");
+    assert_has(&back, json!({ "status": "pending", "transfers/0/status": "orphaned" }));
 
     stage.mine(chain, 3).await;
     stage.resume_mining(chain).await;
     let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["amount_received"], "10.00");
     assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
-    stage.stop().await;
 }
 
 /// A transfer dropped for good lets the payment expire.
-async fn gone_for_good<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn gone_for_good<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Arbitrum;
     let id = psp.payment("10", Token::Usdc, chain).await;
     stage.pause_mining(chain).await;
@@ -48,22 +45,20 @@ async fn gone_for_good<S: Stage>() {
     psp.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
     stage.advance(3_600).await;
     let failed = psp.until_status(&id, "failed").await;
-    assert_eq!((&failed["failure_reason"], &failed["amount_received"]), (&json!("expired"), &json!("0.00")));
-    stage.stop().await;
+    assert_has(&failed, json!({ "failure_reason": "expired", "amount_received": "0.00" }));
 }
 
 /// A settlement in a dropped block is not reported, and moves the money once when it is mined again.
-async fn a_settlement_mined_again<S: Stage>() {
-    settlement_dropped::<S>(Dropped::Remine).await;
+async fn a_settlement_mined_again<S: Stage>(stage: &S, psp: &Client) {
+    settlement_dropped(stage, psp, Dropped::Remine).await;
 }
 
 /// A settlement that the chain drops is sent again.
-async fn a_settlement_gone_for_good<S: Stage>() {
-    settlement_dropped::<S>(Dropped::Discard).await;
+async fn a_settlement_gone_for_good<S: Stage>(stage: &S, psp: &Client) {
+    settlement_dropped(stage, psp, Dropped::Discard).await;
 }
 
-async fn settlement_dropped<S: Stage>(dropped: Dropped) {
-    let (stage, psp) = story::<S>().await;
+async fn settlement_dropped<S: Stage>(stage: &S, psp: &Client, dropped: Dropped) {
     let chain = Chain::Polygon;
     let id = psp.payment("10", Token::Usdc, chain).await;
     stage.pause_mining(chain).await;
@@ -83,5 +78,4 @@ async fn settlement_dropped<S: Stage>(dropped: Dropped) {
     psp.until_status(&id, "settled").await;
     assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
     assert_eq!(psp.events(&id).await, ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"]);
-    stage.stop().await;
 }

@@ -5,13 +5,12 @@ use payferry_runtime::observe::ActorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, Transfer, on_every_stage, story};
+use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(panics_thrice_and_completes, quarantined_and_released,);
 
 /// A payment that panics is restarted and completes.
-async fn panics_thrice_and_completes<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn panics_thrice_and_completes<S: Stage>(stage: &S, psp: &Client) {
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
     for _ in 0..3 {
         stage.panic(&id).await;
@@ -23,12 +22,10 @@ async fn panics_thrice_and_completes<S: Stage>() {
     let incidents = stage.system().latest_incidents_of(ActorKind::Payment, &id, 4);
     assert_eq!(incidents.len(), 3);
     assert!(incidents.iter().all(|incident| incident.reason.contains("on purpose")), "{incidents:?}");
-    stage.stop().await;
 }
 
 /// A payment that keeps panicking is quarantined, and other payments continue.
-async fn quarantined_and_released<S: Stage>() {
-    let (stage, psp) = story::<S>().await;
+async fn quarantined_and_released<S: Stage>(stage: &S, psp: &Client) {
     let bad = psp.payment("10", Token::Usdc, Chain::Base).await;
     let good = psp.payment("10", Token::Usdc, Chain::Base).await;
     for _ in 0..4 {
@@ -46,5 +43,4 @@ async fn quarantined_and_released<S: Stage>() {
     // After its release the payment applies the transfer that arrived meanwhile.
     assert!(stage.system().release(bad_id));
     psp.until_status(&bad, "settled").await;
-    stage.stop().await;
 }

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use payferry::config::{Config, Documents};
 use payferry_accounts::documents::{DocumentError, DocumentLocation, ORPHAN_AGE, sweep};
-use payferry_domain::{CustomerId, DocumentId};
+use payferry_domain::DocumentId;
 use payferry_entities::customer_documents;
 use payferry_harness::bucket::{BUCKET, Bucket, REGION};
 use payferry_runtime::seal::Sealer;
-use sea_orm::{EntityTrait, IntoActiveModel};
 
 use super::add_customer;
-use crate::app::{MASTER_KEY, TestApp};
+use crate::prelude::*;
 
 const KEY_ID: &str = "AKIATEST";
 
@@ -83,7 +82,7 @@ async fn old_objects_without_a_row_are_removed() {
         uploaded_at: 0,
         replaced_at: Some(1),
     };
-    customer_documents::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(row).await;
     let (orphan, foreign) = (somewhere(), somewhere());
     store.put(named, b"%PDF-1.7".to_vec()).await.unwrap();
     store.put(orphan, b"%PDF-1.7".to_vec()).await.unwrap();

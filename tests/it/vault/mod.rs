@@ -9,12 +9,9 @@ mod uploads;
 use std::fmt::Write;
 
 use payferry_domain::customer::CustomerKind;
-use payferry_domain::{CustomerId, Timestamp};
-use payferry_journal::audit::Actor;
-use payferry_journal::customers::{NewCustomer, create};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
+use sea_orm::{DatabaseConnection, DbBackend, Statement};
 
-use crate::app::TestApp;
+use crate::prelude::*;
 
 /// Returns the content of every table as text.
 async fn dump(connection: &DatabaseConnection) -> String {
@@ -46,18 +43,5 @@ async fn dump(connection: &DatabaseConnection) -> String {
 
 /// Inserts a customer of the first PSP with these particulars.
 async fn add_customer(app: &TestApp, particulars: &str) -> CustomerId {
-    let id = CustomerId::generate();
-    let sealed = app.state.sealer().seal(&["customers", &id.to_string(), "particulars"], particulars.as_bytes());
-    let new = NewCustomer {
-        id,
-        psp_id: app.psp_id,
-        kind: CustomerKind::Individual,
-        email: "ada@example.com".to_owned(),
-        country: "GBR".to_owned(),
-        currency: "GBP".to_owned(),
-        particulars: sealed,
-    };
-    let now = Timestamp(1_700_000_000_000);
-    create(app.writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
-    id
+    app.add_customer(CustomerKind::Individual, particulars).await
 }

@@ -1,17 +1,14 @@
 //! `payferry rotate-keys` and its effects.
 
-use axum::http::Method;
 use payferry::rotation::{Outcome, rotate};
 use payferry_accounts::documents::{DocumentLocation, DocumentStore};
-use payferry_domain::{CheckId, CustomerId, DocumentId};
+use payferry_domain::DocumentId;
 use payferry_entities::{checks, customer_documents, customers, payment_details};
 use payferry_runtime::seal::{MasterKeys, Sealer};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter};
-use serde_json::json;
 
 use super::{add_customer, dump};
-use crate::app::{MASTER_KEY, TestApp};
+use crate::prelude::*;
 use crate::process::{Home, Running, payferry};
 
 /// The first key and a second one.
@@ -57,7 +54,7 @@ async fn fill(app: &TestApp) -> Kept {
         created_at: 0,
         updated_at: 0,
     };
-    payment_details::Entity::insert(details.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(details).await;
     let check = CheckId::generate().to_string();
     let row = checks::Model {
         url: Some(sealer.seal(&["checks", &check, "url"], b"https://verify.example/secret")),
@@ -75,7 +72,7 @@ async fn fill(app: &TestApp) -> Kept {
         created_at: 0,
         updated_at: 0,
     };
-    checks::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(row).await;
     let document = DocumentLocation { customer_id: customer, document_id: DocumentId::generate() };
     app.state.config.documents.put(document, b"%PDF-1.7 one".to_vec()).await.unwrap();
     let row = customer_documents::Model {
@@ -88,7 +85,7 @@ async fn fill(app: &TestApp) -> Kept {
         uploaded_at: 0,
         replaced_at: None,
     };
-    customer_documents::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    app.insert(row).await;
     Kept { customer, document }
 }
 
@@ -168,7 +165,7 @@ async fn concurrent_changes_during_rotation_are_kept() {
     let second = Sealer::of(&second());
     for (index, id) in ids.iter().enumerate() {
         let id = id.to_string();
-        let row = customers::Entity::find_by_id(&id).one(app.state.database().reader()).await.unwrap().unwrap();
+        let row = customers::Entity::find_by_id(&id).one(app.reader()).await.unwrap().unwrap();
         let opened = second.open(&["customers", &id, "particulars"], &row.particulars).unwrap();
         assert_eq!(opened, if index % 3 == 0 { &b"changed"[..] } else { b"before" }, "no change is lost");
     }

@@ -2,19 +2,16 @@
 
 use std::path::Path;
 
-use axum::http::Method;
 use payferry_domain::customer::{Command, Verdict};
-use payferry_domain::{CustomerId, Timestamp};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
-use sea_orm::{ConnectionTrait, Statement};
-use serde_json::json;
+use sea_orm::Statement;
 
 use super::dump;
 use super::uploads::{form, upload};
-use crate::app::TestApp;
 use crate::http::compliance::Fixture;
 use crate::http::logs::{heard, listen};
+use crate::prelude::*;
 
 /// Sealed values, each unique.
 const SEALED: [&str; 17] = [
@@ -48,24 +45,23 @@ async fn story(app: &TestApp) {
         "tax_id": "TAXID-ZX82-PERSON", "residential_address": address,
     });
     let create = app.request(Method::POST, "/api/v1/customers").idempotency_key("make-1").json(&person);
-    let made = create.send().await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let id = made.json["customers"][0]["id"].as_str().unwrap().to_owned();
+    let made = create.send().await.ok(201);
+    let id = made["customers"][0]["id"].as_str().unwrap().to_owned();
     let owner = json!({
         "first_name": "Zerubbabel", "last_name": "Owner", "dob": "1939-05-27", "email": "owner@example.com",
         "phone_number": "+447700900123", "ownership_percentage": "30", "address": address,
         "government_id_type": "passport", "government_id_number": "GOVID-ZX85-OWNER", "tax_id": "TAXID-ZX86-OWNER",
     });
     let business = json!({
-        "type": "business", "country": "GBR", "currency": "GBP", "email": "zx92@example.com", "first_name": "Zerubbabel",
-        "last_name": "Contact", "dob": "1938-04-28", "government_id_number": "GOVID-ZX83-CONTACT",
+        "type": "business", "country": "GBR", "currency": "GBP", "email": "zx92@example.com",
+        "first_name": "Zerubbabel", "last_name": "Contact", "dob": "1938-04-28",
+        "government_id_number": "GOVID-ZX83-CONTACT",
         "residential_address": address, "business_name": "Engines", "incorporation_certificate_number": "INC-ZX90",
         "business_tax_id": "TAXID-ZX84-BUSINESS", "ownership_percentage": "60",
         "registered_business_address": address, "beneficiary_owners": [owner],
     });
-    let made = app.post("/api/v1/customers", &business).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let company = made.json["customers"][0]["id"].as_str().unwrap().to_owned();
+    let made = app.post("/api/v1/customers", &business).await.ok(201);
+    let company = made["customers"][0]["id"].as_str().unwrap().to_owned();
 
     let details = json!({ "customer_id": id, "bank_name": "Bank", "account_number": "98765432109876" });
     let set = app.request(Method::PATCH, "/api/v1/customers/payment-details").idempotency_key("pay-1").json(&details);
@@ -75,8 +71,7 @@ async fn story(app: &TestApp) {
     for content in ["%PDF-1.7 ZX87-DOCUMENT-FIRST", "%PDF-1.7 ZX88-DOCUMENT-SECOND"] {
         let residence = ("proof_of_residential_address", Some("Zerubbabel.pdf"), content.as_bytes());
         let sent = upload(app, form(&[("customer_id", None, id.as_bytes()), residence]));
-        let sent = sent.idempotency_key(if content.ends_with("FIRST") { "doc-1" } else { "doc-2" }).send().await;
-        assert_eq!(sent.status, 200, "{}", sent.text());
+        sent.idempotency_key(if content.ends_with("FIRST") { "doc-1" } else { "doc-2" }).send().await.ok(200);
     }
     // Rejected content is nowhere either.
     let garbage = [("customer_id", None, id.as_bytes()), ("proof_of_residential_address", None, b"ZX89-GARBAGE")];
@@ -177,9 +172,9 @@ async fn log_contains_no_personal_data() {
     let app = TestApp::start_with_chains().await;
     story(&app).await;
     let log = heard();
-    assert!(
-        log.contains("TRACE") && log.contains("/api/v1/customers/uploads") && log.contains(&app.psp_id.to_string())
-    );
+    for shown in ["TRACE", "/api/v1/customers/uploads", &app.psp_id.to_string()] {
+        assert!(log.contains(shown), "{shown} is not logged");
+    }
     assert_hidden("the log", log.as_bytes());
     for hidden in [OPEN, "owner@example.com", "search=zx91", "+447700900123", "doc-1"] {
         assert!(!log.contains(hidden), "{hidden} is logged");
@@ -194,11 +189,11 @@ async fn log_contains_no_data_sent_to_a_provider() {
     story(app).await;
     // A new number is screened: with it, name and date of birth go to the provider.
     let found = app.get("/api/v1/customers?search=zx91").await;
-    let path = format!("/api/v1/customers/{}", found.json["customers"][0]["id"].as_str().unwrap());
+    let path = format!("/api/v1/customers/{}", found["customers"][0]["id"].as_str().unwrap());
     let notified = fixture.remote.applicants().len();
-    let changed = app.request(Method::PATCH, &path).json(&json!({ "phone_number": "+447700900986" })).send().await;
-    assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
-    app.until("the provider receives the data", async |_| (fixture.remote.applicants().len() > notified).then_some(()))
+    let changed = app.patch(&path, &json!({ "phone_number": "+447700900986" })).await;
+    assert_eq!(changed["customer"]["kyc_status"], "pending_update", "{}", changed.text());
+    until("the provider receives the data", async || (fixture.remote.applicants().len() > notified).then_some(()))
         .await;
     let log = heard();
     assert!(log.contains("TRACE"));

@@ -1,15 +1,10 @@
 //! Documents: uploads, refusals, and access to stored documents.
 
-use axum::http::Method;
 use payferry_accounts::documents::DOCUMENT_BYTES_MAX;
-use payferry_domain::KeyScope as Scope;
 use payferry_entities::{audit_log, customer_documents};
 use reqwest::StatusCode;
-use sea_orm::{EntityTrait, QueryOrder};
-use serde_json::json;
 
-use crate::app::{Call, Reply, TestApp};
-use crate::operator::ServiceFixture;
+use crate::prelude::*;
 
 const BOUNDARY: &str = "----payferry-test";
 const PDF: &[u8] = b"%PDF-1.7\nMARKED RESIDENCE";
@@ -38,27 +33,18 @@ pub(super) fn upload(app: &TestApp, body: Vec<u8>) -> Call {
 /// Creates a customer of the first PSP.
 async fn customer(app: &TestApp, kind: &str) -> String {
     let address = json!({ "street_line_1": "1 High Street", "city": "London", "country": "GBR" });
-    let made = json!({
+    let mut made = json!({
         "type": kind, "country": "GBR", "currency": "GBP", "email": "ada@example.com", "first_name": "Ada",
         "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
-        "residential_address": address, "business_name": "Engines", "incorporation_certificate_number": "INC-1",
-        "business_tax_id": "12", "ownership_percentage": "60", "registered_business_address": address,
+        "residential_address": address,
     });
-    let made = if kind == "business" {
-        made
-    } else {
-        let mut made = made;
-        let fields = made.as_object_mut().unwrap();
-        for business in ["business_name", "incorporation_certificate_number", "business_tax_id", "ownership_percentage"]
-        {
-            fields.remove(business);
-        }
-        fields.remove("registered_business_address");
-        made
-    };
-    let reply = app.post("/api/v1/customers", &made).await;
-    assert_eq!(reply.status, 201, "{}", reply.text());
-    reply.json["customers"][0]["id"].as_str().unwrap().to_owned()
+    if kind == "business" {
+        let business = json!({ "business_name": "Engines", "incorporation_certificate_number": "INC-1",
+            "business_tax_id": "12", "ownership_percentage": "60", "registered_business_address": address });
+        made = with(&made, &business);
+    }
+    let reply = app.post("/api/v1/customers", &made).await.ok(201);
+    reply["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
 /// All stored data: objects in the folder, rows in the table.
@@ -68,7 +54,7 @@ async fn stored(app: &TestApp) -> (usize, Vec<customer_documents::Model>) {
         entries.map(|entry| entry.unwrap().path()).map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
     }
     let rows = customer_documents::Entity::find().order_by_asc(customer_documents::Column::Id);
-    (files(&app.documents_folder()), rows.all(app.state.database().reader()).await.unwrap())
+    (files(&app.documents_folder()), rows.all(app.reader()).await.unwrap())
 }
 
 async fn read(app: &TestApp, id: &str, kind: &str) -> Reply {
@@ -90,14 +76,14 @@ async fn documents_are_stored_listed_and_read_back() {
     insta::assert_json_snapshot!("uploaded", taken.redacted());
     let (files, rows) = stored(&app).await;
     assert_eq!((files, rows.len()), (2, 2));
-    let record = &taken.json["customer"];
+    let record = &taken["customer"];
     for row in &rows {
         assert_eq!(record[&row.kind], row.path.as_str());
         assert_eq!(row.path, format!("customers/{id}/{}", row.id), "the service chooses the names");
         let sealed = std::fs::read(app.documents_folder().join(&row.path)).unwrap();
         assert!(!sealed.windows(6).any(|window| window == b"MARKED"));
     }
-    assert_eq!(app.get(&format!("/api/v1/customers/{id}")).await.json["customer"], *record);
+    assert_eq!(app.get(&format!("/api/v1/customers/{id}")).await["customer"], *record);
 
     for (kind, content, media, name) in [
         ("proof_of_residential_address", PDF, "application/pdf", "proof_of_residential_address.pdf"),
@@ -135,53 +121,28 @@ async fn invalid_uploads_are_refused_and_nothing_is_stored() {
     let (id, business) = (customer(&app, "individual").await, customer(&app, "business").await);
     let gone = customer(&app, "individual").await;
     app.request(Method::DELETE, &format!("/api/v1/customers/{gone}")).send().await;
-    let other = app.add_psp().await;
-    let other = app.add_key(other, &[Scope::Full]).await;
+    let other = app.stranger().await;
     let own = ("customer_id", None, id.as_bytes());
     let pdf = ("proof_of_residential_address", Some("a.pdf"), PDF);
     let six_mib = [PDF, &vec![b'x'; 6 * 1024 * 1024]].concat();
     let just_too_large = [PDF, &vec![b'x'; DOCUMENT_BYTES_MAX + 1 - PDF.len()]].concat();
     let residence = "proof_of_residential_address";
-    for (parts, status, code, faults) in [
-        (
-            vec![own, (residence, Some("a.pdf"), b"<html>")],
-            422,
-            "validation_failed",
-            vec!["proof_of_residential_address: unsupported_type"],
-        ),
-        (
-            vec![own, (residence, Some("a.pdf"), b"")],
-            422,
-            "validation_failed",
-            vec!["proof_of_residential_address: empty"],
-        ),
-        (
-            vec![own, (residence, Some("a.pdf"), &six_mib)],
-            413,
-            "document_too_large",
-            vec!["proof_of_residential_address: too_large"],
-        ),
-        (
-            vec![own, (residence, None, &just_too_large)],
-            413,
-            "document_too_large",
-            vec!["proof_of_residential_address: too_large"],
-        ),
-        (vec![own, pdf, pdf], 422, "validation_failed", vec!["proof_of_residential_address: duplicate"]),
-        (vec![own, own, pdf], 422, "validation_failed", vec!["customer_id: duplicate"]),
-        (vec![own, pdf, ("passport", None, PDF)], 422, "validation_failed", vec!["passport: unknown_field"]),
-        (vec![own], 422, "validation_failed", vec!["documents: required"]),
-        (vec![pdf], 422, "validation_failed", vec!["customer_id: required"]),
-        (vec![], 422, "validation_failed", vec!["customer_id: required", "documents: required"]),
-        (vec![("customer_id", None, b"cr_x"), pdf], 422, "validation_failed", vec!["customer_id: invalid_id"]),
-        (vec![("customer_id", None, b"cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"), pdf], 404, "customer_not_found", vec![]),
-        (
-            vec![own, ("incorporation_certificate", None, PDF)],
-            422,
-            "validation_failed",
-            vec!["incorporation_certificate: not_for_this_type"],
-        ),
-        (vec![("customer_id", None, gone.as_bytes()), pdf], 409, "customer_inactive", vec![]),
+    let (invalid, large) = ((422, "validation_failed"), (413, "document_too_large"));
+    for (parts, (status, code), faults) in [
+        (vec![own, (residence, Some("a.pdf"), b"<html>")], invalid, "proof_of_residential_address: unsupported_type"),
+        (vec![own, (residence, Some("a.pdf"), b"")], invalid, "proof_of_residential_address: empty"),
+        (vec![own, (residence, Some("a.pdf"), &six_mib)], large, "proof_of_residential_address: too_large"),
+        (vec![own, (residence, None, &just_too_large)], large, "proof_of_residential_address: too_large"),
+        (vec![own, pdf, pdf], invalid, "proof_of_residential_address: duplicate"),
+        (vec![own, own, pdf], invalid, "customer_id: duplicate"),
+        (vec![own, pdf, ("passport", None, PDF)], invalid, "passport: unknown_field"),
+        (vec![own], invalid, "documents: required"),
+        (vec![pdf], invalid, "customer_id: required"),
+        (vec![], invalid, "customer_id: required, documents: required"),
+        (vec![("customer_id", None, b"cr_x"), pdf], invalid, "customer_id: invalid_id"),
+        (vec![("customer_id", None, b"cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"), pdf], (404, "customer_not_found"), ""),
+        (vec![own, ("incorporation_certificate", None, PDF)], invalid, "incorporation_certificate: not_for_this_type"),
+        (vec![("customer_id", None, gone.as_bytes()), pdf], (409, "customer_inactive"), ""),
     ] {
         let refused = upload(&app, form(&parts)).send().await;
         refused.assert_problem(status, code);
@@ -191,21 +152,13 @@ async fn invalid_uploads_are_refused_and_nothing_is_stored() {
     for cut in [0, 10, 100, whole.len() / 2, whole.len() - 30, whole.len() - 5] {
         upload(&app, whole[..cut].to_vec()).send().await.assert_problem(400, "malformed_multipart");
     }
-    upload(&app, whole.clone())
-        .header("content-type", "multipart/form-data")
-        .send()
-        .await
-        .assert_problem(400, "malformed_multipart");
-    upload(&app, whole.clone())
-        .header("content-type", "multipart/form-data; boundary=another")
-        .send()
-        .await
-        .assert_problem(400, "malformed_multipart");
-    upload(&app, whole.clone())
-        .header("content-type", "application/json")
-        .send()
-        .await
-        .assert_problem(415, "unsupported_media_type");
+    for (sort, status, code) in [
+        ("multipart/form-data", 400, "malformed_multipart"),
+        ("multipart/form-data; boundary=another", 400, "malformed_multipart"),
+        ("application/json", 415, "unsupported_media_type"),
+    ] {
+        upload(&app, whole.clone()).header("content-type", sort).send().await.assert_problem(status, code);
+    }
     let many: Vec<_> = (0..50).map(|_| ("x", None, &b"y"[..])).collect();
     upload(&app, form(&many)).send().await.assert_problem(400, "malformed_multipart");
     let huge = vec![b'x'; 33 * 1024 * 1024];
@@ -213,7 +166,7 @@ async fn invalid_uploads_are_refused_and_nothing_is_stored() {
     upload(&app, whole).key(&other).send().await.assert_problem(404, "customer_not_found");
     assert_eq!(stored(&app).await, (0, Vec::new()));
     let untouched = app.get(&format!("/api/v1/customers/{business}")).await;
-    assert!(untouched.json["customer"]["proof_of_residential_address"].is_null());
+    assert!(untouched["customer"]["proof_of_residential_address"].is_null());
 
     let largest = [PDF, &vec![b'x'; DOCUMENT_BYTES_MAX - PDF.len()]].concat();
     assert_eq!(upload(&app, form(&[own, (residence, None, &largest)])).send().await.status, 200);
@@ -237,13 +190,12 @@ async fn repeated_form_is_one_upload() {
     let app = TestApp::start().await;
     let id = customer(&app, "individual").await;
     let parts = [("customer_id", None, id.as_bytes()), ("verification_document", Some("p"), PNG)];
-    let first = upload(&app, form(&parts)).idempotency_key("up-1").send().await;
-    assert_eq!(first.status, 200, "{}", first.text());
+    let first = upload(&app, form(&parts)).idempotency_key("up-1").send().await.ok(200);
     // From a client that creates a new boundary each time and changes the order.
     let again = replaced(&form(&[parts[1], parts[0]]), BOUNDARY.as_bytes(), b"----another-one00");
     let call = upload(&app, again).header("content-type", "multipart/form-data; boundary=----another-one00");
     let replayed = call.idempotency_key("up-1").send().await;
-    assert_eq!((replayed.header("idempotent-replayed"), &replayed.json), (Some("true"), &first.json));
+    replayed.assert_replays(&first);
     let another = form(&[parts[0], ("verification_document", Some("p"), PDF)]);
     upload(&app, another).idempotency_key("up-1").send().await.assert_problem(422, "idempotency_key_reused");
     assert_eq!(stored(&app).await.1.len(), 1);
@@ -272,8 +224,7 @@ async fn only_owner_and_operator_read_documents_and_reads_are_audited() {
     let residence = "proof_of_residential_address";
     upload(app, form(&[("customer_id", None, id.as_bytes()), (residence, None, PDF)])).send().await;
     let path = format!("/api/v1/customers/{id}/documents/{residence}");
-    let other = app.add_psp().await;
-    let stranger = app.add_key(other, &[Scope::Full]).await;
+    let stranger = app.stranger().await;
     let reader = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments]).await;
     let call = || app.request(Method::GET, &path);
     call().key(&stranger).send().await.assert_problem(404, "customer_not_found");
@@ -293,9 +244,8 @@ async fn only_owner_and_operator_read_documents_and_reads_are_audited() {
     service.get("/ops/customers/cr_x/documents/verification_document").await.assert_problem(404, "customer_not_found");
 
     let entries = audit_log::Entity::find().order_by_asc(audit_log::Column::Number);
-    let entries = entries.all(app.state.database().reader()).await.unwrap();
+    let entries = entries.all(app.reader()).await.unwrap();
     let read: Vec<_> = entries.iter().filter(|entry| entry.action == "customer.document_read").collect();
     assert_eq!(read.iter().map(|entry| entry.actor_kind.as_str()).collect::<Vec<_>>(), ["api_key", "operator"]);
     assert!(read.iter().all(|entry| entry.subject == id && entry.detail.contains(residence)));
-    service.stop().await;
 }

@@ -1,12 +1,12 @@
 //! Customer list: content, filters and order.
 
 use super::*;
+use crate::app::{TestApp, assert_has, column, with};
 
 async fn total_of(app: &TestApp, query: &str) -> u64 {
-    let reply = app.get(&format!("{CUSTOMERS}?{query}")).await;
-    assert_eq!(reply.status, 200, "{}", reply.text());
-    let listed = reply.json["customers"].as_array().unwrap().len();
-    let total = reply.json["total"].as_u64().unwrap();
+    let reply = app.get(&format!("{CUSTOMERS}?{query}")).await.ok(200);
+    let listed = reply["customers"].as_array().unwrap().len();
+    let total = reply["total"].as_u64().unwrap();
     assert_eq!(u64::try_from(listed).unwrap(), total.min(50), "{query}");
     total
 }
@@ -31,24 +31,21 @@ async fn pages_cover_the_list_once_newest_first() {
         app.post(CUSTOMERS, &many(from)).await;
     }
     let whole = app.get(&format!("{CUSTOMERS}?limit=200")).await.json;
-    let ids = |page: &Value| -> Vec<String> {
-        page["customers"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
-    };
+    let ids = |page: &Value| column(&page["customers"], "id");
     let all = ids(&whole);
     assert_eq!((all.len(), &whole["total"]), (90, &json!(90)));
-    let made: Vec<_> =
-        whole["customers"].as_array().unwrap().iter().map(|one| one["created_at"].as_str().unwrap()).collect();
-    assert!(made.is_sorted_by(|newer, older| newer >= older));
+    let made = column(&whole["customers"], "created_at");
+    assert!(made.is_sorted_by(|newer, older| newer.as_str() >= older.as_str()));
     assert_eq!(ids(&app.get(CUSTOMERS).await.json), all[..50], "50 is the default limit");
     let mut paged = Vec::new();
     for offset in (0..=90).step_by(30) {
         let page = app.get(&format!("{CUSTOMERS}?limit=30&offset={offset}")).await.json;
-        assert_eq!((&page["total"], &page["limit"], &page["offset"]), (&json!(90), &json!(30), &json!(offset)));
+        assert_has(&page, json!({ "total": 90, "limit": 30, "offset": offset }));
         paged.extend(ids(&page));
     }
     assert_eq!(paged, all);
-    let beyond = app.get(&format!("{CUSTOMERS}?offset=1000")).await.json;
-    assert_eq!((&beyond["total"], &beyond["customers"]), (&json!(90), &json!([])));
+    let beyond = app.get(&format!("{CUSTOMERS}?offset=1000")).await;
+    assert_has(&beyond, json!({ "total": 90, "customers": [] }));
 }
 
 #[tokio::test]
@@ -58,28 +55,19 @@ async fn search_matches_substrings_case_insensitively_and_literally() {
     {
         add(&app, &with(&individual(), &json!({ "email": email }))).await;
     }
-    for (search, total) in [
-        ("ada", 1),
-        ("LOVELACE@EXAMPLE", 1),
-        ("example", 4),
-        ("%40", 4),
-        ("%25", 1),
-        ("_", 1),
-        ("%25%40", 1),
-        ("a_a", 0),
-        ("%5C", 0),
-        ("%27", 0),
-        ("%C3%BCnal", 1),
-        ("T%C3%9CRK", 1),
-        ("nobody", 0),
-        ("", 4),
+    for (total, searches) in [
+        (4, ["example", "%40", ""].as_slice()),
+        (1, &["ada", "LOVELACE@EXAMPLE", "%25", "_", "%25%40", "%C3%BCnal", "T%C3%9CRK"]),
+        (0, &["a_a", "%5C", "%27", "nobody"]),
     ] {
-        assert_eq!(total_of(&app, &format!("search={search}")).await, total, "{search}");
+        for search in searches {
+            assert_eq!(total_of(&app, &format!("search={search}")).await, total, "{search}");
+        }
     }
     let whole = app.get(&format!("{CUSTOMERS}?search=ada")).await;
-    assert_eq!(whole.json["customers"][0]["email"], "Ada.Lovelace@Example.com", "as submitted");
+    assert_eq!(whole["customers"][0]["email"], "Ada.Lovelace@Example.com", "as submitted");
     let first = app.get(&format!("{CUSTOMERS}?search=example&limit=1")).await;
-    assert_eq!((&first.json["total"], first.json["customers"].as_array().unwrap().len()), (&json!(4), 1));
+    assert_eq!((&first["total"], first["customers"].as_array().unwrap().len()), (&json!(4), 1));
 }
 
 #[tokio::test]
@@ -105,20 +93,20 @@ async fn invalid_parameters_are_named() {
     let app = TestApp::start().await;
     let long = format!("search={}", "a".repeat(256));
     for (query, faults) in [
-        ("limit=0", ["limit: out_of_range"].as_slice()),
-        ("limit=-1", &["limit: out_of_range"]),
-        ("limit=201", &["limit: out_of_range"]),
-        ("limit=99999999999999999999", &["limit: out_of_range"]),
-        ("limit=ten", &["limit: out_of_range"]),
-        ("limit=1.5", &["limit: out_of_range"]),
-        ("offset=-1", &["offset: out_of_range"]),
-        ("offset=1000001", &["offset: out_of_range"]),
-        ("offset=x", &["offset: out_of_range"]),
-        ("status=pending", &["status: unknown_value"]),
-        ("status=ACTIVE", &["status: unknown_value"]),
-        ("search=%00", &["search: invalid_characters"]),
-        (&long, &["search: too_long"]),
-        ("limit=0&offset=x&status=y", &["status: unknown_value", "limit: out_of_range", "offset: out_of_range"]),
+        ("limit=0", "limit: out_of_range"),
+        ("limit=-1", "limit: out_of_range"),
+        ("limit=201", "limit: out_of_range"),
+        ("limit=99999999999999999999", "limit: out_of_range"),
+        ("limit=ten", "limit: out_of_range"),
+        ("limit=1.5", "limit: out_of_range"),
+        ("offset=-1", "offset: out_of_range"),
+        ("offset=1000001", "offset: out_of_range"),
+        ("offset=x", "offset: out_of_range"),
+        ("status=pending", "status: unknown_value"),
+        ("status=ACTIVE", "status: unknown_value"),
+        ("search=%00", "search: invalid_characters"),
+        (&long, "search: too_long"),
+        ("limit=0&offset=x&status=y", "status: unknown_value, limit: out_of_range, offset: out_of_range"),
     ] {
         let refused = app.get(&format!("{CUSTOMERS}?{query}")).await;
         refused.assert_problem(400, "invalid_parameters");

@@ -1,22 +1,18 @@
 //! Customers: creation, reads, lists, changes, deactivation, money to and from them.
 
 mod bad_input;
+mod changes;
 mod create;
-mod deactivate;
 mod details;
 mod list;
 pub(crate) mod paid_out;
 mod payments;
-mod phone;
 mod transferred;
 
-use axum::http::Method;
 use payferry_domain::customer::{Command, Verdict};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::Opened;
-use serde_json::{Value, json};
 
-use crate::app::{Reply, TestApp};
+use crate::prelude::*;
 
 const CUSTOMERS: &str = "/api/v1/customers";
 const PAYMENT_DETAILS: &str = "/api/v1/customers/payment-details";
@@ -30,7 +26,7 @@ fn address() -> Value {
 }
 
 /// Only required fields.
-fn individual() -> Value {
+pub(crate) fn individual() -> Value {
     json!({
         "type": "individual", "country": "USA", "currency": "USD", "email": "ada@example.com", "first_name": "Ada",
         "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
@@ -39,7 +35,7 @@ fn individual() -> Value {
 }
 
 /// All fields.
-fn individual_in_full() -> Value {
+pub(crate) fn individual_in_full() -> Value {
     with(
         &individual(),
         &json!({ "phone_number": "+14155550123", "tax_id": "123-45-6789", "document_type": "passport" }),
@@ -47,7 +43,7 @@ fn individual_in_full() -> Value {
 }
 
 /// Only required fields.
-fn business() -> Value {
+pub(crate) fn business() -> Value {
     let business = json!({
         "type": "business", "email": "office@engines.example", "business_name": "Analytical Engines Inc.",
         "incorporation_certificate_number": "INC-1842", "business_tax_id": "12-3456789", "ownership_percentage": "60",
@@ -77,32 +73,18 @@ fn owner() -> Value {
     })
 }
 
-/// `body` with some fields changed.
-fn with(body: &Value, changes: &Value) -> Value {
-    let mut body = body.clone();
-    body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
-    body
-}
-
 /// Creates a customer; returns its id.
-async fn add(app: &TestApp, body: &Value) -> String {
-    let made = app.post(CUSTOMERS, body).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    made.json["customers"][0]["id"].as_str().unwrap().to_owned()
+pub(crate) async fn add(app: &TestApp, body: &Value) -> String {
+    app.post(CUSTOMERS, body).await.ok(201)["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
 async fn read(app: &TestApp, id: &str) -> Value {
-    let reply = app.get(&format!("{CUSTOMERS}/{id}")).await;
-    assert_eq!(reply.status, 200, "{}", reply.text());
-    reply.json["customer"].clone()
-}
-
-async fn patch(app: &TestApp, path: &str, body: &Value) -> Reply {
-    app.request(Method::PATCH, path).json(body).send().await
+    let reply = app.get(&format!("{CUSTOMERS}/{id}")).await.ok(200);
+    reply["customer"].clone()
 }
 
 async fn set_details(app: &TestApp, id: &str, details: &Value) -> Reply {
-    patch(app, PAYMENT_DETAILS, &with(details, &json!({ "customer_id": id }))).await
+    app.patch(PAYMENT_DETAILS, &with(details, &json!({ "customer_id": id }))).await
 }
 
 async fn deactivate(app: &TestApp, id: &str) -> Reply {
@@ -112,9 +94,7 @@ async fn deactivate(app: &TestApp, id: &str) -> Reply {
 /// Accepts the terms and approves the customer as the operator.
 async fn clear(app: &TestApp, id: &str) {
     for command in [Command::AcceptTerms, Command::Decide(Verdict::Approved)] {
-        let mut opened = Opened::find(app.state.database(), id.parse().unwrap(), None).await.unwrap();
-        opened.apply(&command, &Actor::Operator, app.state.clock().now()).await.unwrap();
-        opened.commit().await.unwrap();
+        app.change_customer(id.parse().unwrap(), &command, &Actor::Operator).await;
     }
     assert_eq!(read(app, id).await["kyc_status"], "approved");
 }

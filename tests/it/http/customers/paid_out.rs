@@ -3,26 +3,22 @@
 use std::time::Duration;
 
 use payferry_actors::pauses;
-use payferry_domain::{Chain, Token};
 use payferry_evm::wallet::Vaults;
 use payferry_journal::psps::PspPolicies;
 use payferry_journal::psps::wallets;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
 
 use super::*;
-use crate::chainside::{balance, blacklist, sleep};
+use crate::app::{Reply, TestApp, assert_refused, column, with};
 use crate::http::mismatches::set_policies;
 
 /// An account used only here.
-const TREASURER: &str = "0x000000000000000000000000000000000000beef";
+pub(crate) const TREASURER: &str = "0x000000000000000000000000000000000000beef";
 
 /// Creates an account with 9.90 USDC on Base: a settled payment of 10.00.
 async fn with_settled_payment() -> TestApp {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
-    let made = app.add_payment(&merchant).await;
-    app.pay(&made, "10").await;
-    app.payment_when(&made, "settled").await;
+    app.paid("10", "settled").await;
     app
 }
 
@@ -37,8 +33,7 @@ pub(crate) async fn payee(app: &TestApp) -> String {
 /// Creates approved customers whose wallets belong to the chain, a token or the service: the customer, the wallet, and
 /// its description in the refusal. The zero address is not accepted as a wallet at all.
 pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'static str)> {
-    let merchant = app.add_merchant().await;
-    let payment = app.add_payment(&merchant).await;
+    let payment = app.add_payment().await;
     let spec = app.env().chain(Chain::Base).spec().clone();
     let elsewhere = app.env().chain(Chain::Polygon).spec().token_address(Token::Usdt).unwrap();
     let vaults = Vaults::new(spec.contract);
@@ -46,7 +41,7 @@ pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'s
     let mut payees = Vec::new();
     for (wallet, what) in [
         (format!("0x{}4", "0".repeat(39)), "one of the chain's own contracts"),
-        (payment.json["intermediary_wallet"].as_str().unwrap().to_owned(), "a vault of this service"),
+        (payment.wallet().to_owned(), "a vault of this service"),
         (vaults.of_psp(app.psp_id).to_string(), "a vault of this service"),
         (vaults.of_psp(other).to_string(), "a vault of this service"),
         (spec.token_address(Token::Usdc).unwrap().to_string(), "the contract of a token"),
@@ -56,9 +51,8 @@ pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'s
     ] {
         let id = add(app, &individual()).await;
         let nobodys = set_details(app, &id, &json!({ "wallet_address": format!("0x{}", "0".repeat(40)) })).await;
-        assert_eq!((nobodys.status.as_u16(), nobodys.faults()), (422, vec!["wallet_address: zero_address".to_owned()]));
-        let set = set_details(app, &id, &json!({ "wallet_address": wallet })).await;
-        assert_eq!(set.status, 200, "{}", set.text());
+        nobodys.assert_invalid("wallet_address: zero_address");
+        set_details(app, &id, &json!({ "wallet_address": wallet })).await.ok(200);
         clear(app, &id).await;
         payees.push((id, wallet, what));
     }
@@ -68,7 +62,7 @@ pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'s
 /// Asserts a refusal because of the target address, with this description.
 pub(super) fn assert_unsuitable(refused: &Reply, what: &str) {
     refused.assert_problem(409, "wallet_unsuitable");
-    assert_eq!(refused.json["detail"], format!("The wallet is {what}."));
+    assert_eq!(refused["detail"], format!("The wallet is {what}."));
 }
 
 fn payout(customer: &str, amount: &str) -> Value {
@@ -87,26 +81,32 @@ pub(crate) async fn balances(app: &TestApp) -> [String; 3] {
 /// The same on another chain.
 pub(crate) async fn balances_on(app: &TestApp, chain: &str) -> [String; 3] {
     let all = app.get("/balances").await;
-    let list = all.json["balances"].as_array().unwrap();
+    let list = all["balances"].as_array().unwrap();
     let usdc = list.iter().find(|row| row["chain"] == chain && row["currency"] == "USDC").unwrap();
     ["available", "pending", "reserved"].map(|key| usdc[key].as_str().unwrap().to_owned())
 }
 
 async fn when(app: &TestApp, path: &str, order: &Reply, status: &str) -> Reply {
-    let path = format!("{path}/{}", order.json["id"].as_str().unwrap());
-    let ask = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
-    app.until(&format!("it is {status}"), ask).await
+    app.when(&format!("{path}/{}", order.string("id")), status).await
 }
 
-pub(super) async fn kinds(app: &TestApp, subject: &str) -> Vec<(String, String, String, String)> {
+/// Orders a payout of this amount and waits until it is sent.
+async fn paid_out(app: &TestApp, customer: &str, amount: &str) {
+    let asked = app.post("/payouts", &payout(customer, amount)).await;
+    when(app, "/payouts", &asked, "sent").await;
+}
+
+/// Ledger entries of a subject: kind, debit, credit and amount.
+pub(super) async fn kinds(app: &TestApp, subject: &str) -> Vec<[String; 4]> {
     let page = app.get(&format!("/ledger/entries?subject={subject}")).await;
-    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
-    let entries = page.json["entries"].as_array().unwrap().iter();
-    entries.map(|e| (text(e, "kind"), text(e, "debit"), text(e, "credit"), text(e, "amount"))).collect()
+    let entries = page["entries"].as_array().unwrap().iter();
+    entries
+        .map(|entry| ["kind", "debit", "credit", "amount"].map(|key| entry[key].as_str().unwrap().to_owned()))
+        .collect()
 }
 
-pub(super) fn row(kind: &str, debit: &str, credit: &str, amount: &str) -> (String, String, String, String) {
-    (kind.to_owned(), debit.to_owned(), credit.to_owned(), amount.to_owned())
+async fn usdc(app: &TestApp, account: &str) -> u64 {
+    balance(app, Chain::Base, Token::Usdc, account).await
 }
 
 #[tokio::test]
@@ -115,28 +115,23 @@ async fn payout_reaches_the_customer_and_every_unit_is_booked() {
     let customer = payee(&app).await;
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
     let body = payout(&customer, "4.5");
-    let asked = app.request(Method::POST, "/payouts").idempotency_key("p1").json(&body).send().await;
-    assert_eq!(asked.status, 202, "{}", asked.text());
+    let asked = app.post_keyed("p1", "/payouts", &body).await.ok(202);
     insta::assert_json_snapshot!("payout_asked", asked.redacted());
-    let again = app.request(Method::POST, "/api/v1/payouts").idempotency_key("p1").json(&body).send().await;
-    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &asked.bytes));
+    app.post_keyed("p1", "/api/v1/payouts", &body).await.assert_replays(&asked);
 
     let sent = when(&app, "/payouts", &asked, "sent").await;
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 4_500_000);
+    assert_eq!(usdc(&app, OTHER_WALLET).await, 4_500_000);
     assert_eq!(balances(&app).await, ["5.40", "0.00", "0.00"]);
-    let id = sent.json["id"].as_str().unwrap();
-    let expected = [row("reserved", "psp", "in_flight", "4.50"), row("sent", "in_flight", "external", "4.50")];
+    let id = sent["id"].as_str().unwrap();
+    let expected = [["reserved", "psp", "in_flight", "4.50"], ["sent", "in_flight", "external", "4.50"]];
     assert_eq!(kinds(&app, id).await, expected);
     let log = app.get(&format!("/api/v1/payments/{id}/webhooks")).await;
-    let events: Vec<_> = log.json["deliveries"].as_array().unwrap().iter().map(|entry| &entry["event"]).collect();
-    assert_eq!(events, ["payout.pending", "payout.sent"]);
-    assert_eq!(app.get("/payouts").await.json["payouts"], json!([sent.json]));
-    assert_eq!(app.get("/payouts?status=failed").await.json["total"], 0);
-    let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
+    assert_eq!(column(&log["deliveries"], "event"), ["payout.pending", "payout.sent"]);
+    assert_eq!(app.get("/payouts").await["payouts"], json!([sent.json]));
+    assert_eq!(app.get("/payouts?status=failed").await["total"], 0);
+    let key = app.stranger().await;
     for path in [format!("/payouts/{id}"), format!("/payments/{id}/webhooks"), format!("/withdrawals/{id}")] {
-        let theirs = app.request(Method::GET, &path).key(&key).send().await;
-        assert_eq!(theirs.status, 404, "{path}");
+        assert_eq!(app.get_as(&key, &path).await.status, 404, "{path}");
     }
 }
 
@@ -159,29 +154,22 @@ async fn invalid_payouts_are_refused_and_move_nothing() {
     refused(&payout(&bare, "1"), 409, "customer_without_wallet").await;
     deactivate(&app, &customer).await;
     refused(&payout(&customer, "1"), 409, "customer_inactive").await;
-    let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
-    let foreign = app.request(Method::POST, "/payouts").key(&key).json(&payout(&bare, "1")).send().await;
-    foreign.assert_problem(404, "customer_not_found");
+    app.post_as(&app.stranger().await, "/payouts", &payout(&bare, "1")).await.assert_problem(404, "customer_not_found");
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
-    assert_eq!(app.get("/payouts").await.json["total"], 0);
-}
-
-#[tokio::test]
-async fn payouts_to_tokens_or_to_the_service_are_refused() {
-    let app = with_settled_payment().await;
+    assert_eq!(app.get("/payouts").await["total"], 0);
+    // Nor are payouts to tokens or to the service.
     let payees = unsuitable_payees(&app).await;
     let mut held = Vec::new();
     for (_, wallet, _) in &payees {
-        held.push(balance(&app, Chain::Base, Token::Usdc, wallet).await);
+        held.push(usdc(&app, wallet).await);
     }
     for (customer, _, what) in &payees {
         assert_unsuitable(&app.post("/payouts", &payout(customer, "1")).await, what);
     }
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
-    assert_eq!(app.get("/payouts").await.json["total"], 0);
+    assert_eq!(app.get("/payouts").await["total"], 0);
     for ((_, wallet, what), held) in payees.iter().zip(held) {
-        assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet).await, held, "{what}");
+        assert_eq!(usdc(&app, wallet).await, held, "{what}");
     }
 }
 
@@ -190,7 +178,7 @@ async fn outgoing_money_has_a_single_and_a_daily_limit() {
     let app = with_settled_payment().await;
     let customer = payee(&app).await;
     register(&app).await;
-    let payment = app.get("/payments").await.json["payments"][0]["payment_id"].as_str().unwrap().to_owned();
+    let payment = app.get("/payments").await["payments"][0]["payment_id"].as_str().unwrap().to_owned();
     let refunds = format!("/payments/{payment}/refunds");
     let (once, daily) = (Some("5".parse().unwrap()), Some("6".parse().unwrap()));
     set_policies(&app, &PspPolicies { send_max: once, send_daily_max: daily, ..PspPolicies::default() }).await;
@@ -211,23 +199,17 @@ async fn outgoing_money_has_a_single_and_a_daily_limit() {
     refused("5.000001", "above_send_limit").await;
     app.post("/transfers", &payout(&customer, "5.000001")).await.assert_problem(409, "above_send_limit");
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
-    let asked = app.post("/payouts", &payout(&customer, "5")).await;
-    when(&app, "/payouts", &asked, "sent").await;
+    paid_out(&app, &customer, "5").await;
     refused("1.000001", "above_daily_limit").await;
     assert_eq!(balances(&app).await, ["4.90", "0.00", "0.00"]);
-    assert_eq!(app.get(&refunds).await.json["refunds"], json!([]));
+    assert_eq!(app.get(&refunds).await["refunds"], json!([]));
     // Refunds and payouts share the daily limit; refused orders do not count.
-    let rest = app.post(&refunds, &refund("1")).await;
-    assert_eq!(rest.status, 202, "{}", rest.text());
+    app.post(&refunds, &refund("1")).await.ok(202);
     refused("0.01", "above_daily_limit").await;
-    let sent = async |app: &TestApp| {
-        let listed = app.get(&refunds).await;
-        (listed.json["refunds"][0]["status"] == "sent").then_some(())
-    };
-    app.until("the refund is sent", sent).await;
+    app.get_until(&refunds, |listed| listed["refunds"][0]["status"] == "sent").await;
     assert_eq!(balances(&app).await, ["3.90", "0.00", "0.00"]);
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 1_000_000);
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 0);
+    assert_eq!(usdc(&app, WALLET).await, 1_000_000);
+    assert_eq!(usdc(&app, TREASURER).await, 0);
 }
 
 #[tokio::test]
@@ -237,71 +219,56 @@ async fn payout_rejected_by_the_token_returns_to_the_balance() {
     blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
     let asked = app.post("/payouts", &payout(&customer, "4")).await;
     let failed = when(&app, "/payouts", &asked, "failed").await;
-    assert_eq!(failed.json["failure_reason"], "send_failed", "{}", failed.text());
+    assert_eq!(failed["failure_reason"], "send_failed", "{}", failed.text());
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
-    let id = failed.json["id"].as_str().unwrap();
-    let expected = [row("reserved", "psp", "in_flight", "4.00"), row("returned", "in_flight", "psp", "4.00")];
+    let id = failed["id"].as_str().unwrap();
+    let expected = [["reserved", "psp", "in_flight", "4.00"], ["returned", "in_flight", "psp", "4.00"]];
     assert_eq!(kinds(&app, id).await, expected);
     blacklist(&app, Chain::Base, OTHER_WALLET, false).await;
-    let again = app.post("/payouts", &payout(&customer, "4")).await;
-    when(&app, "/payouts", &again, "sent").await;
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 4_000_000);
-}
-
-#[tokio::test]
-async fn payout_to_a_no_longer_approved_customer_fails() {
-    let app = with_settled_payment().await;
-    let customer = payee(&app).await;
-    pause(&app, pauses::Scope::OutboundTransfer(None), true).await;
-    let asked = app.post("/payouts", &payout(&customer, "4")).await;
-    assert_eq!(asked.status, 202, "{}", asked.text());
-    assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
-    deactivate(&app, &customer).await;
-    pause(&app, pauses::Scope::OutboundTransfer(None), false).await;
-    let failed = when(&app, "/payouts", &asked, "failed").await;
-    assert_eq!(failed.json["failure_reason"], "customer_not_cleared");
-    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
+    paid_out(&app, &customer, "4").await;
+    assert_eq!(usdc(&app, OTHER_WALLET).await, 4_000_000);
 }
 
 #[tokio::test]
 async fn payout_fails_if_the_customer_changes_before_signing() {
     let app = with_settled_payment().await;
     let customer = payee(&app).await;
-    let held_back = async || {
+    let held_back = async |customer: &str| {
         pause(&app, pauses::Scope::OutboundTransfer(None), true).await;
-        let asked = app.post("/payouts", &payout(&customer, "4")).await;
-        assert_eq!(asked.status, 202, "{}", asked.text());
+        let asked = app.post("/payouts", &payout(customer, "4")).await.ok(202);
         assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
         asked
     };
     let fails = async |asked: &Reply| {
         pause(&app, pauses::Scope::OutboundTransfer(None), false).await;
         let failed = when(&app, "/payouts", asked, "failed").await;
-        assert_eq!(failed.json["failure_reason"], "customer_not_cleared", "{}", failed.text());
+        assert_eq!(failed["failure_reason"], "customer_not_cleared", "{}", failed.text());
         assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
         for wallet in [OTHER_WALLET, WALLET] {
-            assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet).await, 0, "{wallet}");
+            assert_eq!(usdc(&app, wallet).await, 0, "{wallet}");
         }
     };
+    // A deactivated customer.
+    let asked = held_back(&customer).await;
+    deactivate(&app, &customer).await;
+    fails(&asked).await;
+    let customer = payee(&app).await;
     // A different wallet, approved again: the payout was for the previous wallet.
-    let asked = held_back().await;
+    let asked = held_back(&customer).await;
     let replaced = set_details(&app, &customer, &json!({ "wallet_address": WALLET })).await;
-    assert_eq!(replaced.json["kyc_status"], "pending_update", "{}", replaced.text());
+    assert_eq!(replaced["kyc_status"], "pending_update", "{}", replaced.text());
     clear(&app, &customer).await;
     fails(&asked).await;
     // The same wallet, but the customer must be approved again.
-    let asked = held_back().await;
+    let asked = held_back(&customer).await;
     let path = format!("{CUSTOMERS}/{customer}");
-    let changed = patch(&app, &path, &json!({ "phone_number": "+447700900123" })).await;
-    assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
+    let changed = app.patch(&path, &json!({ "phone_number": "+447700900123" })).await;
+    assert_eq!(changed["customer"]["kyc_status"], "pending_update", "{}", changed.text());
     fails(&asked).await;
     // After another approval, the next payout goes to the current wallet.
     clear(&app, &customer).await;
-    let asked = app.post("/payouts", &payout(&customer, "4")).await;
-    when(&app, "/payouts", &asked, "sent").await;
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 4_000_000);
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
+    paid_out(&app, &customer, "4").await;
+    assert_eq!([usdc(&app, WALLET).await, usdc(&app, OTHER_WALLET).await], [4_000_000, 0]);
 }
 
 /// Registers the withdrawal wallet.
@@ -341,31 +308,25 @@ async fn only_one_of_many_full_withdrawals_succeeds() {
         reply.assert_problem(409, "insufficient_balance");
     }
     when(&app, "/withdrawals", accepted[0], "sent").await;
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 9_900_000);
+    assert_eq!(usdc(&app, TREASURER).await, 9_900_000);
     assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"]);
-    let listed = app.get("/withdrawals").await;
-    assert_eq!((&listed.json["total"], &listed.json["withdrawals"][0]["status"]), (&json!(1), &json!("sent")));
+    app.get("/withdrawals").await.assert(200, json!({ "total": 1, "withdrawals/0/status": "sent" }));
 }
 
 #[tokio::test]
 async fn withdrawal_with_an_idempotency_key_is_made_once() {
     let app = with_settled_payment().await;
     register(&app).await;
-    let ask = async |path: &str, amount: &str| {
-        app.request(Method::POST, path).idempotency_key("w1").json(&withdrawal(amount)).send().await
-    };
-    let asked = ask("/withdrawals", "1").await;
-    assert_eq!((asked.status.as_u16(), asked.header("idempotent-replayed")), (202, None), "{}", asked.text());
+    let ask = async |path: &str, amount: &str| app.post_keyed("w1", path, &withdrawal(amount)).await;
+    let asked = ask("/withdrawals", "1").await.ok(202);
+    assert_eq!(asked.header("idempotent-replayed"), None);
     when(&app, "/withdrawals", &asked, "sent").await;
     for path in ["/withdrawals", "/api/v1/withdrawals"] {
-        let again = ask(path, "1").await;
-        assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &asked.bytes), "{path}");
-        assert_eq!(again.status, asked.status);
+        ask(path, "1").await.assert_replays(&asked);
     }
     ask("/withdrawals", "2").await.assert_problem(422, "idempotency_key_reused");
-    let listed = app.get("/withdrawals").await;
-    assert_eq!((&listed.json["total"], &listed.json["withdrawals"][0]["id"]), (&json!(1), &asked.json["id"]));
-    assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 1_000_000);
+    app.get("/withdrawals").await.assert(200, json!({ "total": 1, "withdrawals/0/id": asked["id"] }));
+    assert_eq!(usdc(&app, TREASURER).await, 1_000_000);
     assert_eq!(balances(&app).await, ["8.90", "0.00", "0.00"]);
 }
 
@@ -373,16 +334,14 @@ async fn withdrawal_with_an_idempotency_key_is_made_once() {
 async fn changed_withdrawal_wallet_takes_effect_after_its_delay() {
     let app = with_settled_payment().await;
     let withdrawn = async |amount: &str| {
-        let asked = app.post("/withdrawals", &withdrawal(amount)).await;
-        assert_eq!(asked.status, 202, "{}", asked.text());
+        let asked = app.post("/withdrawals", &withdrawal(amount)).await.ok(202);
         when(&app, "/withdrawals", &asked, "sent").await;
-        let of = async |wallet: &str| balance(&app, Chain::Base, Token::Usdc, wallet).await;
-        [of(TREASURER).await, of(WALLET).await]
+        [usdc(&app, TREASURER).await, usdc(&app, WALLET).await]
     };
     set_wallet(&app, WALLET, WALLET_DELAY_SECS).await;
     app.post("/withdrawals", &withdrawal("1")).await.assert_problem(409, "withdrawal_wallet_missing");
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
-    assert_eq!(app.get("/withdrawals").await.json["total"], 0);
+    assert_eq!(app.get("/withdrawals").await["total"], 0);
 
     register(&app).await;
     set_wallet(&app, WALLET, WALLET_DELAY_SECS).await;
@@ -394,53 +353,49 @@ async fn changed_withdrawal_wallet_takes_effect_after_its_delay() {
 #[tokio::test]
 async fn invalid_fields_of_orders_are_named_and_nothing_is_ordered() {
     let app = TestApp::start().await;
-    let good = payout("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1");
     let deep = (0..32).fold(json!({}), |inner, _| json!({ "in": inner }));
     let large = json!({ "note": "x".repeat(16 * 1024) });
-    let refused = async |path: &str, changes: &Value, faults: &[&str]| {
-        let reply = app.post(path, &with(&good, changes)).await;
-        reply.assert_problem(422, "validation_failed");
-        assert_eq!(reply.faults(), faults, "{path}: {changes}");
-    };
-    for (changes, faults) in [
+    let orders = [
         (
             json!({ "amount": null, "currency": null, "chain": null }),
-            ["amount: required", "currency: required", "chain: required"],
+            "amount: required, currency: required, chain: required",
         ),
         (
             json!({ "amount": "0", "currency": "EUR", "chain": "best" }),
-            ["amount: amount_too_small", "currency: unknown_value", "chain: unknown_value"],
+            "amount: amount_too_small, currency: unknown_value, chain: unknown_value",
         ),
         (
             json!({ "amount": 1, "currency": 2, "chain": [] }),
-            ["amount: wrong_type", "currency: wrong_type", "chain: wrong_type"],
+            "amount: wrong_type, currency: wrong_type, chain: wrong_type",
         ),
         (
             json!({ "amount": "-1", "metadata": [], "reference": " " }),
-            ["amount: amount_malformed", "metadata: wrong_type", "reference: empty"],
+            "amount: amount_malformed, metadata: wrong_type, reference: empty",
         ),
         (
             json!({ "amount": "1.0000001", "metadata": deep, "reference": "r".repeat(256) }),
-            ["amount: too_many_decimals", "metadata: too_deep", "reference: too_long"],
+            "amount: too_many_decimals, metadata: too_deep, reference: too_long",
         ),
         (
             json!({ "amount": "99999999999999999999", "metadata": large, "reference": 7 }),
-            ["amount: amount_too_large", "metadata: too_large", "reference: wrong_type"],
+            "amount: amount_too_large, metadata: too_large, reference: wrong_type",
         ),
-    ] {
-        for path in ["/payouts", "/withdrawals"] {
-            refused(path, &changes, &faults).await;
-        }
-    }
-    for (customer, fault) in [
-        (Value::Null, "customer_id: required"),
-        (json!(7), "customer_id: wrong_type"),
-        (json!("po_01J9Z3K4M5N6P7Q8R9S0T1V2W3"), "customer_id: invalid_id"),
-    ] {
-        let changes = json!({ "customer_id": customer, "amount": null });
-        refused("/payouts", &changes, &[fault, "amount: required"]).await;
-    }
+    ];
+    let of_customer = [
+        (json!({ "customer_id": null, "amount": null }), "customer_id: required, amount: required"),
+        (json!({ "customer_id": 7, "amount": null }), "customer_id: wrong_type, amount: required"),
+        (
+            json!({ "customer_id": "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "amount": null }),
+            "customer_id: invalid_id, amount: required",
+        ),
+    ];
+    let good = payout("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1");
     for path in ["/payouts", "/withdrawals"] {
-        assert_eq!(app.get(path).await.json["total"], 0, "{path}");
+        let order = async |changes: &Value| app.post(path, &with(&good, changes)).await;
+        assert_refused(&orders, order).await;
+        if path == "/payouts" {
+            assert_refused(&of_customer, order).await;
+        }
+        assert_eq!(app.get(path).await["total"], 0, "{path}");
     }
 }

@@ -1,32 +1,26 @@
 //! Customers in payments.
 
-use axum::http::Method;
-use payferry_entities::{payments, psps};
+use payferry_entities::payments;
 use payferry_journal::psps::PspPolicies;
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
 use super::*;
-
-fn asked(merchant_id: &str, customer_id: Option<&str>) -> Value {
-    json!({ "merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base", "customer_id": customer_id })
-}
+use crate::app::{TestApp, assert_has};
+use crate::http::mismatches::set_policies;
 
 #[tokio::test]
 async fn approved_customer_is_named_wherever_the_payment_is() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
     let id = add(&app, &individual()).await;
     clear(&app, &id).await;
-    let made = app.post("/payments/initiate", &asked(&merchant, Some(&id))).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    app.add_payment(&merchant).await;
-    let payment = made.json["payment_id"].as_str().unwrap();
-    assert_eq!(app.get(&format!("/payments/{payment}")).await.json["customer_id"], id.as_str());
+    let made = app.initiate(&json!({ "customer_id": id })).await.ok(201);
+    app.add_payment().await;
+    let payment = made.id();
+    assert_eq!(app.get(&format!("/payments/{payment}")).await["customer_id"], id.as_str());
     let filtered = app.get(&format!("/payments?customer_id={id}")).await.json;
-    assert_eq!((&filtered["total"], &filtered["payments"][0]["payment_id"]), (&json!(1), &json!(payment)));
+    assert_has(&filtered, json!({ "total": 1, "payments/0/payment_id": payment }));
     let other = add(&app, &individual()).await;
-    assert_eq!(app.get(&format!("/payments?customer_id={other}")).await.json["total"], 0);
+    assert_eq!(app.get(&format!("/payments?customer_id={other}")).await["total"], 0);
 
     // A deactivation does not stop running payments.
     deactivate(&app, &id).await;
@@ -44,51 +38,35 @@ async fn approved_customer_is_named_wherever_the_payment_is() {
 #[tokio::test]
 async fn customers_without_approval_are_refused() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
     let id = add(&app, &individual_in_full()).await;
-    let initiate = async || app.post("/payments/initiate", &asked(&merchant, Some(&id))).await;
+    let initiate = async || app.initiate(&json!({ "customer_id": id })).await;
     initiate().await.assert_problem(409, "customer_not_cleared");
     clear(&app, &id).await;
     assert_eq!(initiate().await.status, 201);
-    patch(&app, &format!("{CUSTOMERS}/{id}"), &json!({ "phone_number": "+447700900123" })).await;
+    app.patch(&format!("{CUSTOMERS}/{id}"), &json!({ "phone_number": "+447700900123" })).await;
     initiate().await.assert_problem(409, "customer_not_cleared");
     deactivate(&app, &id).await;
     initiate().await.assert_problem(409, "customer_inactive");
-    let nobody = app.post("/payments/initiate", &asked(&merchant, Some("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"))).await;
+    let nobody = app.initiate(&json!({ "customer_id": "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3" })).await;
     nobody.assert_problem(404, "customer_not_found");
-    let made = payments::Entity::find().count(app.state.database().reader()).await.unwrap();
-    assert_eq!(made, 1);
-}
+    assert_eq!(app.count::<payments::Entity>().await, 1);
 
-#[tokio::test]
-async fn status_success_counts_as_approved() {
-    let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
+    // The status `success` counts as approved.
     let id = add(&app, &individual()).await;
     payferry_entities::customers::Entity::update_many()
         .col_expr(payferry_entities::customers::Column::KycStatus, Expr::value("success"))
         .exec(app.writer())
         .await
         .unwrap();
-    assert_eq!(app.post("/payments/initiate", &asked(&merchant, Some(&id))).await.status, 201);
+    assert_eq!(app.initiate(&json!({ "customer_id": id })).await.status, 201);
 }
 
 #[tokio::test]
 async fn psp_may_require_a_customer_for_every_payment() {
     let app = TestApp::start_with_chains().await;
-    let merchant = app.add_merchant().await;
     let id = add(&app, &individual()).await;
     clear(&app, &id).await;
-    let policies = PspPolicies { require_customer: true, ..PspPolicies::default() };
-    psps::Entity::update_many()
-        .col_expr(psps::Column::Settings, Expr::value(serde_json::to_string(&policies).unwrap()))
-        .filter(psps::Column::Id.eq(app.psp_id.to_string()))
-        .exec(app.writer())
-        .await
-        .unwrap();
-    let refused = app.post("/payments/initiate", &asked(&merchant, None)).await;
-    refused.assert_problem(422, "validation_failed");
-    assert_eq!(refused.faults(), ["customer_id: required"]);
-    let made = app.request(Method::POST, "/payments/initiate").json(&asked(&merchant, Some(&id))).send().await;
-    assert_eq!(made.status, 201, "{}", made.text());
+    set_policies(&app, &PspPolicies { require_customer: true, ..PspPolicies::default() }).await;
+    app.initiate(&json!({})).await.assert_invalid("customer_id: required");
+    app.initiate(&json!({ "customer_id": id })).await.ok(201);
 }
