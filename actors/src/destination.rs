@@ -53,10 +53,7 @@ impl Unsuitable {
 }
 
 /// Reason why an address must not receive funds, as far as it is known without the database.
-pub fn unsuitable_by_itself<'a>(
-    specs: impl IntoIterator<Item = &'a ChainSpec>,
-    address: Address,
-) -> Option<Unsuitable> {
+fn unsuitable_by_itself<'a>(specs: impl IntoIterator<Item = &'a ChainSpec>, address: Address) -> Option<Unsuitable> {
     if let Some(reason) = of_the_chain(address) {
         return Some(reason);
     }
@@ -88,22 +85,14 @@ impl System {
     /// Reason why an address must not receive funds, if any.
     pub async fn unsuitable(&self, address: Address) -> Result<Option<Unsuitable>, DbErr> {
         let specs: Vec<&ChainSpec> = self.chains().running().collect();
-        unsuitable_knowing(self.chains().watchlist(), self.database(), specs, address).await
+        unsuitable(self.database(), self.chains().watchlist(), specs, address).await
     }
 }
 
-/// Reason why an address must not receive funds, if any.
+/// Reason why an address must not receive funds, if any. Without a running service, the watchlist is empty.
 pub async fn unsuitable<'a>(
     database: &Database,
-    specs: impl IntoIterator<Item = &'a ChainSpec> + Clone,
-    address: Address,
-) -> Result<Option<Unsuitable>, DbErr> {
-    unsuitable_knowing(&Watchlist::new(), database, specs, address).await
-}
-
-async fn unsuitable_knowing<'a>(
     watchlist: &Watchlist,
-    database: &Database,
     specs: impl IntoIterator<Item = &'a ChainSpec> + Clone,
     address: Address,
 ) -> Result<Option<Unsuitable>, DbErr> {

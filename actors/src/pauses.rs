@@ -14,11 +14,11 @@ use parking_lot::RwLock;
 use payferry_domain::{Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, pauses};
 use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::chain::Role;
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::chain::Role;
 use crate::chains::Chains;
 
 /// Maximum time until other nodes apply a pause.

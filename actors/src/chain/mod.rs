@@ -25,10 +25,6 @@ mod sweep;
 pub mod watcher;
 pub mod watchlist;
 
-pub use payferry_evm::{ChainClient, ChainSpec, ClientError, FeeCeilings, L1Gas, SpecError};
-pub use payferry_evm::{client, config, deploy, fees, finality, inspect};
-pub use payferry_journal::chain::{Role, cursor};
-
 pub(crate) use block_transfers::owners;
 #[cfg(feature = "faults")]
 pub use checkpoint::HoldAfter;

@@ -19,12 +19,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, PspId, Timestamp, Token};
 use payferry_entities::{Database, psps};
+use payferry_evm::client::BATCH_CALLS_MAX;
 use payferry_evm::wallet::{Vaults, alloy_address};
 use payferry_evm::{ChainClient, ChainSpec, ClientError};
 use payferry_runtime::clock::Clock;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
-
-use crate::chain::client::BATCH_CALLS_MAX;
 
 pub(crate) use metrics::describe;
 pub use report::{DIFFERENCES_MAX, Difference, FundsPosition, Options, Owner, Part, Report, Sums, Unbalanced};

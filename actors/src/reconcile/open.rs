@@ -38,7 +38,7 @@ pub(super) async fn under_way(database: &Database, place: &FundsPosition) -> Res
 }
 
 async fn of_payment(database: &Database, payment_id: &str, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
-    let going = moved(database, "payment_id", payment_id, "'settle', 'deliver', 'send'", place).await?;
+    let going = moved(database, "amount", ("payment_id", payment_id), "'settle', 'deliver', 'send'", place).await?;
     let id: PaymentId = payment_id.parse().map_err(|_| DbErr::Custom(format!("{payment_id} is not a payment id")))?;
     let payment = payments::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
     let seen = payment.as_ref().map_or(0, |payment| not_final(payment, place));
@@ -86,25 +86,27 @@ fn not_final(payment: &Payment, place: &FundsPosition) -> i64 {
 }
 
 async fn of_psp(database: &Database, psp_id: &str, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
-    let sql = "SELECT CAST(COALESCE(SUM(psp_amount), 0) AS BIGINT) FROM operations WHERE psp_id = $1 AND chain = $2 \
-               AND token_address = $3 AND kind = 'settle' AND status IN ('submitted', 'mined')";
-    let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
-    let coming = first(database, sql, values).await?;
-    let going = moved(database, "psp_id", psp_id, "'send_psp', 'payout', 'withdrawal'", place).await?;
+    let coming = moved(database, "psp_amount", ("psp_id", psp_id), "'settle'", place).await?;
+    let going = moved(database, "amount", ("psp_id", psp_id), "'send_psp', 'payout', 'withdrawal'", place).await?;
     Ok(PendingMovements { coming, going, aside: 0 })
 }
 
 async fn of_treasury(database: &Database, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
-    let sql = "SELECT CAST(COALESCE(SUM(treasury_fee), 0) AS BIGINT) FROM operations WHERE chain = $1 \
-               AND token_address = $2 AND kind = 'settle' AND status IN ('submitted', 'mined')";
-    let values = [place.chain.as_str().into(), place.token_address.to_string().into()];
-    Ok(PendingMovements { coming: first(database, sql, values).await?, ..PendingMovements::default() })
+    // Of all owners: the condition is always true.
+    let coming = moved(database, "treasury_fee", ("''", ""), "'settle'", place).await?;
+    Ok(PendingMovements { coming, ..PendingMovements::default() })
 }
 
-/// Amount of outgoing operations that are signed or mined but not applied.
-async fn moved(database: &Database, column: &str, of: &str, kinds: &str, place: &FundsPosition) -> Result<i64, DbErr> {
+/// Sum of a column over an owner's operations of these kinds that are signed or mined but not applied.
+async fn moved(
+    database: &Database,
+    column: &str,
+    (owner, of): (&str, &str),
+    kinds: &str,
+    place: &FundsPosition,
+) -> Result<i64, DbErr> {
     let sql = format!(
-        "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM operations WHERE {column} = $1 AND chain = $2 \
+        "SELECT CAST(COALESCE(SUM({column}), 0) AS BIGINT) FROM operations WHERE {owner} = $1 AND chain = $2 \
          AND token_address = $3 AND kind IN ({kinds}) AND status IN ('submitted', 'mined')"
     );
     let values = [of.into(), place.chain.as_str().into(), place.token_address.to_string().into()];

@@ -1,7 +1,7 @@
 //! Conclusion of a check: one commit applies a provider's verdict to the customer, from a callback or a query.
 
-use payferry_domain::customer::{Command, Verdict};
-use payferry_domain::{CheckId, CustomerId};
+use payferry_domain::CustomerId;
+use payferry_domain::customer::Command;
 use payferry_entities::{Database, checks};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{ChangeError, Opened};
@@ -43,23 +43,8 @@ pub async fn apply_callback(
     conclude(database, clock, customer, Command::ConcludeCheck { check, verdict }, provider).await
 }
 
-/// Finishes a check.
-pub(super) async fn end(
-    database: &Database,
-    clock: &Clock,
-    customer: CustomerId,
-    check: CheckId,
-    verdict: Option<Verdict>,
-    provider: &str,
-) -> Result<VerdictEffect, ChangeError> {
-    let command = match verdict {
-        Some(verdict) => Command::ConcludeCheck { check, verdict },
-        None => Command::LapseCheck(check),
-    };
-    conclude(database, clock, customer, command, provider).await
-}
-
-async fn conclude(
+/// Applies a command about a check to its customer.
+pub(super) async fn conclude(
     database: &Database,
     clock: &Clock,
     customer: CustomerId,

@@ -115,22 +115,15 @@ pub(super) async fn look_again(connection: &Connection, task: &Task, at: Timesta
 
 /// Records a failed request to the provider.
 pub(super) async fn failed(connection: &Connection, task: &Task, error: &str, at: Timestamp) -> Result<(), DbErr> {
-    let update = of(task)
-        .col_expr(Column::Attempts, Expr::value(i64::from(task.attempts) + 1))
-        .col_expr(Column::LastError, Expr::value(error))
-        .col_expr(Column::NextAttemptAt, Expr::value(at.as_millis()));
-    update.exec(connection).await.map(drop)
+    unanswered(task, error, at).exec(connection).await.map(drop)
 }
 
 /// Records that the provider no longer has the check, so it must start again.
 pub(super) async fn requeued(connection: &Connection, task: &Task, error: &str, at: Timestamp) -> Result<(), DbErr> {
-    let update = of(task)
+    let update = unanswered(task, error, at)
         .col_expr(Column::Status, Expr::value(QUEUED))
         .col_expr(Column::ProviderRef, Expr::value(Option::<String>::None))
-        .col_expr(Column::Url, Expr::value(Option::<String>::None))
-        .col_expr(Column::Attempts, Expr::value(i64::from(task.attempts) + 1))
-        .col_expr(Column::LastError, Expr::value(error))
-        .col_expr(Column::NextAttemptAt, Expr::value(at.as_millis()));
+        .col_expr(Column::Url, Expr::value(Option::<String>::None));
     update.exec(connection).await.map(drop)
 }
 
@@ -170,6 +163,13 @@ fn waiting() -> Select<Entity> {
 fn of(task: &Task) -> UpdateMany<Entity> {
     let status = if task.is_open { OPEN } else { QUEUED };
     Entity::update_many().filter(Column::Id.eq(task.check.to_string())).filter(Column::Status.eq(status))
+}
+
+fn unanswered(task: &Task, error: &str, next: Timestamp) -> UpdateMany<Entity> {
+    of(task)
+        .col_expr(Column::Attempts, Expr::value(i64::from(task.attempts) + 1))
+        .col_expr(Column::LastError, Expr::value(error))
+        .col_expr(Column::NextAttemptAt, Expr::value(next.as_millis()))
 }
 
 fn answered(update: UpdateMany<Entity>, next: Timestamp) -> UpdateMany<Entity> {

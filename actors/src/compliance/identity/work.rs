@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
-use payferry_domain::customer::{CheckPurpose, Verdict};
+use payferry_domain::customer::{CheckPurpose, Command, Verdict};
 use payferry_entities::{Database, StoreError, customers};
 use payferry_journal::customers::{ChangeError, customer_of};
 use payferry_runtime::clock::Clock;
@@ -14,7 +14,7 @@ use payferry_runtime::supervise::doubled;
 use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
-use super::conclude::{VerdictEffect, end};
+use super::conclude::{VerdictEffect, conclude};
 use super::metrics;
 use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject};
 use super::queue::{self, Task};
@@ -157,7 +157,11 @@ impl CheckContext {
         verdict: Option<Verdict>,
     ) -> Result<(), WorkError> {
         let word = verdict_name(verdict.as_ref());
-        let concluded = end(&self.database, &self.clock, task.customer, task.check, verdict, provider.name()).await?;
+        let command = match verdict {
+            Some(verdict) => Command::ConcludeCheck { check: task.check, verdict },
+            None => Command::LapseCheck(task.check),
+        };
+        let concluded = conclude(&self.database, &self.clock, task.customer, command, provider.name()).await?;
         if concluded == VerdictEffect::Changed {
             metrics::VERDICTS.add(&[("verdict", word)], 1);
         }

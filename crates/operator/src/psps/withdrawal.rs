@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::keys::KeyMode;
 use payferry_accounts::tenants;
+use payferry_actors::chain::Watchlist;
 use payferry_actors::destination::{self, Unsuitable};
 use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::Database;
@@ -162,7 +163,8 @@ pub async fn set(
     now: Timestamp,
 ) -> Result<Wallets, WithdrawalWalletError> {
     if let Some(address) = address
-        && let Some(reason) = destination::unsuitable(database, specs.iter().copied(), address).await?
+        && let Some(reason) =
+            destination::unsuitable(database, &Watchlist::new(), specs.iter().copied(), address).await?
     {
         return Err(WithdrawalWalletError::Unsuitable(address, reason));
     }
