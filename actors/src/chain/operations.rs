@@ -236,8 +236,8 @@ fn settles(row: &operations::Model) -> bool {
 /// Notifies the owner of an operation of its outcome; returns false if there is nothing to send.
 pub(super) fn notify(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &Outcome<'_>) -> bool {
     if is_outbound(row) {
-        let told = outbound_command(row, outcome);
-        return told.map(|(id, command)| inbox.notify_outbound(id, command)).is_some();
+        let command = outbound_command(row, outcome);
+        return command.map(|(id, command)| inbox.notify_outbound(id, command)).is_some();
     }
     command(row, outcome).map(|(id, command)| inbox.notify(id, command)).is_some()
 }

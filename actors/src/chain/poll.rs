@@ -139,14 +139,14 @@ impl WatcherState {
         let found = self.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
         let transfers = block_transfers::of_payments(args.lookup(), &found).await?;
         let transfers = block_transfers::made(args.lookup(), transfers).await?;
-        let told = self.commit(&links, transfers, heads).await?;
+        let changed = self.commit(&links, transfers, heads).await?;
         self.grow_step();
         self.report.blocks_read += links.len() as u64;
         let Some(view) = self.view(heads) else { return Ok(()) };
         // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
         // database.
         self.finalise(view.reach());
-        self.notify_observed(&told).await;
+        self.notify_observed(&changed).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
         self.tell_progress(&links);

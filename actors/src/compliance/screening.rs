@@ -200,7 +200,7 @@ impl ScreeningActor {
     /// shows why it waits.
     async fn ask(&self, request: &ScreenRequest) -> Verdict {
         let mut pause = self.config.retry_min;
-        let mut told = false;
+        let mut is_notified = false;
         loop {
             let answer = {
                 let _permit = self.permits.acquire().await;
@@ -219,7 +219,7 @@ impl ScreeningActor {
             let (subject, provider) = (&request.subject, self.screener.name());
             tracing::warn!(%subject, provider, %error, "screening failed, retrying");
             metrics::ERRORS.add(&[], 1);
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut is_notified, true) {
                 self.notify(request, self.unavailable());
             }
             tokio::time::sleep(pause).await;

@@ -45,12 +45,12 @@ async fn of_payment(database: &Database, payment_id: &str, place: &FundsPosition
     let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM transfers WHERE payment_id = $1 AND chain = $2 \
                AND token_address = $3 AND applied_revision < revision";
     let values = [payment_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
-    let untold: i64 = first(database, sql, values).await?;
+    let unapplied: i64 = first(database, sql, values).await?;
     let aside = match &payment {
         Some(payment) => set_aside(database, payment, place).await?,
         None => 0,
     };
-    Ok(PendingMovements { coming: seen.saturating_add(untold), going: going.saturating_add(untold), aside })
+    Ok(PendingMovements { coming: seen.saturating_add(unapplied), going: going.saturating_add(unapplied), aside })
 }
 
 /// Transfers that the payment has set aside.

@@ -33,7 +33,7 @@ pub async fn apply_callback(
         return Ok(VerdictEffect::Known);
     };
     // A check that was started but not recorded before a crash has no reference yet; its id is sufficient proof.
-    let is_its = |column: &Option<String>, told: &str| column.as_deref().is_none_or(|known| known == told);
+    let is_its = |column: &Option<String>, named: &str| column.as_deref().is_none_or(|known| known == named);
     if !is_its(&row.provider, provider) || !is_its(&row.provider_ref, &fact.provider_ref) {
         tracing::warn!(check.id = %fact.check, provider, "a callback about check {} names another session", fact.check);
         return Ok(VerdictEffect::Known);

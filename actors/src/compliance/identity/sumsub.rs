@@ -48,7 +48,7 @@ const LINK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 const RESCREEN_LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Prefix of app tokens of Sumsub's own sandbox, whose verdicts are meaningless in production.
 const SANDBOX_TOKEN_PREFIX: &str = "sbx:";
-/// What the provider refuses with 401 or 403.
+/// Credentials that the provider refuses with 401 or 403.
 const CREDENTIALS: &str = "the app token, its permissions or the signature";
 const MALFORMED: HttpFailure = HttpFailure::Malformed("");
 
