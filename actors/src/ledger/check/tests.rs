@@ -3,8 +3,8 @@
 
 use payferry_domain::ledger::{Account, Asset};
 use payferry_domain::outbound::{Order, OutboundId, OutboundStatus, OutboundTransfer, accept};
-use payferry_domain::{Address, Amount, Chain, FinalityPolicy, PspId, Timestamp, Token, WithdrawalId};
-use payferry_entities::{Database, balances, ledger_postings, psps, sendings};
+use payferry_domain::{Address, Amount, Chain, FinalityPolicy, MerchantId, PspId, Timestamp, Token, WithdrawalId};
+use payferry_entities::{Database, balances, ledger_postings, sendings};
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel};
@@ -31,14 +31,7 @@ impl Env {
         let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.long_timeout(), None).await.unwrap();
         let psp = PspId::generate();
-        let row = psps::Model {
-            id: psp.to_string(),
-            name: "P".to_owned(),
-            settings: "{}".to_owned(),
-            created_at: 0,
-            updated_at: 0,
-        };
-        row.into_active_model().insert(database.writer()).await.unwrap();
+        test_database.add_psp(&psp.to_string(), &MerchantId::generate().to_string()).await;
         let (findings, check_progress) = (Findings::default(), CheckProgress::default());
         Self { database, _test_database: test_database, psp, findings, check_progress }
     }
