@@ -87,7 +87,7 @@ mod tests {
     fn provider(answers: bool) -> Arc<dyn KytScreener> {
         Arc::new(Stub("provider", move || {
             std::future::ready(if answers {
-                says("provider", Decision::Allow)
+                Ok(says("provider", Decision::Allow))
             } else {
                 Err(KytError("away".to_owned()))
             })

@@ -112,7 +112,7 @@ mod tests {
             match self {
                 Self::Says(decision, flags) => {
                     let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
-                    says(provider, decision).map(|verdict| Verdict { flags, ..verdict })
+                    Ok(Verdict { flags, ..says(provider, decision) })
                 }
                 Self::Fails => Err(KytError("away".to_owned())),
                 Self::Hangs => std::future::pending().await,
@@ -179,7 +179,7 @@ mod tests {
                 let barrier = barrier.clone();
                 async move {
                     barrier.wait().await;
-                    says("together", Decision::Allow)
+                    Ok(says("together", Decision::Allow))
                 }
             };
             Arc::new(Stub("together", answer))

@@ -155,20 +155,19 @@ impl System {
                     _ => Err(InitiateError::ChainAway),
                 }
             }
-            ChainChoiceRequest::Best => match chains.best(token, now) {
-                (Some(chain), candidates) => Ok((chain, ChainChoice::Best { candidates })),
-                (None, _) => {
-                    let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
-                    let mut taking = Chain::ALL.iter().filter(|chain| taken(chain)).peekable();
-                    if taking.peek().is_none() {
-                        Err(InitiateError::TokenUnavailable { token, chain: None })
-                    } else if taking.all(|chain| chains.is_paused(*chain)) {
-                        Err(InitiateError::ChainPaused(None))
-                    } else {
-                        Err(InitiateError::ChainAway)
-                    }
+            ChainChoiceRequest::Best => {
+                if let (Some(chain), candidates) = chains.best(token, now) {
+                    return Ok((chain, ChainChoice::Best { candidates }));
                 }
-            },
+                let mut taking = chains.running().filter(|spec| spec.token_address(token).is_some()).peekable();
+                if taking.peek().is_none() {
+                    Err(InitiateError::TokenUnavailable { token, chain: None })
+                } else if taking.all(|spec| chains.is_paused(spec.chain)) {
+                    Err(InitiateError::ChainPaused(None))
+                } else {
+                    Err(InitiateError::ChainAway)
+                }
+            }
         }
     }
 }

@@ -271,18 +271,18 @@ impl IdentityProvider for Sumsub {
     }
 
     async fn begin(&self, request: &CheckRequest) -> Result<StartedCheck, IdentityError> {
-        self.begin_identity(request).await.map_err(failed)
+        self.begin_identity(request).await.map_err(IdentityError::from)
     }
 
     async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, IdentityError> {
-        self.begin_rescreen(request, subject).await.map_err(failed)
+        self.begin_rescreen(request, subject).await.map_err(IdentityError::from)
     }
 
     async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError> {
         match self.review(provider_ref).await {
             Ok(review) => Ok(review.check_status(&self.levels)),
             Err(HttpFailure::Status(404)) => Ok(CheckStatus::Lapsed),
-            Err(failure) => Err(failed(failure)),
+            Err(failure) => Err(failure.into()),
         }
     }
 
@@ -296,8 +296,10 @@ impl IdentityProvider for Sumsub {
     }
 }
 
-fn failed(failure: HttpFailure) -> IdentityError {
-    IdentityError(format!("the Sumsub API {failure}"))
+impl From<HttpFailure> for IdentityError {
+    fn from(failure: HttpFailure) -> Self {
+        Self(format!("the Sumsub API {failure}"))
+    }
 }
 
 /// An applicant; only the used fields.
