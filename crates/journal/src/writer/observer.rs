@@ -75,7 +75,7 @@ pub trait CommitObserver: Send + Sync + 'static {
     /// Returns once [`CommitObserver::wants_pause`] returns true. The journal waits for this while it has nothing to
     /// commit.
     async fn pause_wanted(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Called while no commit is in progress; the next group waits until it returns.

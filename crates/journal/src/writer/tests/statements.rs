@@ -9,6 +9,11 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use sea_orm::{DbBackend, Statement, Value};
 
+/// Returns the shortest and the longest text.
+fn texts<R>(statement: &RowStatement<R>) -> [&str; 2] {
+    [&statement.texts[0].1, &statement.texts[statement.texts.len() - 1].1]
+}
+
 /// Updates must find their rows by a key. A scan would take longer with every row of the table.
 #[tokio::test]
 async fn no_update_scans_its_table() {
@@ -17,9 +22,6 @@ async fn no_update_scans_its_table() {
         return;
     }
     let statements = Statements::new(DbBackend::Sqlite);
-    fn texts<R>(statement: &RowStatement<R>) -> [&str; 2] {
-        [&statement.texts[0].1, &statement.texts[statement.texts.len() - 1].1]
-    }
     for (name, texts, table) in [
         ("payments_advance", texts(&statements.payments_advance), "payments"),
         ("sendings_advance", texts(&statements.sendings_advance), "sendings"),
