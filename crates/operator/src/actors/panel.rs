@@ -4,7 +4,7 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::observe::Quarantine;
-use payferry_actors::system::{OutboundView, PaymentView};
+use payferry_actors::system::ActorView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{
     Action, ActorKind, Cause, Failure, Figures, Incident, LOG_ENTRIES_MAX, NodeState, NodeView,
@@ -76,22 +76,8 @@ struct Memory {
     owes: String,
 }
 
-impl<'a> From<&'a PaymentView> for One<'a> {
-    fn from(view: &'a PaymentView) -> Self {
-        let memory = view.memory.as_ref();
-        Self {
-            state: view.state,
-            since: view.since,
-            figures: view.figures,
-            restarts: view.restarts,
-            last_failure: view.last_failure.as_ref(),
-            memory: memory.map(|m| Memory { version: m.version, stale: m.stale, owes: owed(&m.owes) }),
-        }
-    }
-}
-
-impl<'a> From<&'a OutboundView> for One<'a> {
-    fn from(view: &'a OutboundView) -> Self {
+impl<'a, E: Serialize> From<&'a ActorView<E>> for One<'a> {
+    fn from(view: &'a ActorView<E>) -> Self {
         let memory = view.memory.as_ref();
         Self {
             state: view.state,
