@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::values::PostalAddress;
 
-/// A customer's personal data; outside of [`Business`], those of a business's primary contact. It has no `Debug`, which
-/// would show it.
+/// A customer's personal data; outside of [`BusinessParticulars`], those of a business's primary contact. It has no
+/// `Debug`, which would show it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
     pub first_name: String,
@@ -33,12 +33,12 @@ pub struct Particulars {
     pub document_type: Option<String>,
     /// Present for a business only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub business: Option<Business>,
+    pub business: Option<BusinessParticulars>,
 }
 
 /// Data that only businesses have.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Business {
+pub struct BusinessParticulars {
     pub business_name: String,
     /// Number on the certificate, as submitted.
     pub incorporation_certificate_number: String,
