@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::particulars::{BeneficiaryOwner, Business, Particulars};
+use super::particulars::{BeneficiaryOwner, BusinessParticulars, Particulars};
 use super::values::{self, Percentage, PostalAddress};
 use super::view::CustomerRecord;
 use crate::http::state::{AppState, Shared};
@@ -254,7 +254,7 @@ fn read_customer(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
     Some(Creation { kind, country: country?, currency: currency?, email: email?, particulars })
 }
 
-fn business(fields: &Fields<'_>, today: NaiveDate) -> Option<Business> {
+fn business(fields: &Fields<'_>, today: NaiveDate) -> Option<BusinessParticulars> {
     let business_name = fields.required("business_name", read::text);
     let incorporation_certificate_number = fields.required("incorporation_certificate_number", values::id_number);
     let business_tax_id = fields.required("business_tax_id", values::id_number);
@@ -263,7 +263,7 @@ fn business(fields: &Fields<'_>, today: NaiveDate) -> Option<Business> {
     let website_url = fields.optional("website_url", values::web_address);
     let business_registration_number = fields.optional("business_registration_number", values::id_number);
     let beneficiary_owners = owners(fields, today);
-    Some(Business {
+    Some(BusinessParticulars {
         business_name: business_name?,
         incorporation_certificate_number: incorporation_certificate_number?,
         business_tax_id: business_tax_id?,

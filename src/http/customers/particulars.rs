@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::values::PostalAddress;
 
-/// A customer's personal data; outside of [`Business`], those of a business's primary contact. It has no `Debug`, which
-/// would show it.
+/// A customer's personal data; outside of [`BusinessParticulars`], those of a business's primary contact. It has no
+/// `Debug`, which would show it.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
@@ -30,13 +30,13 @@ pub struct Particulars {
     /// Document type that will prove the identity.
     pub document_type: Option<String>,
     /// Present for a business only.
-    pub business: Option<Business>,
+    pub business: Option<BusinessParticulars>,
 }
 
 /// Data that only businesses have.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Business {
+pub struct BusinessParticulars {
     pub business_name: String,
     /// Number on the certificate, as submitted.
     pub incorporation_certificate_number: String,

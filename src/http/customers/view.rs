@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::details::{PaymentDetails, StoredPaymentDetails};
-use super::particulars::{Business, Particulars};
+use super::particulars::{BusinessParticulars, Particulars};
 use super::values::PostalAddress;
 use crate::http::state::Shared;
 
@@ -89,7 +89,7 @@ record! {
 }
 
 record! {
-    fn of(business: Business) {}
+    fn of(business: BusinessParticulars) {}
 
     /// Fields of businesses only. Owners are not returned; `has_beneficiary_owners` is true if there are any.
     struct BusinessRecord {
