@@ -5,8 +5,8 @@
 
 use std::error::Error;
 
-use crate::Chain;
 use crate::money::{Amount, Token};
+use crate::{Chain, outbound};
 
 /// Reason why a payment was not created. Nothing was written.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum InitiateError {
     Unknown(String),
 }
 
-/// Reason why a payment or an outbound transfer did not carry out a command. `R` is the rejection of the aggregate.
+/// Reason why a payment or an outbound transfer did not carry out a command, or was not accepted. `R` is the rejection of the aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError<R: Error + 'static> {
     /// The payment or outbound transfer does not exist.
@@ -69,6 +69,14 @@ pub enum CommandError<R: Error + 'static> {
     /// The actor failed too often and waits for an operator.
     #[error("it is quarantined")]
     Quarantined,
+    /// The chain is not configured, or does not support the token.
+    #[error("{token} is not available on {chain}")]
+    TokenUnavailable {
+        /// The token.
+        token: Token,
+        /// The chain.
+        chain: Chain,
+    },
     /// The PSP's balance is too low.
     #[error("the balance is too low")]
     InsufficientBalance,
@@ -81,6 +89,9 @@ pub enum CommandError<R: Error + 'static> {
     /// The idempotency key is taken.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
+    /// The journal's queue is full.
+    #[error("too many requests are waiting; retry soon")]
+    Busy,
     /// The command had no effect: retry.
     #[error("{0}")]
     Unavailable(String),
@@ -91,35 +102,4 @@ pub enum CommandError<R: Error + 'static> {
 }
 
 /// Reason why an order was not accepted.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum OrderError {
-    /// The chain is not configured, or does not support the token.
-    #[error("{token} is not available on {chain}")]
-    TokenUnavailable {
-        /// The token.
-        token: Token,
-        /// The chain.
-        chain: Chain,
-    },
-    /// The amount is above the balance.
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    /// The amount is above the limit per transaction.
-    #[error("at most {0} may be sent at once")]
-    AboveSendLimit(Amount),
-    /// The amount would exceed the daily limit.
-    #[error("at most {0} may be sent per day")]
-    AboveDailyLimit(Amount),
-    /// The idempotency key is taken.
-    #[error("the idempotency key was already used")]
-    IdempotencyKeyTaken,
-    /// The journal's queue is full.
-    #[error("too many requests are waiting; retry soon")]
-    Busy,
-    /// Retry.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The order may or may not have been accepted.
-    #[error("{0}")]
-    Unknown(String),
-}
+pub type OrderError = CommandError<outbound::Rejection>;

@@ -72,7 +72,7 @@ impl System {
         created.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => OrderError::IdempotencyKeyTaken,
             JournalError::InsufficientBalance => OrderError::InsufficientBalance,
-            JournalError::AboveDailyLimit => OrderError::AboveDailyLimit(send_daily_max),
+            JournalError::AboveDailyLimit => OrderError::AboveDailyLimit,
             JournalError::Busy => OrderError::Busy,
             JournalError::Unknown(_) => OrderError::Unknown(error.to_string()),
             other => OrderError::Unavailable(other.to_string()),

@@ -146,7 +146,7 @@ impl Env {
         self.order(id, amount, chain, customer_id, to).await.map_err(|error| match error {
             OrderError::InsufficientBalance => "insufficient_balance".to_owned(),
             OrderError::AboveSendLimit(_) => "above_send_limit".to_owned(),
-            OrderError::AboveDailyLimit(_) => "above_daily_limit".to_owned(),
+            OrderError::AboveDailyLimit => "above_daily_limit".to_owned(),
             other => other.to_string(),
         })
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use payferry_domain::payment::Rejection;
-use payferry_domain::{CommandError, InitiateError, OrderError, customer, outbound};
+use payferry_domain::{CommandError, InitiateError, customer, outbound};
 use payferry_entities::{ChangeError, Failure, StoreError};
 use sea_orm::{DbErr, SqlErr};
 
@@ -142,30 +142,16 @@ fn of_command<R: Error + 'static>(error: &CommandError<R>, what: &'static str, q
     match error {
         CommandError::NotFound => ApiError::NotFound(what),
         CommandError::Quarantined => ApiError::Unavailable(quarantined, reason.into()),
+        // The idempotency module handles it before, where there is a key.
         CommandError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,
+        CommandError::TokenUnavailable { .. } => ApiError::TokenUnavailable(sentence(&reason)),
+        CommandError::Busy => ApiError::Unavailable(Away::Capacity, reason.into()),
         CommandError::InsufficientBalance => insufficient_balance(),
         CommandError::AboveDailyLimit => above_daily_limit(),
         CommandError::AboveSendLimit(_) => ApiError::Conflict("above_send_limit", sentence(&reason), Vec::new()),
         CommandError::Rejected(_) => ApiError::internal(reason),
         CommandError::Unavailable(_) => ApiError::Unavailable(Away::Database, reason.into()),
         CommandError::Unknown(_) => ApiError::TimedOut,
-    }
-}
-
-impl From<OrderError> for ApiError {
-    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
-    fn from(error: OrderError) -> Self {
-        let reason = error.to_string();
-        match error {
-            OrderError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
-            OrderError::InsufficientBalance => insufficient_balance(),
-            OrderError::AboveSendLimit(_) => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
-            OrderError::AboveDailyLimit(_) => above_daily_limit(),
-            OrderError::IdempotencyKeyTaken => Self::IdempotencyRunning,
-            OrderError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
-            OrderError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
-            OrderError::Unknown(_) => Self::TimedOut,
-        }
     }
 }
 
