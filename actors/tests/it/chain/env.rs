@@ -25,13 +25,12 @@ use payferry_evm::ChainClient;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::Journal;
 use payferry_journal::payments::row_of;
-use payferry_journal::psps::PspPolicies;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorRegistry, Mailbox};
 use sea_orm::sea_query::{Condition, Expr, IntoCondition};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
-use crate::env::{ChainEnv, Coin, SettlerKill, chain_config, open_new, operator_signer, senses, tenants, until_some};
+use crate::env::{ChainEnv, Coin, SettlerKill, chain_config, open_new, operator_signer, senses, until_some};
 
 /// Time of the service for payments without an actor.
 pub const NOW: Timestamp = Timestamp(1_732_000_000_000);
@@ -170,8 +169,7 @@ impl Env {
         let mut chain = ChainEnv::open(Chain::Base, config, 0).await;
         chain.spec.poll_interval = Duration::from_millis(25);
         chain.spec.batch_window = Duration::from_millis(30);
-        let (test_database, database) = open_new().await;
-        let (psp, merchant) = tenants(&database, &PspPolicies::default()).await;
+        let (test_database, database, psp, merchant) = open_new().await;
         let (journal, task) = Journal::start(database.clone());
         tokio::spawn(task.supervise(|reason| panic!("the journal panicked: {reason}")));
         Self {

@@ -20,7 +20,7 @@ use payferry_domain::customer::{self, CustomerKind};
 use payferry_domain::outbound::{OutboundId, OutboundTransfer};
 use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict};
 use payferry_domain::{Address, Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Timestamp, Token};
-use payferry_entities::{Database, deliveries, events, merchants, psps};
+use payferry_entities::{Database, deliveries, events, psps};
 use payferry_evm::ChainSpec;
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
@@ -31,7 +31,8 @@ use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
-use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 
 use self::senses::Senses;
 
@@ -120,8 +121,10 @@ impl Env {
             options.tweaks.iter().for_each(|tweak| tweak(&mut opened.spec));
             (*chain, opened)
         });
-        let (test_database, database) = open_new().await;
-        let (psp, merchant) = tenants(&database, &options.policies).await;
+        let (test_database, database, psp, merchant) = open_new().await;
+        let policies = Expr::value(serde_json::to_string(&options.policies).unwrap());
+        let changed = psps::Entity::update_many().col_expr(psps::Column::Settings, policies);
+        changed.exec(database.writer()).await.unwrap();
         let chains = futures::future::join_all(opened).await.into_iter().collect();
         let mut env = Self { chains, psp, merchant, options, system: None, database, test_database, _hold: hold };
         env.start().await;
@@ -428,19 +431,19 @@ pub async fn until_some<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>, 
         if let Some(found) = ask().await {
             return found;
         }
-        if since.elapsed() > PATIENCE {
-            panic!("never {what}: {}", state().await);
-        }
+        assert!(since.elapsed() < PATIENCE, "never {what}: {}", state().await);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Creates a migrated database.
-pub async fn open_new() -> (TestDatabase, Database) {
+/// Creates a migrated database with a PSP and its merchant.
+pub async fn open_new() -> (TestDatabase, Database, PspId, MerchantId) {
     let test_database = TestDatabase::create().await;
     let database = open(&test_database).await;
     Migrator::up(database.long_timeout(), None).await.unwrap();
-    (test_database, database)
+    let (psp, merchant) = (PspId::generate(), MerchantId::generate());
+    test_database.add_psp(&psp.to_string(), &merchant.to_string()).await;
+    (test_database, database, psp, merchant)
 }
 
 /// Opens the database, with retries because a shared machine may stall for seconds.
@@ -452,31 +455,6 @@ async fn open(test_database: &TestDatabase) -> Database {
             Err(error) => assert!(since.elapsed() < PATIENCE, "could not open the database: {error}"),
         }
     }
-}
-
-/// Inserts a PSP with these policies, and its merchant.
-pub async fn tenants(database: &Database, policies: &PspPolicies) -> (PspId, MerchantId) {
-    let (psp, merchant) = (PspId::generate(), MerchantId::generate());
-    let row = psps::Model {
-        id: psp.to_string(),
-        name: "Ferry".to_owned(),
-        settings: serde_json::to_string(policies).unwrap(),
-        created_at: 0,
-        updated_at: 0,
-    };
-    row.into_active_model().insert(database.writer()).await.unwrap();
-    let row = merchants::Model {
-        id: merchant.to_string(),
-        psp_id: psp.to_string(),
-        external_id: "m".to_owned(),
-        name: "Shop".to_owned(),
-        email: "shop@example.com".to_owned(),
-        business_id: "b".to_owned(),
-        created_at: 0,
-        updated_at: 0,
-    };
-    row.into_active_model().insert(database.writer()).await.unwrap();
-    (psp, merchant)
 }
 
 /// A verdict without details.
