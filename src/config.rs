@@ -379,5 +379,4 @@ impl Auditors {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -186,7 +186,6 @@ fn micro_usd(micros: u128) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;

@@ -263,7 +263,6 @@ fn entry(action: &str, scope: Scope, detail: serde_json::Value) -> Entry {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -153,7 +153,6 @@ async fn checkpoint(connection: &DatabaseConnection, mode: &str) -> Result<Log, 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::path::Path;
 

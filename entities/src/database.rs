@@ -215,7 +215,6 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -58,7 +58,6 @@ impl Database {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use sea_orm::ConnectionTrait;
 

@@ -192,7 +192,6 @@ fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, DbErr> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

@@ -79,7 +79,6 @@ fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -70,7 +70,6 @@ pub fn moment(text: &str) -> Result<Timestamp, &'static str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

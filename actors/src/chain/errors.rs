@@ -98,7 +98,6 @@ impl Errors {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::chain::checkpoint::Step;

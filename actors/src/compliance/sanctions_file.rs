@@ -178,7 +178,6 @@ fn read(path: &Path) -> Result<Vec<u8>, SanctionsFileError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_domain::payment::Decision;
     use tempfile::TempDir;

@@ -68,7 +68,6 @@ impl KytScreener for SenderKind {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use alloy::primitives::Bytes;
     use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};

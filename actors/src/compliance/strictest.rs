@@ -89,7 +89,6 @@ const fn strictness(decision: Decision) -> u8 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

@@ -176,7 +176,7 @@ impl System {
 
     /// Number of stored incidents.
     pub fn incidents_len(&self) -> usize {
-        self.registry().log().len()
+        self.registry().log().incidents_len()
     }
 
     /// Receiver of the newest incident's number; 0 before the first.

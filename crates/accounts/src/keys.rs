@@ -124,7 +124,6 @@ impl fmt::Debug for ApiKey {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

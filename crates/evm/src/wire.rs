@@ -296,6 +296,7 @@ mod tests {
     #[test]
     fn classifies_errors_of_nodes_and_providers() {
         use ClientError as Is;
+        type Expected<'a> = &'a dyn Fn(i64, &str) -> ClientError;
         const SEND: &str = "eth_sendRawTransaction";
         const LOGS: &str = "eth_getLogs";
         let limited = |_: i64, _: &str| Is::RateLimited { retry_after: None };
@@ -307,7 +308,7 @@ mod tests {
         let poor = |_: i64, _: &str| Is::InsufficientFunds;
         let reverted = |_: i64, words: &str| Is::Reverted(words.to_owned());
         let refused = |code: i64, words: &str| Is::Refused { code, message: words.to_owned() };
-        let cases: &[(&str, i64, &str, &dyn Fn(i64, &str) -> ClientError)] = &[
+        let cases: &[(&str, i64, &str, Expected<'_>)] = &[
             (LOGS, -32_005, "query returned more than 10000 results", &range),
             (LOGS, -32_602, "block range is too wide", &range),
             (LOGS, -32_614, "eth_getLogs is limited to a 10,000 range", &range),

@@ -299,7 +299,6 @@ fn unreadable(rejection: &FormRejection) -> ApiError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

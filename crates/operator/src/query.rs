@@ -106,7 +106,6 @@ impl fmt::Display for Count {
 
 /// Database of the tests of queries.
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 pub(crate) mod testing {
     use payferry_entities::Database;
     use payferry_migration::{Migrator, MigratorTrait};

@@ -266,7 +266,6 @@ fn units(amount: Amount) -> U256 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

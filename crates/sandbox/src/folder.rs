@@ -142,7 +142,6 @@ pub fn write_json<T: Serialize>(file: &Path, value: &T) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -175,7 +175,6 @@ pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestam
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

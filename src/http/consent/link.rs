@@ -52,7 +52,6 @@ fn signature(sealer: &Sealer, claim: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -71,7 +71,6 @@ impl Default for Terms {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

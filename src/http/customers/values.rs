@@ -210,7 +210,6 @@ pub fn web_address(value: &Value) -> Result<String, Fault> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use payferry_httpkit::read::address as wallet;

@@ -70,7 +70,6 @@ async fn place(database: &Database, psp_id: PspId, at: Timestamp) -> Result<i64,
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_entities::{ledger_postings, psps};
     use payferry_migration::{Migrator, MigratorTrait};

@@ -222,8 +222,8 @@ async fn with_own_sandbox(
     };
     let sandbox = Service::sandbox(&options).await?;
     let ready = sandbox.ready();
-    plan.asked.target =
-        if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" }.to_owned();
+    let place = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
+    plan.asked.target = place.to_owned();
     let ended = CancellationToken::new();
     let target = Target {
         url: ready.api_url.clone(),

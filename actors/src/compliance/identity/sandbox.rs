@@ -110,7 +110,6 @@ impl IdentityProvider for SandboxIdentity {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_domain::customer::CustomerKind;
 

@@ -90,7 +90,6 @@ pub fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_harness::database::{TestDatabase, query_plan};
     use sea_orm::{DbBackend, IntoActiveModel, QueryTrait};

@@ -163,7 +163,6 @@ pub fn gaps<'a>(links: impl IntoIterator<Item = &'a Link>, outage_secs: i64) -> 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 

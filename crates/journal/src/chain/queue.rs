@@ -252,7 +252,6 @@ pub async fn tiers(database: &Database, rows: &[&operations::Model]) -> Result<H
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_harness::database::TestDatabase;
     use sea_orm::IntoActiveModel;

@@ -136,7 +136,6 @@ const fn counterpart(event: EventName) -> Option<EventName> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_domain::Finality;
 

@@ -222,7 +222,6 @@ fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_harness::PATIENCE;
     use payferry_harness::database::TestDatabase;

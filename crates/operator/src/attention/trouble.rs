@@ -202,7 +202,6 @@ fn state_of(system: &System, row: &operations::Model) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::query::testing::{database, plan_of};

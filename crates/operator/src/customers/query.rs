@@ -208,7 +208,6 @@ fn line(row: customers::Model) -> Result<CustomerLine, StoreError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::query::testing::{database, plan_of};

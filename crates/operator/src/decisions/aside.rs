@@ -199,7 +199,6 @@ async fn lines(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::query::testing::{database, plan_of};

@@ -213,7 +213,6 @@ fn policy(bands: &[Band]) -> Result<FinalityPolicy, Fault> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -261,7 +261,6 @@ impl Backlog {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::query::testing::{database, plan_of};

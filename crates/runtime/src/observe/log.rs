@@ -173,7 +173,7 @@ impl SupervisionLog {
     }
 
     /// Number of stored incidents.
-    pub fn len(&self) -> usize {
+    pub fn incidents_len(&self) -> usize {
         self.inner.lock().recent.len()
     }
 

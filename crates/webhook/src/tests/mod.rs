@@ -79,8 +79,17 @@ impl Env {
         let sender = WebhookSender::start(cell, stores.0, stores.1, stores.2, sender_clock, sender_registry, config)
             .await
             .unwrap();
-        let (_test_database, _journal) = (test_database, running);
-        Self { database, journal, sealer, sender, registry, roof, clock, _test_database, _journal }
+        Self {
+            database,
+            journal,
+            sealer,
+            sender,
+            registry,
+            roof,
+            clock,
+            _test_database: test_database,
+            _journal: running,
+        }
     }
 
     async fn psp(&self, url: Option<&str>) -> PspId {

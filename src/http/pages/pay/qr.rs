@@ -39,7 +39,6 @@ fn outline(code: &QrCode) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -166,7 +166,7 @@ impl RunState {
                 self.tally.count(|counted| &mut counted.accepted);
                 stages.record(Stage::Accepted, whole, begun.map_or(whole, |begun| at - begun));
             }
-            Err(InitiateError::Refused(..)) => return self.tally.count(|counted| &mut counted.refused),
+            Err(InitiateError::Refused(..)) => self.tally.count(|counted| &mut counted.refused),
             Err(InitiateError::Unanswered(_) | InitiateError::Unreadable) => {
                 self.tally.count(|counted| &mut counted.unanswered);
                 stages.record_timed_out(Stage::Accepted, whole, begun.map(|begun| at - begun));
