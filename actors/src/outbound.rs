@@ -1,6 +1,6 @@
 //! Payouts and withdrawals at run time: decisions with their writes, and the execution of effects.
 //!
-//! They share the runner ([`crate::aggregate`]), the journal, the screening, the settler's `send` and the event feed with
+//! They share the runner (`crate::aggregate`), the journal, the screening, the settler's `send` and the event feed with
 //! payments. Deliberately absent: decisions (the domain), and authorisation of orders (`system`, the HTTP side).
 
 use std::ops::RangeInclusive;

@@ -1,6 +1,6 @@
 //! Payments at run time: decisions with their writes, and the execution of effects.
 //!
-//! The domain makes the decisions, and the database holds the state. The actors are those of [`crate::aggregate`].
+//! The domain makes the decisions, and the database holds the state. The actors are those of `crate::aggregate`.
 
 mod metrics;
 mod outages;

@@ -223,7 +223,7 @@ async fn with_own_sandbox(
     let sandbox = Service::sandbox(&options).await?;
     let ready = sandbox.ready();
     let place = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
-    plan.asked.target = place.to_owned();
+    place.clone_into(&mut plan.asked.target);
     let ended = CancellationToken::new();
     let target = Target {
         url: ready.api_url.clone(),
