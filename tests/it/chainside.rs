@@ -12,7 +12,8 @@ use payferry_devchain::Wallet;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use serde_json::{Value, json};
 
-use crate::app::{Reply, TestApp, until};
+use crate::app::TestApp;
+use crate::call::{Reply, until};
 
 sol! {
     /// A contract that can be made to call anything, such as a token.

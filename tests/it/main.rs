@@ -3,6 +3,7 @@
 
 mod app;
 mod browser;
+mod call;
 mod chainside;
 mod cli;
 mod compat;

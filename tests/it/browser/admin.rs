@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::env::ServiceFixture;
-use crate::app::until;
+use crate::call::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {

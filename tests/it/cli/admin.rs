@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::json;
 
-use crate::app::until;
+use crate::call::until;
 
 #[tokio::test]
 async fn migrates_a_database_and_creates_psps_and_keys() {

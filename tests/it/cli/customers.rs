@@ -11,7 +11,7 @@ use payferry_runtime::clock::Clock;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::{Home, Running};
 
 /// Submits a button of a page.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Home, Running};
 
-use crate::app::assert_has;
+use crate::call::assert_has;
 
 #[tokio::test]
 async fn inbox_verifies_stores_and_misbehaves() {

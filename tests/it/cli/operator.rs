@@ -7,7 +7,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::Running;
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::median;
 
 /// Time within which most incidents must be reported; other load on the machine delays some of them.

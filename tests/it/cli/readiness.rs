@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Home, PATIENCE, Running};
 
-use crate::app::assert_has;
+use crate::call::assert_has;
 
 /// Live payments at the time of the kill: some in each shard.
 const PAYMENTS: usize = 100;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Home, Running, complaint, run};
 
-use crate::app::{assert_has, until};
+use crate::call::{assert_has, until};
 
 fn reconcile(home: &Home, more: &[&str]) -> Output {
     run(&[["reconcile", "--pause-secs", "1"].as_slice(), more, &home.args()].concat())

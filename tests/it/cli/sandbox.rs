@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Home, Running, complaint, payferry, run};
 
-use crate::app::{assert_has, until};
+use crate::call::{assert_has, until};
 
 #[tokio::test]
 async fn ready_line_has_working_urls_and_keys() {

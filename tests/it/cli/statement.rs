@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Running, complaint, printed, run};
 
-use crate::app::assert_has;
+use crate::call::assert_has;
 
 #[tokio::test]
 async fn statement_is_written_while_the_service_runs() {

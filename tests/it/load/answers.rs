@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{against, report, run};
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::Running;
 
 /// Methods that payers call.

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{MIX, against, complaint, report, run};
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::Running;
 
 /// Checks the report of this number of payments of the mixture and of held payments.

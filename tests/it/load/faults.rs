@@ -7,7 +7,7 @@ use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
 
 use super::{MIX, against, only_finding, report, run, stage};
-use crate::app::{assert_has, until};
+use crate::call::{assert_has, until};
 use crate::process::{Home, Running, payferry};
 
 /// Number of the matching row that gets the fault.

@@ -9,7 +9,7 @@ use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 
 use super::{against, complaint, only_finding, report, run};
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::{Home, Running};
 
 /// Refuses to store half of the held payments and five of the others, by their references.

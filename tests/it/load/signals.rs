@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::payferry;
 
 const PATIENCE: Duration = Duration::from_mins(1);

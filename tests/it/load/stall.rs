@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::between::{Changes, load_through};
 use super::{against, report, run, stage};
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::process::Running;
 
 /// Duration of the stall.

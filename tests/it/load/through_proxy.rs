@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::between::{Changes, Loaded, load_through};
 use super::{only_finding, report, stage};
-use crate::app::assert_has;
+use crate::call::assert_has;
 
 const ASKED: [&str; 4] = ["--rate", "50/s", "--payments", "50"];
 

@@ -91,7 +91,7 @@ async fn keys_are_created_used_and_revoked() {
     assert!(key.starts_with("sk_test_"), "{key}");
     let mut hidden = made.json.clone();
     hidden["api_key"] = json!("[key]");
-    insta::assert_json_snapshot!("key_created", crate::app::redact(&hidden));
+    insta::assert_json_snapshot!("key_created", crate::call::redact(&hidden));
     service.app.get_as(key, "/merchants").await.ok(200);
     let listed = service.get(&keys).await;
     assert_eq!(listed["total"], 2);

@@ -31,7 +31,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{Reply, TestApp, get_until, until};
+use crate::app::TestApp;
+use crate::call::{Reply, get_until, until};
 
 /// Operator token of every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";

@@ -4,7 +4,7 @@ use payferry_domain::{Chain, Token};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::app::assert_has;
+use crate::call::assert_has;
 use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(

@@ -1,7 +1,8 @@
 //! Invalid fields of a creation request, one at a time.
 
 use super::*;
-use crate::app::{TestApp, assert_refused, with};
+use crate::app::TestApp;
+use crate::call::{assert_refused, with};
 
 /// Sends the request with each change alone; no customer may be created.
 async fn refused(base: &Value, values: &[(&str, Value)], several: &[(Value, &str)]) -> TestApp {

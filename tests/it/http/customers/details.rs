@@ -3,7 +3,7 @@
 use payferry_entities::{checks, payment_details};
 
 use super::*;
-use crate::app::{assert_has, assert_refused, redact};
+use crate::call::{assert_has, assert_refused, redact};
 
 /// The required bank fields.
 fn bank() -> Value {

@@ -9,7 +9,8 @@ use payferry_journal::psps::wallets;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
 
 use super::*;
-use crate::app::{Reply, TestApp, assert_refused, column, with};
+use crate::app::TestApp;
+use crate::call::{Reply, assert_refused, column, with};
 use crate::http::mismatches::set_policies;
 
 /// An account used only here.

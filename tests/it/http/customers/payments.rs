@@ -5,7 +5,8 @@ use payferry_journal::psps::PspPolicies;
 use sea_orm::sea_query::Expr;
 
 use super::*;
-use crate::app::{TestApp, assert_has};
+use crate::app::TestApp;
+use crate::call::assert_has;
 use crate::http::mismatches::set_policies;
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use payferry_domain::payment::Decision;
 
 use super::paid_out::{assert_unsuitable, balances, kinds, payee, unsuitable_payees};
 use super::*;
-use crate::app::{FixedScreener, assert_has, column};
+use crate::app::FixedScreener;
+use crate::call::{assert_has, column};
 
 const TRANSFERS: &str = "/transfers";
 
