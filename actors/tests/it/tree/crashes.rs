@@ -105,6 +105,11 @@ async fn paid_and_not_notified(env: &Env) -> PaymentId {
     }
     env.pay(&payment, "10").await;
     env.until("the transfer is recorded", async || env.unapplied().await > 0).await;
+    // The watcher notifies after its commit and before its next poll. The command waits behind that notification.
+    env.mine(1).await;
+    env.until_read(env.chain()).await;
+    let refused = env.system().command(payment.id(), Command::Cancel, None).await;
+    assert!(matches!(refused, Err(CommandError::Quarantined)), "{refused:?}");
     payment.id()
 }
 
