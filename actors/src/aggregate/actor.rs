@@ -278,7 +278,7 @@ impl<A: Aggregate> AggregateActor<A> {
             state.aggregate.execute(&self.aggregates, effect);
         }
         if effects.contains(&A::PASSIVATE) && !state.aggregate.needs_actor() && !state.stale {
-            self.aggregates.leave_over(&state.aggregate, myself.get_id());
+            self.aggregates.remove_ended(&state.aggregate, myself.get_id());
             // Messages in the mailbox are handled before the actor ends.
             state.has_left = true;
             let _ = myself.drain();

@@ -295,7 +295,7 @@ impl<A: Aggregate> Aggregates<A> {
             let mut live = self.live[self.index_of(id)].write();
             let first = live_among(&live, id);
             if first.is_none() {
-                // Under the lock, like the retirement in `leave_over`: an ended aggregate may become live again.
+                // Under the lock, like the retirement in `remove_ended`: an ended aggregate may become live again.
                 self.watch(wallet);
                 live.insert(id, actor.clone());
             }
@@ -319,18 +319,18 @@ impl<A: Aggregate> Aggregates<A> {
 
     /// Removes the actor of an aggregate that is committed as ended, and retires its wallet, unless another actor has
     /// taken its place. New messages start it again.
-    pub(super) fn leave_over(&self, aggregate: &A, actor: ActorId) {
+    pub(super) fn remove_ended(&self, aggregate: &A, actor: ActorId) {
         // Later transfers are found by their address in the database.
-        self.leave_and(aggregate.id(), actor, || {
+        self.remove_if_live(aggregate.id(), actor, || {
             aggregate.wallet().into_iter().for_each(|(wallet, _)| self.chains.watchlist().retire(wallet));
         });
     }
 
-    /// Runs `and` and removes an actor, unless another one has taken its place.
-    fn leave_and(&self, id: A::Id, actor: ActorId, and: impl FnOnce()) {
+    /// Removes an actor, unless another one has taken its place. Calls `first` before that, under the lock.
+    fn remove_if_live(&self, id: A::Id, actor: ActorId, first: impl FnOnce()) {
         let mut live = self.live[self.index_of(id)].write();
         if live.get(&id).is_some_and(|live| live.get_id() == actor) {
-            and();
+            first();
             live.remove(&id);
         }
     }
@@ -338,7 +338,7 @@ impl<A: Aggregate> Aggregates<A> {
     /// Removes an ended actor; returns its aggregate.
     pub(super) fn forget(&self, actor: ActorId) -> Option<A::Id> {
         let (_, id) = self.owners.remove(&actor)?;
-        self.leave_and(id, actor, || ());
+        self.remove_if_live(id, actor, || ());
         Some(id)
     }
 }
