@@ -58,7 +58,7 @@ fn of_writes<'w, T>(
 
 impl Writer<'_> {
     /// Runs the preconditions of all writes.
-    pub(super) async fn pass_gates(&self, writes: &[&JournalWrite]) -> Result<Preconditions, DbErr> {
+    pub(super) async fn check_preconditions(&self, writes: &[&JournalWrite]) -> Result<Preconditions, DbErr> {
         let mut preconditions = Preconditions::default();
         let Statements { idempotency_take, payments_advance, sendings_advance, .. } = self.statements;
         let Statements { cursors_begin, cursors_advance, .. } = self.statements;

@@ -55,7 +55,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
         Err(error) => return Attempt::Failed(Failure::of(&error), error),
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
-    let written = match writer.pass_gates(writes).await {
+    let written = match writer.check_preconditions(writes).await {
         Ok(Preconditions { lost, outdone, .. }) if !lost.is_empty() => Ok(Err(FailedPreconditions { lost, outdone })),
         Ok(preconditions) => writer.write(writes, preconditions).await.map(Ok),
         Err(error) => Err(error),
