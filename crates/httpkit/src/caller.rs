@@ -1,5 +1,5 @@
-//! Who calls, and what a request that changes something brings: the scope that a route needs, the body within limits, the
-//! idempotency key. Also the state that extractors read.
+//! Extractors of the caller and of a request that changes data: they check the API key, the scope of the route, the size of
+//! the body and the idempotency key. This module also defines the state that extractors read.
 
 use std::future::Future;
 use std::marker::PhantomData;

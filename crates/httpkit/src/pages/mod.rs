@@ -32,9 +32,21 @@ pub fn page(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// Source expression of the style sheet in the content security policy.
-fn style_source() -> String {
-    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
+/// Source expression of an inline style sheet or script in a content security policy.
+fn source(text: &str) -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
+}
+
+/// Content security policy of a page with a script: its own inline style and script, requests to this service, inline
+/// images, forms to `form_action`. It forbids frames and external resources.
+pub fn script_policy(style: &str, script: &str, form_action: &str) -> HeaderValue {
+    let policy = format!(
+        "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; \
+         form-action {form_action}; base-uri 'none'; frame-ancestors 'none'",
+        source(style),
+        source(script)
+    );
+    HeaderValue::from_str(&policy).expect("base64 and policy keywords are valid header text")
 }
 
 /// Response with a page. Its policy forbids scripts, frames, forms and external resources.
@@ -48,7 +60,7 @@ pub fn respond_with_form(status: StatusCode, page: String) -> Response {
 }
 
 fn respond_within(form_action: &str, status: StatusCode, page: String) -> Response {
-    let style = style_source();
+    let style = source(STYLE);
     let policy = format!(
         "default-src 'none'; style-src {style}; base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
     );

@@ -17,13 +17,11 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, R
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use payferry_entities::StoreError;
 use payferry_httpkit::error::ApiError;
+use payferry_httpkit::pages::script_policy;
 use sea_orm::DbErr;
-use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("live.js");
@@ -37,16 +35,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 
 /// Content security policy: nothing from other origins, only the inline style and script above, no framing, forms only
 /// to this origin.
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src data:; \
-         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-        hash(STYLE),
-        hash(SCRIPT)
-    );
-    HeaderValue::from_str(&policy).expect("base64 and policy keywords are valid header text")
-});
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(STYLE, SCRIPT, "'self'"));
 
 /// The path of the pages of something.
 pub(crate) fn path(what: &str) -> String {

@@ -8,12 +8,10 @@ use std::sync::LazyLock;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use payferry_domain::payment::{Payment, Transfer, TransferStatus, TransferToken};
 use payferry_domain::{Amount, Finality, Timestamp};
-use sha2::{Digest, Sha256};
+use payferry_httpkit::pages::script_policy;
 
 use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
@@ -36,16 +34,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     stroke-width='1.6'/%3E%3C/svg%3E";
 
 /// Allows only the inline style and script above: no external resources, frames or forms.
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src data:; \
-         form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
-        hash(STYLE),
-        hash(SCRIPT)
-    );
-    HeaderValue::from_str(&policy).expect("the policy is a valid header value")
-});
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(STYLE, SCRIPT, "'none'"));
 
 /// Renders the complete page.
 pub(super) fn page(app: &Shared, payment: &Payment) -> Response {
