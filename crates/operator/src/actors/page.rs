@@ -15,7 +15,9 @@ use serde::Deserialize;
 use crate::Operator;
 use crate::actors::{panel as actor, tree};
 use crate::overview::{self, JournalLine, journal_panel};
-use crate::page::words::{Tone, ago, badge, count, grouped, head, heading, outbound_link, payment_link, plain, status};
+use crate::page::words::{
+    Tone, actor_kind, ago, badge, count, grouped, head, heading, outbound_link, own_name, payment_link, plain, status,
+};
 use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 use crate::payment::incidents_of;
 
@@ -47,8 +49,8 @@ fn find<'a>(node: &'a NodeView, is_it: &impl Fn(&NodeView) -> bool) -> Option<&'
 
 /// Title of an actor: its kind, and its name where there are several of the kind.
 fn title(node: &NodeView) -> String {
-    let kind = plain(node.kind.as_str());
-    let name = Some(plain(&node.name)).filter(|name| *name != kind);
+    let kind = actor_kind(node.kind);
+    let name = own_name(node.kind, &node.name).map(plain);
     heading(&name.map_or_else(|| kind.clone(), |name| format!("{kind} {name}")))
 }
 

@@ -13,7 +13,9 @@ use serde::Serialize;
 
 use crate::Operator;
 use crate::actors::{page as permanent, tree};
-use crate::page::words::{Tone, ago, badge, count, grouped, millis, outbound_link, payment_link, plain};
+use crate::page::words::{
+    Tone, actor_kind, ago, badge, count, grouped, millis, outbound_link, own_name, payment_link, plain,
+};
 use crate::page::{NavSection, Page, PageRequest, path};
 
 /// Milliseconds for which an incident is marked as new.
@@ -180,7 +182,7 @@ pub(crate) fn log(incidents: &[Incident], now: Timestamp) -> Markup {
 }
 
 fn who(incident: &Incident) -> Markup {
-    let (name, kind) = (&incident.name, plain(incident.kind.as_str()));
+    let (name, kind) = (&incident.name, actor_kind(incident.kind));
     html! {
         @match incident.kind {
             // The id includes the kind.
@@ -190,7 +192,7 @@ fn who(incident: &Incident) -> Markup {
             ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
             ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },
             ActorKind::Endpoint => { (kind) " " a.mono href={ (path("webhooks")) "/" (name) } { (name) } },
-            of => a href=(permanent::page(of, name)) { (kind) @if plain(name) != kind { " " (name) } },
+            of => a href=(permanent::page(of, name)) { (kind) @if let Some(name) = own_name(incident.kind, name) { " " (name) } },
         }
     }
 }

@@ -8,7 +8,7 @@ use payferry_runtime::observe::{ActorKind, Figures, KindView, NodeState, NodeVie
 
 use crate::actors::{page as permanent, panel as actor};
 use crate::page::path;
-use crate::page::words::{Tone, ago, badge, count, grouped, millis, plain};
+use crate::page::words::{Tone, actor_kind, ago, badge, count, grouped, millis, own_name};
 
 /// Endpoints shown in the tree. The webhooks page lists all of them.
 const ENDPOINTS_MAX: usize = 6;
@@ -65,12 +65,12 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
 
 /// Row of one actor, `depth` levels below the root.
 fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
-    let name = Some(node.name.as_str()).filter(|name| plain(name) != plain(node.kind.as_str()));
+    let name = own_name(node.kind, &node.name);
     html! {
         tr id={ "node-" (node.kind.as_str()) "-" (node.name) } data-kind=(node.kind.as_str()) .sub1[depth == 1] .sub2[depth == 2]
             .bad[node.state == NodeState::Quarantined] {
             th scope="row" {
-                a href=(link(node)) { (plain(node.kind.as_str())) @if let Some(name) = name { " " (short_name(name)) } }
+                a href=(link(node)) { (actor_kind(node.kind)) @if let Some(name) = name { " " (short_name(name)) } }
             }
             td { (state(node.state)) }
             (figures(&node.figures))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use maud::{Markup, html};
 use payferry_accounts::audit::Entry;
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::ActorKind;
 
 use crate::query::Count;
 
@@ -41,6 +42,22 @@ pub(crate) fn badge(word: &str, tone: Tone) -> Markup {
 /// Serialised name as words.
 pub(crate) fn plain(name: &str) -> String {
     name.replace('_', " ")
+}
+
+/// Name of a kind of actor. Stored names and labels of metrics keep older words.
+pub(crate) fn actor_kind(kind: ActorKind) -> String {
+    match kind {
+        ActorKind::ComplianceDesk => "compliance service".to_owned(),
+        ActorKind::SendingDesk => "outbound supervisor".to_owned(),
+        ActorKind::Sending => "outbound transfer".to_owned(),
+        kind => plain(kind.as_str()),
+    }
+}
+
+/// Name of an actor, unless it only repeats its kind.
+pub(crate) fn own_name(kind: ActorKind, name: &str) -> Option<&str> {
+    let repeats = plain(name) == plain(kind.as_str()) || plain(name) == actor_kind(kind);
+    (!repeats).then_some(name)
 }
 
 /// Status of a payment in its colour.
