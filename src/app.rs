@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::config::{Config, Environment};
-use crate::http::consent::Terms;
+use crate::http::consent::ConsentTerms;
 use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
 
@@ -54,7 +54,7 @@ pub struct AppParts {
     /// Rate and concurrency limits of the public listener.
     pub limits: Limits,
     /// The terms that customers accept.
-    pub terms: Terms,
+    pub terms: ConsentTerms,
     /// Storage of customers' documents.
     pub documents: DocumentStore,
     /// Token of the operator's listener.
@@ -91,7 +91,7 @@ impl Listeners {
 
 /// Addresses of a running service. `--json` prints them in one line.
 #[derive(Debug, Clone, Serialize)]
-pub struct Ready {
+pub struct ServiceReady {
     /// URL of the public listener, for PSPs and payers.
     pub api_url: String,
     /// URL of the operator's listener.
@@ -104,7 +104,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct App {
     system: System,
-    ready: Ready,
+    ready: ServiceReady,
     api: Serving,
     operator: Serving,
     _hold: Hold,
@@ -170,7 +170,7 @@ impl App {
         };
         let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
         let operator = Serving::start(operator, compliance, closing);
-        let ready = Ready { api_url, operator_url, pid: std::process::id() };
+        let ready = ServiceReady { api_url, operator_url, pid: std::process::id() };
         Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune] })
     }
 
@@ -180,7 +180,7 @@ impl App {
     }
 
     /// Addresses.
-    pub fn ready(&self) -> &Ready {
+    pub fn ready(&self) -> &ServiceReady {
         &self.ready
     }
 

@@ -20,7 +20,7 @@ use payferry_journal::psps::Ceilings;
 use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
 use serde::Deserialize;
 
-pub use chains::{ChainConfig, Chains, Endpoint};
+pub use chains::{ChainSection, ChainsSection, Endpoint};
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
 pub use values::{database_url, sqlite_file};
 
@@ -31,37 +31,37 @@ const REQUESTS_PER_CHECK_MAX: u32 = 4;
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
     /// Listeners and public links.
-    pub server: Server,
+    pub server: ServerSection,
     /// The database connection.
-    pub database: Database,
+    pub database: DatabaseSection,
     /// Files that hold secrets.
-    pub secrets: Secrets,
+    pub secrets: SecretsSection,
     /// The account that pays for gas.
-    pub signer: Signer,
+    pub signer: SignerSection,
     /// The settlement contract.
-    pub contracts: Contracts,
+    pub contracts: ContractsSection,
     /// The chains.
-    pub chains: Chains,
+    pub chains: ChainsSection,
     /// KYT providers that screen the source of funds.
-    pub kyt: Kyt,
+    pub kyt: KytSection,
     /// Provider that verifies customers.
-    pub identity: Identity,
+    pub identity: IdentitySection,
     /// Ceilings of outbound transfers.
-    pub limits: Limits,
+    pub limits: LimitsSection,
     /// Logging.
-    pub log: Log,
+    pub log: LogSection,
     /// Payment actors.
-    pub payments: Payments,
+    pub payments: PaymentsSection,
     /// Request limits of the KYT provider.
-    pub screening: Screening,
+    pub screening: ScreeningSection,
     /// Delivery of webhooks.
-    pub webhooks: Webhooks,
+    pub webhooks: WebhooksSection,
     /// Storage of customers' documents.
-    pub documents: Documents,
+    pub documents: DocumentsSection,
     /// Retention periods.
-    pub retention: RetentionConfig,
+    pub retention: RetentionSection,
     /// Intervals of the auditors.
-    pub auditors: Auditors,
+    pub auditors: AuditorsSection,
     /// Warnings of the loader, for the log.
     #[serde(skip)]
     pub warnings: Vec<String>,
@@ -69,7 +69,7 @@ pub struct Config {
 
 /// Listeners and public links.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Server {
+pub struct ServerSection {
     /// Listen address for PSPs and payers.
     pub listen: SocketAddr,
     /// Listen address for the operator.
@@ -116,7 +116,7 @@ impl Environment {
 
 /// The database connection.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Database {
+pub struct DatabaseSection {
     /// URL in the form that [`database_url`] returns.
     #[serde(deserialize_with = "values::any_database_url")]
     pub url: String,
@@ -124,7 +124,7 @@ pub struct Database {
 
 /// Files that hold secrets.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Secrets {
+pub struct SecretsSection {
     /// A file with 32 bytes in hexadecimal, or with several versions of such keys.
     #[serde(deserialize_with = "values::optional")]
     pub master_key_file: Option<PathBuf>,
@@ -135,7 +135,7 @@ pub struct Secrets {
 
 /// The account that pays for gas: exactly one of the three sources is set.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Signer {
+pub struct SignerSection {
     /// A file with 64 hexadecimal digits.
     #[serde(deserialize_with = "values::optional")]
     pub private_key_file: Option<PathBuf>,
@@ -154,7 +154,7 @@ pub struct Signer {
 
 /// The settlement contract, at the same address on every chain.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Contracts {
+pub struct ContractsSection {
     /// Contract address as printed by `payferry deploy`.
     #[serde(deserialize_with = "values::optional")]
     pub address: Option<Address>,
@@ -168,7 +168,7 @@ pub struct Contracts {
 
 /// KYT providers that screen the source of funds; the strictest verdict of all that are set applies.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Kyt {
+pub struct KytSection {
     /// Sanctioned addresses, one per line.
     #[serde(deserialize_with = "values::optional")]
     pub sanctions_file: Option<PathBuf>,
@@ -186,7 +186,7 @@ pub struct Kyt {
 
 /// Provider that verifies customers, and the timing of checks.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Identity {
+pub struct IdentitySection {
     /// The provider; `None`: customers are not verified.
     #[serde(deserialize_with = "values::optional")]
     pub provider: Option<IdentityProviderName>,
@@ -227,7 +227,7 @@ pub enum IdentityProviderName {
     Sumsub,
 }
 
-impl Identity {
+impl IdentitySection {
     /// Settings of the identity service.
     pub fn compliance(&self) -> ComplianceConfig {
         let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
@@ -245,7 +245,7 @@ impl Identity {
 
 /// Logging.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Log {
+pub struct LogSection {
     /// Filter in the syntax of `RUST_LOG`; empty: the default of the command.
     #[serde(deserialize_with = "values::log_filter")]
     pub filter: String,
@@ -265,7 +265,7 @@ pub enum LogFormat {
 
 /// Payment actors.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Payments {
+pub struct PaymentsSection {
     /// Number of shard supervisors.
     #[serde(deserialize_with = "values::divides_256")]
     pub shards: usize,
@@ -273,7 +273,7 @@ pub struct Payments {
 
 /// Request limits of the KYT provider.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Screening {
+pub struct ScreeningSection {
     /// Maximum number of concurrent requests.
     pub concurrency_max: NonZeroUsize,
     /// Timeout of one request.
@@ -282,14 +282,14 @@ pub struct Screening {
 
 /// Delivery of webhooks.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Webhooks {
+pub struct WebhooksSection {
     /// The delay before each retry.
     pub retry_delays_ms: [NonZeroU64; 3],
     /// Time a receiver has to answer.
     pub timeout_ms: NonZeroU64,
 }
 
-impl Webhooks {
+impl WebhooksSection {
     /// Settings of the webhook sender, with the URL policy of the environment.
     pub fn sender(&self, url_policy: UrlPolicy) -> WebhookConfig {
         let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
@@ -303,7 +303,7 @@ impl Webhooks {
 
 /// Storage of customers' documents: a bucket if one is set, otherwise a folder.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Documents {
+pub struct DocumentsSection {
     /// Folder, created if it does not exist.
     pub folder: PathBuf,
     /// An S3-compatible bucket used by this service only.
@@ -326,7 +326,7 @@ pub struct Documents {
 
 /// Retention periods.
 #[derive(Debug, Clone, Deserialize)]
-pub struct RetentionConfig {
+pub struct RetentionSection {
     /// Days to keep events with their deliveries; `None`: forever.
     #[serde(deserialize_with = "values::kept_days")]
     pub events_days: Option<i64>,
@@ -337,7 +337,7 @@ pub struct RetentionConfig {
 /// Deliberately absent: a ceiling for settlements. A settlement moves money only between Payferry's vaults and the
 /// treasury, so a ceiling would protect nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Limits {
+pub struct LimitsSection {
     /// Maximum of one refund, payout, withdrawal or transfer.
     #[serde(deserialize_with = "values::parsed")]
     pub send_max: Amount,
@@ -346,7 +346,7 @@ pub struct Limits {
     pub send_daily_max: Amount,
 }
 
-impl Limits {
+impl LimitsSection {
     /// Settings for the actors.
     pub const fn ceilings(self) -> Ceilings {
         Ceilings { send_max: self.send_max, send_daily_max: self.send_daily_max }
@@ -355,7 +355,7 @@ impl Limits {
 
 /// The audits that run, and their intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Auditors {
+pub struct AuditorsSection {
     /// Interval between audits of the ledger.
     pub ledger_interval_ms: NonZeroU64,
     /// Interval between audits of the vaults; 0: never.
@@ -364,7 +364,7 @@ pub struct Auditors {
     pub treasury_kept: bool,
 }
 
-impl Auditors {
+impl AuditorsSection {
     /// Settings of the auditor actors.
     pub const fn auditors(self) -> AuditorsConfig {
         AuditorsConfig {

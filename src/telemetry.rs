@@ -11,11 +11,11 @@ use payferry_actors::observe::BUCKETS;
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogFormat, LogSection};
 
 /// Writes logs to standard error, filtered by `RUST_LOG`, else by the configuration, else by `usual`. Later calls have
 /// no effect.
-pub fn init(log: &Log, usual: &str) {
+pub fn init(log: &LogSection, usual: &str) {
     let configured = if log.filter.is_empty() { usual } else { &log.filter };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(configured));
     let builder = tracing_subscriber::fmt()

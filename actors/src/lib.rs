@@ -22,6 +22,6 @@ mod services;
 pub mod system;
 
 pub use system::{
-    ChainChoiceRequest, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError,
-    OutboundCommandError, OutboundOrder, OutboundView, PaymentView, StartError, System, SystemConfig, SystemView,
+    ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderAnswer, OrderError, OutboundOrder,
+    OutboundView, PaymentView, StartError, System, SystemConfig, SystemView,
 };

@@ -16,7 +16,7 @@ use payferry_journal::payments::RequestRows;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
 use crate::aggregate::{Aggregate, Aggregates, Decided};
-use crate::compliance::{ScreenRequest, Subject};
+use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::observe::{Note, OutboundLine};
 
@@ -141,7 +141,7 @@ impl Aggregate for OutboundTransfer {
     }
 
     fn execute(&self, transfers: &OutboundTransfers, effect: &Effect) {
-        let subject = Subject::OutboundTransfer(self.id());
+        let subject = KytSubject::OutboundTransfer(self.id());
         match effect {
             Effect::Screen { to, amount, chain } => {
                 transfers.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), None);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::{Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, pauses};
-use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::chain::Role;
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 use serde_json::json;
@@ -254,12 +254,12 @@ pub async fn lift(transaction: &Transaction, scope: Scope, by: &Actor, now: Time
     Ok(Some(pause))
 }
 
-fn entry(action: &str, scope: Scope, detail: serde_json::Value) -> Entry {
+fn entry(action: &str, scope: Scope, detail: serde_json::Value) -> NewAuditEntry {
     let psp_id = match scope {
         Scope::Psp(psp_id) => Some(psp_id),
         _ => None,
     };
-    Entry { action: action.to_owned(), psp_id, subject: scope.to_string(), detail }
+    NewAuditEntry { action: action.to_owned(), psp_id, subject: scope.to_string(), detail }
 }
 
 #[cfg(test)]

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use payferry_domain::outbound::Rejection as OutboundRejection;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::{Chain, PaymentId};
+use payferry_domain::{Chain, CommandError, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
@@ -53,11 +52,6 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time for each half of the tree to stop, in milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
-
-/// Reason why a payment did not carry out a command.
-pub type CommandError = payferry_domain::CommandError<Rejection>;
-/// Reason why a payout or withdrawal did not carry out a command.
-pub type OutboundCommandError = payferry_domain::CommandError<OutboundRejection>;
 
 /// Handle to a running tree. Clones share the tree.
 #[derive(Clone)]
@@ -112,12 +106,16 @@ impl System {
         payment_id: PaymentId,
         command: Command,
         result_rows: impl Into<ResultRows>,
-    ) -> Result<Payment, CommandError> {
+    ) -> Result<Payment, CommandError<Rejection>> {
         run(self.payments(), payment_id, command, result_rows.into(), "the payment").await
     }
 
     /// Up to `limit` transfers that a payment has set aside because its list is full, highest amount first.
-    pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
+    pub async fn set_aside(
+        &self,
+        payment_id: PaymentId,
+        limit: u64,
+    ) -> Result<Vec<ObservedTransfer>, CommandError<Rejection>> {
         let Services { database, chains, .. } = &**self.services();
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
         let rows = payments::set_aside_of(database, payment_id, chains.running().map(|spec| spec.chain), limit)
@@ -287,11 +285,11 @@ async fn run<A: Aggregate>(
     command: A::Command,
     rows: A::Rows,
     name: &str,
-) -> Result<A, payferry_domain::CommandError<A::Rejection>> {
+) -> Result<A, CommandError<A::Rejection>> {
     let (reply, replied) = ractor::concurrency::oneshot();
     aggregates.send(id, Message::Take(Box::new(Request { command, rows, reply: Some(reply.into()) })));
     // The command may have been received, and may still be written.
-    let unknown = |what: &str| payferry_domain::CommandError::Unknown(format!("{name} {what}"));
+    let unknown = |what: &str| CommandError::Unknown(format!("{name} {what}"));
     match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(unknown("was interrupted")),

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
 use crate::connection::{Connection, Transaction, within};
-use crate::failure::Failure;
+use crate::failure::DatabaseFailure;
 use crate::postgres;
 
 /// Read connections beside SQLite's single writer.
@@ -165,7 +165,7 @@ impl Database {
 async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<DatabaseConnection, DbErr> {
     loop {
         match sea_orm::Database::connect(options.clone()).await {
-            Err(error) if Failure::is_delay(&error) && Instant::now() < until => {
+            Err(error) if DatabaseFailure::is_delay(&error) && Instant::now() < until => {
                 tokio::time::sleep(SQLITE_OPEN_PAUSE).await;
             }
             opened => return opened,

@@ -8,7 +8,7 @@ use sea_orm::{DbErr, RuntimeErr};
 
 /// Cause of a database error, which determines whether a retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum DatabaseFailure {
     /// Another writer was in the way, and nothing changed. An immediate retry can succeed.
     Contention,
     /// The database is unavailable, full, or damaged. A later retry can succeed.
@@ -32,7 +32,7 @@ const SQLITE_CONTENTION: [u32; 2] = [5, 6];
 /// Text used when all connections are in use.
 const NO_CONNECTION: &str = "no free connection in time";
 
-impl Failure {
+impl DatabaseFailure {
     /// Classifies `error`. For an error of a commit only [`Self::Contention`] is certain; with any other, the commit
     /// may have succeeded.
     pub fn of(error: &DbErr) -> Self {
@@ -127,7 +127,7 @@ impl Failure {
 mod tests {
     use sea_orm::DbErr;
 
-    use super::Failure;
+    use super::DatabaseFailure;
 
     #[test]
     fn error_descriptions_contain_no_request_data() {
@@ -142,22 +142,22 @@ mod tests {
             ("57P01", "it is stopping or starting"),
             ("58030", "it failed with the code 58030"),
         ] {
-            assert_eq!(Failure::words_of_code(code), words, "{code}");
+            assert_eq!(DatabaseFailure::words_of_code(code), words, "{code}");
         }
         let secret = DbErr::Custom("postgres://payferry:hunter2@db/payferry".to_owned());
-        assert_eq!(Failure::words(&secret), "the connection to it failed");
+        assert_eq!(DatabaseFailure::words(&secret), "the connection to it failed");
     }
 
     #[test]
     fn classifies_errors_by_code() {
         for code in ["40001", "40P01", "55P03", "5", "6", "517"] {
-            assert_eq!(Failure::of_code(code), Failure::Contention, "{code}");
+            assert_eq!(DatabaseFailure::of_code(code), DatabaseFailure::Contention, "{code}");
         }
         for code in ["08006", "40003", "53100", "53300", "57P01", "57014", "58030", "25006", "13", "10", "266"] {
-            assert_eq!(Failure::of_code(code), Failure::Away, "{code}");
+            assert_eq!(DatabaseFailure::of_code(code), DatabaseFailure::Away, "{code}");
         }
         for code in ["42P01", "42601", "22021", "23505", "25P02", "1", "19", "2067", ""] {
-            assert_eq!(Failure::of_code(code), Failure::Request, "{code}");
+            assert_eq!(DatabaseFailure::of_code(code), DatabaseFailure::Request, "{code}");
         }
     }
 }

@@ -198,7 +198,7 @@ mod tests {
     use sea_orm::{ConnectionTrait, Statement};
 
     use super::*;
-    use crate::Failure;
+    use crate::DatabaseFailure;
 
     #[test]
     fn only_a_statement_error_from_the_server_means_rolled_back() {
@@ -249,7 +249,7 @@ mod tests {
         for values in [values(2, "b", "b"), values(3, "a", "a")] {
             let answer = database.commit_in_one_statement(&batch, values).await;
             let Err(NotCommitted::RolledBack(error)) = answer else { panic!("{answer:?}") };
-            assert_eq!(Failure::of(&error), Failure::Request, "{error}");
+            assert_eq!(DatabaseFailure::of(&error), DatabaseFailure::Request, "{error}");
             assert_eq!(count(&database).await, 2);
         }
         database.commit_in_one_statement(&batch, values(3, "b", "b")).await.unwrap();

@@ -15,7 +15,7 @@ mod tables;
 
 pub use connection::{Connection, Transaction};
 pub use database::Database;
-pub use failure::Failure;
+pub use failure::DatabaseFailure;
 pub use hold::Hold;
 pub use in_one_statement::{Batch, NotCommitted};
 pub use store_error::{ChangeError, StoreError};

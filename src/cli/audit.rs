@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use payferry_accounts::audit::{self, ActorKind, ENTRIES_MAX, Filter};
+use payferry_accounts::audit::{self, AuditActorKind, ENTRIES_MAX, Filter};
 use payferry_domain::{PspId, Timestamp};
 
 use super::database::DatabaseArgs;
@@ -26,7 +26,7 @@ pub(super) struct Args {
     psp: Option<PspId>,
     /// Only entries by actors of this kind: api_key, operator, provider, customer, service.
     #[arg(long, value_name = "KIND")]
-    actor_kind: Option<ActorKind>,
+    actor_kind: Option<AuditActorKind>,
     /// Only entries with this action, such as customer.deactivated.
     #[arg(long)]
     action: Option<String>,

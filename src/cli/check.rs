@@ -6,7 +6,7 @@ use payferry_evm::inspect::Grade;
 use serde_json::json;
 
 use crate::config::{Config, database_url};
-use crate::service::check::{Line, check, is_good};
+use crate::service::check::{CheckLine, check, is_good};
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     let lines = check(&config).await;
     if args.json {
         let rows = lines.iter().map(|line| {
-            let Line { place, finding } = line;
+            let CheckLine { place, finding } = line;
             json!({"place": place, "what": finding.what, "grade": word(finding.grade), "detail": finding.detail})
         });
         println!("{}", rows.collect::<serde_json::Value>());
@@ -41,10 +41,10 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     Ok(if is_good(&lines) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn table(lines: &[Line]) {
-    let width = |of: fn(&Line) -> &str| lines.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
+fn table(lines: &[CheckLine]) {
+    let width = |of: fn(&CheckLine) -> &str| lines.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
     let (places, whats) = (width(|line| &line.place), width(|line| &line.finding.what));
-    for Line { place, finding } in lines {
+    for CheckLine { place, finding } in lines {
         println!("{:<5}  {place:<places$}  {:<whats$}  {}", word(finding.grade), finding.what, finding.detail);
     }
     let count = |grade| lines.iter().filter(|line| line.finding.grade == grade).count();

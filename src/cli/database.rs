@@ -14,7 +14,7 @@ use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 use payferry_runtime::files::write_private;
 use payferry_runtime::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 
-use crate::config::{ChainConfig, Config, database_url, sqlite_file};
+use crate::config::{ChainSection, Config, database_url, sqlite_file};
 #[cfg(feature = "sandbox")]
 use crate::sandbox::{Keys, database_file, documents, keys_file, known_spec};
 use crate::service::secrets;
@@ -134,7 +134,7 @@ impl DatabaseArgs {
         if self.data_dir.is_some() {
             return Tokens::of(&Chain::ALL.map(known_spec));
         }
-        let spec = |(chain, section): (&Chain, &ChainConfig)| section.spec(*chain, nowhere, &config.contracts);
+        let spec = |(chain, section): (&Chain, &ChainSection)| section.spec(*chain, nowhere, &config.contracts);
         Tokens::of(&config.chains.iter().map(spec).collect::<Vec<_>>())
     }
 

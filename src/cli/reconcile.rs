@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use payferry_actors::chain::{RereadResult, reread};
-use payferry_actors::reconcile::{self, Difference, FundsPosition, Options, Report};
+use payferry_actors::reconcile::{self, Difference, FundsPosition, Options, ReconcileReport};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};
 use payferry_evm::{ChainClient, ChainSpec};
@@ -143,7 +143,7 @@ fn rows(transfers: &[transfers::Model]) -> Vec<Value> {
     transfers.iter().map(row).collect()
 }
 
-fn print(report: &Report, chains: &[(ChainSpec, ChainClient)]) {
+fn print(report: &ReconcileReport, chains: &[(ChainSpec, ChainClient)]) {
     println!("{:<16}  {:<9}  {:>20}  {:>20}", "", "", "ledger", "on the chain");
     for (asset, sums) in &report.sums {
         for (whose, ledger, on_chain) in [

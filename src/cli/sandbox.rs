@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::signals::Signals;
 use crate::config::Config;
-use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Ready, Sandbox, SandboxOptions};
+use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Sandbox, SandboxOptions, SandboxReady};
 
 /// Longest block time, milliseconds. A chain whose head is 30 s old counts as down.
 const BLOCK_TIME_MS_MAX: u64 = 10_000;
@@ -87,8 +87,8 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-fn introduce(ready: &Ready, folder: &str, ephemeral: bool) {
-    let Ready { api_url, operator_url, operator_token, psp_id, api_key, rpc, .. } = ready;
+fn introduce(ready: &SandboxReady, folder: &str, ephemeral: bool) {
+    let SandboxReady { api_url, operator_url, operator_token, psp_id, api_key, rpc, .. } = ready;
     println!("Payferry's sandbox is ready.\n");
     println!("  API        {api_url}   (reference: {api_url}/docs)");
     println!("  Operator   {operator_url}/ops   (token: {operator_token})");

@@ -13,17 +13,17 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-use super::Contracts;
+use super::ContractsSection;
 
 /// Wei per gwei.
 const GWEI: u32 = 1_000_000_000;
 
 /// The chains by name. A chain without endpoints does not run.
-pub type Chains = BTreeMap<Chain, ChainConfig>;
+pub type ChainsSection = BTreeMap<Chain, ChainSection>;
 
 /// Configuration of one chain.
 #[derive(Debug, Clone, Deserialize)]
-pub struct ChainConfig {
+pub struct ChainSection {
     /// JSON-RPC URLs (HTTP), in order of preference.
     pub endpoints: Vec<Endpoint>,
     /// EIP-155 chain id that every endpoint must return.
@@ -79,14 +79,14 @@ pub struct ChainConfig {
     pub sanctions_oracle: Option<Address>,
 }
 
-impl ChainConfig {
+impl ChainSection {
     /// Returns true if the chain is enabled.
     pub fn is_on(&self) -> bool {
         !self.endpoints.is_empty()
     }
 
     /// Specification of the chain for its actors.
-    pub fn spec(&self, chain: Chain, contract: Address, contracts: &Contracts) -> ChainSpec {
+    pub fn spec(&self, chain: Chain, contract: Address, contracts: &ContractsSection) -> ChainSpec {
         let tokens = [(Token::Usdc, self.usdc), (Token::Usdt, self.usdt)];
         let tokens = tokens.into_iter().filter_map(|(token, address)| Some((token, address?))).collect();
         let treasury = contracts.treasury.unwrap_or(Address([0; 20]));

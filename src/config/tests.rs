@@ -98,7 +98,7 @@ fn defaults_equal_the_actor_defaults() {
 fn passes_configured_audits_to_the_actors() {
     let config = Config::default().auditors;
     assert!(!config.auditors().treasury_kept);
-    let kept = Auditors { vaults_interval_ms: 0, treasury_kept: true, ..config }.auditors();
+    let kept = AuditorsSection { vaults_interval_ms: 0, treasury_kept: true, ..config }.auditors();
     assert_eq!((kept.vaults_interval, kept.treasury_kept), (None, true));
 }
 
@@ -136,7 +136,7 @@ fn example_files_are_valid() {
     for name in ["mainnet", "testnet"] {
         let path = format!("{}/docs/src/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let config = Config::load(Some(path.as_ref()), []).unwrap();
-        assert!(config.chains.values().all(ChainConfig::is_on), "{name}");
+        assert!(config.chains.values().all(ChainSection::is_on), "{name}");
     }
 }
 

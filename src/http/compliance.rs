@@ -18,14 +18,14 @@ use payferry_entities::checks;
 use payferry_httpkit::extract::read_body;
 use payferry_httpkit::{Answer, ApiError, Away, Customers, FieldError, Path, Problem, Submission, read};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{ChangeError, OPEN, Opened, QUEUED};
+use payferry_journal::customers::{CustomerChangeError, OPEN, Opened, QUEUED};
 use sea_orm::EntityTrait;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::state::{AppState, Shared};
+use super::state::{AppShared, AppState};
 
 /// Maximum wait of the answer for the provider's link. After that the caller has to repeat the request.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
@@ -81,7 +81,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     let customer_id: CustomerId = request.read(|body| body.required("customer_id", read::id))?;
     let opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await;
     let mut opened = opened.map_err(|error| match error {
-        ChangeError::NotFound => unknown_customer(),
+        CustomerChangeError::NotFound => unknown_customer(),
         error => error.into(),
     })?;
     if app.system.compliance().provider().is_none() {
@@ -113,7 +113,7 @@ fn unknown_customer() -> ApiError {
 }
 
 /// Waits for the link of a check; `None` if the provider takes too long or fails.
-async fn link(app: &Shared, check: CheckId) -> Result<Option<String>, ApiError> {
+async fn link(app: &AppShared, check: CheckId) -> Result<Option<String>, ApiError> {
     let deadline = Instant::now() + LINK_PATIENCE;
     let mut pause = LOOK_PAUSE_MIN;
     loop {
@@ -132,9 +132,9 @@ async fn link(app: &Shared, check: CheckId) -> Result<Option<String>, ApiError> 
 pub const CALLBACK_BYTES_MAX: usize = 64 * 1024;
 
 /// A callback within the rate limit of its address.
-pub struct Admitted;
+pub struct CallbackAdmitted;
 
-impl FromRequestParts<AppState> for Admitted {
+impl FromRequestParts<AppState> for CallbackAdmitted {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
@@ -145,7 +145,7 @@ impl FromRequestParts<AppState> for Admitted {
 /// Accepts signed callbacks of the configured provider only. A repeated, late or irrelevant callback gets 200 and
 /// changes nothing. One that cannot be stored gets 503, so that the provider repeats it.
 pub async fn take(
-    _: Admitted,
+    _: CallbackAdmitted,
     State(app): State<AppState>,
     Path(provider): Path<String>,
     headers: HeaderMap,

@@ -15,7 +15,7 @@ use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, KeyId, PspId, Timestamp};
 use payferry_entities::customers::Model;
 use payferry_entities::{Transaction, customer_documents};
-use payferry_httpkit::extract::Refusal;
+use payferry_httpkit::extract::RequestRefusal;
 use payferry_httpkit::idempotency::Idempotency;
 use payferry_httpkit::{Answer, ApiError, Caller, Customers, FieldError, Path, Problem};
 use payferry_journal::audit::Actor;
@@ -291,9 +291,9 @@ pub struct FormPart {
 }
 
 impl FromRequest<AppState> for Form {
-    type Rejection = Refusal;
+    type Rejection = RequestRefusal;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, RequestRefusal> {
         let (mut parts, body) = request.into_parts();
         let caller = Caller::<Customers>::from_request_parts(&mut parts, app).await?;
         if !is_multipart(&parts) {
@@ -306,7 +306,7 @@ impl FromRequest<AppState> for Form {
         let form = form.map_err(|_| ApiError::MalformedMultipart("the header Content-Type names no boundary"))?;
         let form = read_parts(form).await?;
         match Idempotency::begin(app, caller.psp_id, &parts, &fingerprint(&form)).await? {
-            Err(first_answer) => Err(Refusal(first_answer)),
+            Err(first_answer) => Err(RequestRefusal(first_answer)),
             Ok(idempotency) => {
                 Ok(Self { psp_id: caller.psp_id, key_id: caller.key_id, idempotency, parts: form, _turn: turn })
             }

@@ -16,7 +16,7 @@ use payferry_journal::Wake;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::payments::progress;
-use super::state::{AppState, Shared};
+use super::state::{AppShared, AppState};
 
 /// Duration of a stream. Browsers reconnect automatically.
 pub const STREAM_LIFE_MAX: Duration = Duration::from_mins(30);
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MS: std::ops::Range<u64> = 2_000..6_000;
 
 /// Renders the event of a payment.
-pub(super) type Render = fn(&Shared, &Payment) -> Event;
+pub(super) type Render = fn(&AppShared, &Payment) -> Event;
 
 /// Returns true if the payment can change no more by itself. The stream then ends.
 pub(super) fn is_over(payment: &Payment) -> bool {
@@ -80,7 +80,7 @@ struct WatchedFields {
 }
 
 impl WatchedFields {
-    fn of(app: &Shared, payment: &Payment) -> Self {
+    fn of(app: &AppShared, payment: &Payment) -> Self {
         let waits = !is_over(payment) && payment.expires_at <= app.clock().now();
         let confirmations = progress(app, payment).map(|progress| progress.confirmations);
         Self { version: payment.version, confirmations, is_past: waits }

@@ -22,4 +22,4 @@ mod state;
 pub mod webhooks;
 
 pub use router::router_with;
-pub use state::{AppState, HttpConfig, Shared};
+pub use state::{AppShared, AppState, HttpConfig};

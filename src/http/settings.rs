@@ -20,10 +20,10 @@ use payferry_operator::tenant_failure;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::state::{AppState, Shared};
+use super::state::{AppShared, AppState};
 
 record! {
-    fn of(app: &Shared, psp: &PspRecord, wallets: &Wallets) {
+    fn of(app: &AppShared, psp: &PspRecord, wallets: &Wallets) {
         let policies = &psp.policies;
         let finality = app.system.chains().running().map(|spec| (spec.chain, FinalityRecord::of(policies, spec)));
     }
@@ -97,7 +97,7 @@ record! {
 
 impl SettingsRecord {
     /// The settings as they apply on this node.
-    async fn read(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
+    async fn read(app: &AppShared, psp: &PspRecord) -> Result<Self, ApiError> {
         let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
         Ok(Self::of(app, psp, &wallets))
     }

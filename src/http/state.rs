@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
-use super::consent::Terms;
+use super::consent::ConsentTerms;
 use super::money::statement::STATEMENTS_AT_ONCE;
 use super::webhooks::events::WAITS_AT_ONCE;
 
@@ -42,17 +42,17 @@ pub struct HttpConfig {
     /// Storage of customers' documents.
     pub documents: DocumentStore,
     /// The terms that customers accept.
-    pub terms: Terms,
+    pub terms: ConsentTerms,
     /// Cancelled when the listener ends, which ends the streams.
     pub closing: CancellationToken,
 }
 
 /// State shared by all handlers. Clones share one instance.
 #[derive(Clone)]
-pub struct AppState(Arc<Shared>);
+pub struct AppState(Arc<AppShared>);
 
 /// The one instance behind all clones of an [`AppState`].
-pub struct Shared {
+pub struct AppShared {
     /// The supervision tree.
     pub system: System,
     /// Settings.
@@ -77,7 +77,7 @@ pub struct Shared {
 impl AppState {
     /// Creates the state on top of a running supervision tree.
     pub fn new(system: System, config: HttpConfig) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(AppShared {
             database: system.database().api_pool(),
             door: Arc::new(Semaphore::new(config.limits.requests_at_once)),
             keys: KeyRing::new(&system, config.environment.key_mode()),
@@ -99,9 +99,9 @@ pub(super) type OneOf<S, I = String> = (State<AppState>, Caller<S>, Path<I>);
 pub(super) type ChangeOf<S, I = String> = (State<AppState>, Path<I>, Submission<S>);
 
 impl Deref for AppState {
-    type Target = Shared;
+    type Target = AppShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &AppShared {
         &self.0
     }
 }
@@ -132,7 +132,7 @@ impl HttpState for AppState {
     }
 }
 
-impl Shared {
+impl AppShared {
     /// The database.
     pub fn database(&self) -> &Database {
         &self.database

@@ -10,7 +10,7 @@ mod columns;
 use payferry_accounts::documents::{DocumentLocation, DocumentStore};
 use payferry_domain::DocumentId;
 use payferry_entities::{Database, customer_documents};
-use payferry_runtime::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{SealOpenError, Sealer};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 pub use columns::{SEALED, SealedColumn};
@@ -177,4 +177,4 @@ async fn rotate_documents(
 }
 
 /// New value of a row: `None` if the value is current.
-type Resealed = Result<Option<String>, OpenError>;
+type Resealed = Result<Option<String>, SealOpenError>;

@@ -28,7 +28,7 @@ use url::Url;
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
 use crate::http::AppState;
-use crate::http::consent::Terms;
+use crate::http::consent::ConsentTerms;
 use crate::http::payments::own_row;
 
 pub use keys::Keys;
@@ -67,7 +67,7 @@ impl SandboxOptions {
 
 /// Addresses and keys of a ready sandbox: the line that `--json` prints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Ready {
+pub struct SandboxReady {
     /// URL of the API for PSPs and payers.
     pub api_url: String,
     /// URL of the operator listener.
@@ -89,7 +89,7 @@ pub struct Ready {
 pub struct Sandbox {
     app: App,
     env: Arc<SandboxEnv>,
-    ready: Ready,
+    ready: SandboxReady,
     folder: Folder,
 }
 
@@ -130,7 +130,7 @@ impl Sandbox {
         let (api_url, operator_url) = (listeners.api_url.clone(), listeners.operator_url.clone());
         payferry_sandbox::announce(&folder, &api_url)?;
         let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
-        let ready = Ready {
+        let ready = SandboxReady {
             api_url,
             operator_url,
             operator_token: keys.operator_token.clone(),
@@ -150,7 +150,7 @@ impl Sandbox {
             identity: Some(Arc::new(SandboxIdentity::new(links, clock))),
             environment: Environment::Sandbox,
             limits: Limits::sandbox(),
-            terms: Terms::default(),
+            terms: ConsentTerms::default(),
             documents,
             operator_token: keys.operator_token.clone(),
             routes: payferry_sandbox::routes::routes(env.clone()),
@@ -161,7 +161,7 @@ impl Sandbox {
     }
 
     /// Addresses and keys.
-    pub fn ready(&self) -> &Ready {
+    pub fn ready(&self) -> &SandboxReady {
         &self.ready
     }
 
@@ -206,7 +206,7 @@ impl SandboxHost for AppState {
 /// Document store of a sandbox: in its data folder, unless a bucket is configured.
 pub fn documents(config: &Config, data_folder: &Path, sealer: Sealer) -> anyhow::Result<DocumentStore> {
     let folder = documents_folder(data_folder);
-    crate::service::documents::store(&config::Documents { folder, ..config.documents.clone() }, sealer)
+    crate::service::documents::store(&config::DocumentsSection { folder, ..config.documents.clone() }, sealer)
 }
 
 /// Creates the PSP and its API key if they are missing. A revoked key stays revoked.

@@ -10,7 +10,7 @@ use payferry_domain::{Address, Chain};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_evm::{ChainClient, ChainSpec};
 
-use crate::config::{ChainConfig, Config, Endpoint};
+use crate::config::{ChainSection, Config, Endpoint};
 
 /// Chain with configured endpoints.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub fn configured(config: &Config, contract: Address) -> anyhow::Result<Vec<Conf
     Ok(chains)
 }
 
-fn one(name: Chain, chain: &ChainConfig, contract: Address, config: &Config) -> anyhow::Result<Configured> {
+fn one(name: Chain, chain: &ChainSection, contract: Address, config: &Config) -> anyhow::Result<Configured> {
     let spec = chain.spec(name, contract, &config.contracts);
     ensure!(!spec.tokens.is_empty(), "chain {name} has no token: set `chains.{name}.usdc` or `chains.{name}.usdt`");
     let http = |endpoints: &[Endpoint]| {

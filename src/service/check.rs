@@ -4,7 +4,7 @@ use futures::future::join_all;
 use payferry_actors::compliance::ChainalysisOracle;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
-use payferry_evm::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
+use payferry_evm::inspect::{EndpointFinding, Grade, inspect_contracts, inspect_endpoint};
 use payferry_evm::wallet::{OperatorSigner, checksummed};
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
@@ -15,15 +15,15 @@ use crate::config::{Config, sqlite_file};
 
 /// Line of the report.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct CheckLine {
     /// `service`, or a chain, or a chain and one of its endpoints.
     pub place: String,
     /// Result of the check.
-    pub finding: Finding,
+    pub finding: EndpointFinding,
 }
 
 /// Checks all requirements. Changes nothing.
-pub async fn check(config: &Config) -> Vec<Line> {
+pub async fn check(config: &Config) -> Vec<CheckLine> {
     let mut lines = Lines::default();
     lines.read(
         "master key",
@@ -55,12 +55,12 @@ pub async fn check(config: &Config) -> Vec<Line> {
 }
 
 /// True if the service can start with these results.
-pub fn is_good(lines: &[Line]) -> bool {
+pub fn is_good(lines: &[CheckLine]) -> bool {
     lines.iter().all(|line| line.finding.grade < Grade::Bad)
 }
 
 #[derive(Default)]
-struct Lines(Vec<Line>);
+struct Lines(Vec<CheckLine>);
 
 impl Lines {
     fn read(&mut self, what: &str, outcome: anyhow::Result<String>) {
@@ -89,7 +89,7 @@ impl Lines {
     }
 
     fn add(&mut self, place: String, what: &str, grade: Grade, detail: String) {
-        self.0.push(Line { place, finding: Finding { what: what.to_owned(), grade, detail } });
+        self.0.push(CheckLine { place, finding: EndpointFinding { what: what.to_owned(), grade, detail } });
     }
 
     /// A missing oracle configuration is already reported as a finding of the service.
@@ -122,20 +122,23 @@ async fn database(url: &str) -> anyhow::Result<String> {
     })
 }
 
-async fn one(chain: &Configured, operator: Option<Address>) -> Vec<Line> {
+async fn one(chain: &Configured, operator: Option<Address>) -> Vec<CheckLine> {
     let name = chain.spec.chain;
     let now = Timestamp::from(chrono::Utc::now());
     let endpoints = chain.endpoints.iter().map(|(endpoint, client)| async move {
         let found = inspect_endpoint(&chain.spec, client, now).await;
-        found.into_iter().map(|finding| Line { place: format!("{name} at {endpoint}"), finding }).collect::<Vec<_>>()
+        found
+            .into_iter()
+            .map(|finding| CheckLine { place: format!("{name} at {endpoint}"), finding })
+            .collect::<Vec<_>>()
     });
-    let mut lines: Vec<Line> = join_all(endpoints).await.into_iter().flatten().collect();
+    let mut lines: Vec<CheckLine> = join_all(endpoints).await.into_iter().flatten().collect();
     // For a wrong or unreachable chain, the other results are irrelevant.
     if lines.iter().any(|line| line.finding.grade < Grade::Bad)
         && let Some(operator) = operator
     {
         let found = inspect_contracts(&chain.spec, &chain.client, operator).await;
-        lines.extend(found.into_iter().map(|finding| Line { place: name.to_string(), finding }));
+        lines.extend(found.into_iter().map(|finding| CheckLine { place: name.to_string(), finding }));
     }
     lines
 }

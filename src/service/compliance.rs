@@ -11,7 +11,7 @@ use payferry_runtime::clock::Clock;
 
 use super::chains::Configured;
 use super::secrets;
-use crate::config::{Config, Identity, IdentityProviderName};
+use crate::config::{Config, IdentityProviderName, IdentitySection};
 
 /// Time limit of one oracle endpoint. It is shorter than the limit of the whole screening, so that the next endpoint
 /// can be tried.
@@ -65,9 +65,9 @@ pub(super) fn oracle(config: &Config, chains: &[Configured], clock: &Clock) -> a
 
 /// Returns the configured identity provider, or `None` if none is configured.
 pub fn identity(config: &Config, clock: &Clock) -> anyhow::Result<Option<Arc<dyn IdentityProvider>>> {
-    let Identity { provider, base_url, level, rescreen_level, timeout_ms, .. } = &config.identity;
+    let IdentitySection { provider, base_url, level, rescreen_level, timeout_ms, .. } = &config.identity;
     let Some(IdentityProviderName::Sumsub) = provider else { return Ok(None) };
-    let Identity { app_token_file, secret_key_file, callback_secret_file, .. } = &config.identity;
+    let IdentitySection { app_token_file, secret_key_file, callback_secret_file, .. } = &config.identity;
     ensure!(!level.trim().is_empty(), "`identity.level` is not set: the provider's level that verifies a person");
     ensure!(
         !rescreen_level.trim().is_empty(),

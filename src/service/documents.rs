@@ -4,10 +4,10 @@ use payferry_accounts::documents::{Bucket, DocumentStore};
 use payferry_runtime::seal::Sealer;
 
 use super::secrets;
-use crate::config::Documents;
+use crate::config::DocumentsSection;
 
 /// Opens the bucket if one is named, else the folder.
-pub fn store(config: &Documents, sealer: Sealer) -> anyhow::Result<DocumentStore> {
+pub fn store(config: &DocumentsSection, sealer: Sealer) -> anyhow::Result<DocumentStore> {
     let Some(name) = &config.bucket else { return DocumentStore::in_folder(&config.folder, sealer) };
     let secret = |file: &Option<std::path::PathBuf>| -> anyhow::Result<Option<String>> {
         Ok(file.as_deref().map(secrets::read).transpose()?.map(|text| text.trim().to_owned()))

@@ -18,7 +18,7 @@ use payferry_runtime::clock::Clock;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{Config, Environment};
-use crate::http::consent::Terms;
+use crate::http::consent::ConsentTerms;
 
 /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain that
 /// cannot be used is logged and retried, and the other chains run.
@@ -77,9 +77,9 @@ pub fn contract(config: &Config) -> anyhow::Result<Address> {
 }
 
 /// Reads the terms that customers accept.
-pub fn terms(config: &Config) -> anyhow::Result<Terms> {
-    let Some(file) = &config.server.terms_file else { return Ok(Terms::default()) };
-    Terms::read(file).with_context(|| format!("cannot read the terms of service {}", file.display()))
+pub fn terms(config: &Config) -> anyhow::Result<ConsentTerms> {
+    let Some(file) = &config.server.terms_file else { return Ok(ConsentTerms::default()) };
+    ConsentTerms::read(file).with_context(|| format!("cannot read the terms of service {}", file.display()))
 }
 
 fn limits(config: &Config) -> Limits {

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_runtime::seal::{MasterKeys, Sealer};
 
-use crate::config::{Config, Signer};
+use crate::config::{Config, SignerSection};
 
 /// Minimum length of an operator token, characters.
 pub const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
@@ -40,8 +40,9 @@ pub fn operator_token(config: &Config) -> anyhow::Result<String> {
 }
 
 /// Reads the account that signs settlements and pays for gas.
-pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
-    let Signer { private_key_file, keystore_file, keystore_password_file, mnemonic_file, mnemonic_index } = config;
+pub fn signer(config: &SignerSection) -> anyhow::Result<OperatorSigner> {
+    let SignerSection { private_key_file, keystore_file, keystore_password_file, mnemonic_file, mnemonic_index } =
+        config;
     match (private_key_file, keystore_file, mnemonic_file) {
         (Some(file), None, None) => {
             OperatorSigner::from_private_key(&read(file)?).with_context(|| file.display().to_string())

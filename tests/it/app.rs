@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::Method;
 use parking_lot::Mutex;
 use payferry::config::Environment;
-use payferry::http::consent::Terms;
+use payferry::http::consent::ConsentTerms;
 use payferry::http::{AppState, HttpConfig};
 use payferry::sandbox::{Folder, Payer, SandboxEnv, documents_folder};
 use payferry_accounts::documents::DocumentStore;
@@ -167,7 +167,7 @@ impl TestApp {
         .unwrap();
         let public_url = "https://pay.example/".parse().unwrap();
         let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
-        let terms = Terms::default();
+        let terms = ConsentTerms::default();
         let (environment, limits) = (config.environment, config.limits);
         let http = HttpConfig { public_url, environment, limits, documents, terms, closing: CancellationToken::new() };
         let state = AppState::new(system, http);

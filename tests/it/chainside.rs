@@ -8,7 +8,7 @@ use alloy::sol;
 use alloy::sol_types::SolCall;
 use payferry::sandbox::Payer;
 use payferry_contracts::{CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input};
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub async fn balance(app: &TestApp, chain: Chain, token: Token, account: &str) -
 
 /// Makes a call as the sandbox's deployer, the owner of the tokens; waits until it is mined successfully.
 async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>) {
-    let deployer = Wallet::from_seed("payferry sandbox deployer");
+    let deployer = DevWallet::from_seed("payferry sandbox deployer");
     let nonce = ask(app, chain, "eth_getTransactionCount", json!([deployer.address(), "pending"])).await;
     let nonce = u64::from_str_radix(nonce.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
     let devchain = app.env().chain(chain).devchain();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use payferry::sandbox::Payer;
 use payferry_actors::chain::{RereadError, reread};
-use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
+use payferry_actors::reconcile::{Difference, Options, Owner, ReconcileReport, reconcile};
 use payferry_domain::Address;
 use payferry_entities::{balances, chain_cursors, ledger_postings};
 use payferry_evm::wallet::Vaults;
@@ -17,7 +17,7 @@ fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
     app.env().setups().unwrap().into_iter().map(|setup| (setup.spec, setup.client)).collect()
 }
 
-async fn report(app: &TestApp) -> Report {
+async fn report(app: &TestApp) -> ReconcileReport {
     let options = Options { thorough: true, pause: Duration::from_millis(500), ..Options::default() };
     reconcile(app.state.database(), &chains(app), &Clock::default(), options, |_| {}).await.unwrap()
 }
@@ -111,7 +111,7 @@ async fn shortage_is_reported_with_its_sign() {
 
     // An unposted balance: the postings agree with the empty vault and contradict the balance.
     app.writer().execute_unprepared("UPDATE balances SET available = available + 5").await.unwrap();
-    let short = |report: &Report| {
+    let short = |report: &ReconcileReport| {
         let difference = &report.differences[0];
         assert_eq!(difference.place.owner, Owner::Psp { psp_id: psp_id.clone() });
         assert_eq!((report.differences_total, difference.ledger, difference.on_chain), (1, 5, 0), "{report:#?}");

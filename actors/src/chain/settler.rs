@@ -240,11 +240,11 @@ pub struct SettlerState {
     /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
     /// Next page of mined transactions.
-    pub(super) mined_page: queue::Page,
+    pub(super) mined_page: queue::QueuePage,
     /// Next page of mined operations.
-    pub(super) done_page: queue::Page,
+    pub(super) done_page: queue::QueuePage,
     /// Next page of failed operations.
-    pub(super) failed_page: queue::Page,
+    pub(super) failed_page: queue::QueuePage,
     window_open: bool,
     polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
@@ -275,9 +275,9 @@ impl Behaviour for Settler {
             unmined: BTreeMap::new(),
             searched: HashMap::new(),
             sent_again: false,
-            mined_page: queue::Page::default(),
-            done_page: queue::Page::default(),
-            failed_page: queue::Page::default(),
+            mined_page: queue::QueuePage::default(),
+            done_page: queue::QueuePage::default(),
+            failed_page: queue::QueuePage::default(),
             window_open: false,
             polls,
             looking: Pass::default(),

@@ -17,7 +17,7 @@ use payferry_evm::wallet::{OperatorSigner, alloy_address};
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
 use payferry_journal::chain::recipients;
-use payferry_journal::{JournalWrite, Refusal, RefusedOperation, SignedOperation, Submission};
+use payferry_journal::{ChainTxSubmission, JournalWrite, OperationRefusal, RefusedOperation, SignedOperation};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
@@ -111,7 +111,7 @@ impl SettlerState {
             };
             let (at, operations) =
                 (self.args.clock.real_now::<Timestamp>().as_millis(), refused.iter().map(refusal).collect());
-            let refusal = JournalWrite::Refusal(Box::new(Refusal { at, operations }));
+            let refusal = JournalWrite::Refusal(Box::new(OperationRefusal { at, operations }));
             let refused = self.args.journal.submit(refusal).await?.operations;
             self.reached(Step::Recorded)?;
             for row in refused {
@@ -215,7 +215,7 @@ impl SettlerState {
         let attempt = self.sign(signer, &chain_tx, fees).await?;
         self.reached(Step::Signed)?;
         let raw = attempt.raw.clone();
-        let submission = Submission { chain_tx, attempt, operations };
+        let submission = ChainTxSubmission { chain_tx, attempt, operations };
         let receipt = self.args.journal.submit(JournalWrite::Submission(Box::new(submission))).await?;
         self.reached(Step::Stored)?;
         self.args.handle.count_submitted();

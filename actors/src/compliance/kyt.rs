@@ -6,7 +6,7 @@ use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 
 /// Subject of a screening, which also determines the recipient of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum KytSubject {
     /// Incoming money: its sender is screened.
     Transfer {
         /// Payment that received it.
@@ -29,7 +29,7 @@ pub enum Subject {
     Recipient,
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for KytSubject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Transfer { payment_id, .. } => payment_id.fmt(f),
@@ -44,7 +44,7 @@ impl std::fmt::Display for Subject {
 #[derive(Debug, Clone)]
 pub struct ScreenRequest {
     /// Subject.
-    pub subject: Subject,
+    pub subject: KytSubject,
     /// Chain.
     pub chain: Chain,
     /// Sender or recipient.
@@ -58,7 +58,7 @@ pub struct ScreenRequest {
 
 impl ScreenRequest {
     /// Creates a request for the recipient of outgoing money.
-    pub const fn of_recipient(subject: Subject, chain: Chain, address: Address, amount: Amount) -> Self {
+    pub const fn of_recipient(subject: KytSubject, chain: Chain, address: Address, amount: Amount) -> Self {
         Self { subject, chain, address, amount, wants_sender_kind: false }
     }
 }

@@ -22,7 +22,7 @@ mod verdict;
 
 pub use allow_all::AllowAll;
 pub use chainalysis::{ChainalysisApi, ChainalysisApiError, RiskDecisions};
-pub use kyt::{KytError, KytScreener, ScreenRequest, Subject};
+pub use kyt::{KytError, KytScreener, KytSubject, ScreenRequest};
 pub use list::ListScreener;
 pub use oracle::ChainalysisOracle;
 pub use sanctions_file::{SanctionsFile, SanctionsFileError};

@@ -15,7 +15,7 @@ use ractor::{ActorCell, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::kyt::{KytScreener, ScreenRequest, Subject};
+use super::kyt::{KytScreener, KytSubject, ScreenRequest};
 use super::{metrics, verdict};
 use crate::inbox::PaymentInbox;
 
@@ -60,7 +60,7 @@ pub(crate) enum Message {
     /// Screen now, or again after the review interval. Raise an alarm after the time.
     Screen(Box<ScreenRequest>, Option<Timestamp>),
     /// A request has finished.
-    Done(Subject),
+    Done(KytSubject),
 }
 
 impl Screening {
@@ -138,7 +138,7 @@ struct ScreeningActor {
 }
 
 struct State {
-    under_way: HashSet<Subject>,
+    under_way: HashSet<KytSubject>,
     tasks: CancellationToken,
     _stop_tasks: DropGuard,
 }
@@ -229,15 +229,15 @@ impl ScreeningActor {
 
     fn notify(&self, request: &ScreenRequest, verdict: Verdict) {
         match request.subject {
-            Subject::Transfer { payment_id, key, revision } => {
+            KytSubject::Transfer { payment_id, key, revision } => {
                 self.inbox.notify(payment_id, Command::ScreenTransfer { key, revision, verdict });
             }
-            Subject::Refund { payment_id, refund_id } => {
+            KytSubject::Refund { payment_id, refund_id } => {
                 self.inbox.notify(payment_id, Command::ScreenRefund { refund_id, verdict });
             }
-            Subject::OutboundTransfer(id) => self.inbox.notify_outbound(id, outbound::Command::Screen(verdict)),
+            KytSubject::OutboundTransfer(id) => self.inbox.notify_outbound(id, outbound::Command::Screen(verdict)),
             // The caller has the answer or is gone.
-            Subject::Recipient => {}
+            KytSubject::Recipient => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorRegistry, Cause, Failure};
+use payferry_runtime::observe::{ActorFailure, ActorRegistry, Cause};
 
 use super::quarantine::{Quarantine, Quarantined, QuarantinedSubject};
 use super::tally::Tally;
@@ -84,7 +84,7 @@ impl TreeBooks {
     }
 
     /// Restarts and last failure, as far as they are recorded.
-    pub(crate) fn failures_of(&self, of: impl Into<ActorSubject>) -> (u64, Option<Failure>) {
+    pub(crate) fn failures_of(&self, of: impl Into<ActorSubject>) -> (u64, Option<ActorFailure>) {
         let of = of.into();
         self.actors.failures_of(of.kind(), &of.to_string())
     }

@@ -17,12 +17,12 @@ use payferry_domain::payment::{
 };
 use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log, idempotency_keys};
-use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
 use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, SupervisorMessage};
-use crate::compliance::{ScreenRequest, Subject};
+use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::inbox::PaymentInbox;
 use crate::observe::{Note, PaymentLine};
@@ -47,7 +47,7 @@ pub struct ResultRows {
 impl ResultRows {
     /// Adds an audit entry made by `audit::row`.
     #[must_use]
-    pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
+    pub fn audited(self, entry: NewAuditEntry, by: &Actor, at: Timestamp) -> Self {
         Self { audit: Some(audit::row(entry, by, at)), ..self }
     }
 }
@@ -225,11 +225,11 @@ impl Aggregate for Payment {
                 payments.screen(request, Some(*alarm_at));
             }
             Effect::ScreenRefund { refund_id, to, amount, chain } => {
-                let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
+                let subject = KytSubject::Refund { payment_id: id, refund_id: *refund_id };
                 payments.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), None);
             }
             Effect::AwaitRefundReview { refund_id, to, amount, chain, alarm_at } => {
-                let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
+                let subject = KytSubject::Refund { payment_id: id, refund_id: *refund_id };
                 payments.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
             }
             Effect::AwaitDeadline { chain, at } => {
@@ -317,7 +317,7 @@ fn asked_of(transition: &Transition) -> Option<Amount> {
 
 /// Screening request for the sender of a transfer.
 fn of_transfer(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
-    let subject = Subject::Transfer { payment_id: payment.id(), key, revision };
+    let subject = KytSubject::Transfer { payment_id: payment.id(), key, revision };
     let wants_sender_kind = payment.terms.refund_to_sender;
     ScreenRequest { subject, chain: key.chain, address: from, amount, wants_sender_kind }
 }

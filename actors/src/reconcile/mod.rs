@@ -26,7 +26,7 @@ use payferry_runtime::clock::Clock;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
 pub(crate) use metrics::describe;
-pub use report::{DIFFERENCES_MAX, Difference, FundsPosition, Options, Owner, Part, Report, Sums, Unbalanced};
+pub use report::{DIFFERENCES_MAX, Difference, FundsPosition, Options, Owner, Part, ReconcileReport, Sums, Unbalanced};
 
 /// Maximum number of checks before a difference is reported.
 const LOOKS_MAX: u32 = 4;
@@ -38,7 +38,7 @@ pub async fn reconcile(
     clock: &Clock,
     options: Options,
     watch: impl FnMut(u64),
-) -> Result<Report, DbErr> {
+) -> Result<ReconcileReport, DbErr> {
     reconcile_part(database, chains, clock, options, Part::default(), watch).await
 }
 
@@ -50,7 +50,7 @@ pub async fn reconcile_part(
     options: Options,
     part: Part,
     mut watch: impl FnMut(u64),
-) -> Result<Report, DbErr> {
+) -> Result<ReconcileReport, DbErr> {
     let mut reconciliation = Reconciliation::new(database, chains, clock.now(), options);
     let mut after = part.after;
     loop {
@@ -87,14 +87,14 @@ struct Reconciliation<'a> {
     database: &'a Database,
     options: Options,
     chains: BTreeMap<Chain, &'a (ChainSpec, ChainClient)>,
-    report: Report,
+    report: ReconcileReport,
     /// Differences found by the first check.
     doubtful: Vec<Difference>,
 }
 
 impl<'a> Reconciliation<'a> {
     fn new(database: &'a Database, chains: &'a [(ChainSpec, ChainClient)], at: Timestamp, options: Options) -> Self {
-        let report = Report { at, ..Report::default() };
+        let report = ReconcileReport { at, ..ReconcileReport::default() };
         let chains = chains.iter().map(|chain| (chain.0.chain, chain)).collect();
         Self { database, options, chains, report, doubtful: Vec::new() }
     }

@@ -158,7 +158,7 @@ pub struct Sums {
 
 /// Result of a reconciliation.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Report {
+pub struct ReconcileReport {
     /// Time of the start.
     pub at: Timestamp,
     /// Number of payments checked.
@@ -186,7 +186,7 @@ pub struct Report {
     pub unread: BTreeMap<Chain, String>,
 }
 
-impl Report {
+impl ReconcileReport {
     /// True if everything was checked and matches.
     pub fn is_clean(&self) -> bool {
         self.differences_total == 0 && self.unbalanced.is_empty() && self.unread.is_empty()

@@ -18,7 +18,7 @@ use sea_orm::DbErr;
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Difference, Options, Part, Report, metrics, reconcile_part};
+use super::{Difference, Options, Part, ReconcileReport, metrics, reconcile_part};
 
 /// Name of the auditor's actor.
 pub(crate) const NAME: &str = "vaults";
@@ -81,7 +81,7 @@ impl VaultFindings {
     }
 
     /// Applies the report of a run. Earlier differences were checked again, unless their chain could not be read.
-    fn take(&self, report: Report, now: Timestamp) {
+    fn take(&self, report: ReconcileReport, now: Timestamp) {
         let mut view = self.0.write();
         let before = std::mem::take(&mut view.differences);
         for difference in report.differences {
@@ -131,7 +131,7 @@ pub(crate) enum Message {
     /// Start a run.
     Run,
     /// Result of a run.
-    Ran(Box<Result<Report, DbErr>>),
+    Ran(Box<Result<ReconcileReport, DbErr>>),
 }
 
 #[derive(Default)]

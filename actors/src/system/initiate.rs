@@ -7,7 +7,7 @@ use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite};
 
 use super::System;
-use crate::compliance::{ScreenRequest, Subject};
+use crate::compliance::{KytSubject, ScreenRequest};
 use crate::pauses::Scope;
 use crate::payment::AnswerRow;
 
@@ -129,7 +129,7 @@ impl System {
         let Some(screening) = self.services().screening.read().clone() else {
             return Err(InitiateError::Unavailable("screening is not running yet".to_owned()));
         };
-        let request = ScreenRequest::of_recipient(Subject::Recipient, chain, to, amount);
+        let request = ScreenRequest::of_recipient(KytSubject::Recipient, chain, to, amount);
         match screening.screen_now(&request).await.map(|verdict| verdict.decision) {
             Some(Decision::Allow) => Ok(()),
             Some(Decision::Review) => Err(InitiateError::RecipientInReview),

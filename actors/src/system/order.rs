@@ -1,14 +1,14 @@
 //! Orders of payouts and withdrawals: one commit with the reservation, then one actor each.
 
 use payferry_domain::outbound::{self, Command, Order, OutboundId, OutboundTransfer};
-use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, Token};
+use payferry_domain::{Address, Amount, Chain, CommandError, CustomerId, OrderError, PspId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::JournalError;
 use payferry_journal::outbound as store;
 use payferry_journal::payments::RequestRows;
 use payferry_journal::psps::Ceilings;
 
-use super::{OutboundCommandError, System, run};
+use super::{System, run};
 
 /// Creates the idempotency row of the response to an order.
 pub type OrderAnswer = Box<dyn Fn(&OutboundTransfer) -> idempotency_keys::Model + Send + Sync>;
@@ -85,7 +85,7 @@ impl System {
         id: OutboundId,
         command: Command,
         audit: Option<audit_log::Model>,
-    ) -> Result<OutboundTransfer, OutboundCommandError> {
+    ) -> Result<OutboundTransfer, CommandError<outbound::Rejection>> {
         run(self.outbound(), id, command, audit, &id.to_string()).await
     }
 }

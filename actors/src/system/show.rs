@@ -10,7 +10,7 @@ use std::time::Duration;
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment;
 use payferry_domain::{PaymentId, Timestamp};
-use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, Mailbox, NodeState};
+use payferry_runtime::observe::{ActorFailure, ActorFigures, ActorKind, Incident, Mailbox, NodeState};
 use ractor::RpcReplyPort;
 use serde::{Serialize, Serializer};
 
@@ -54,11 +54,11 @@ pub struct ActorView<E> {
     pub since: Option<Timestamp>,
     /// Measurements since then.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ActorFigures,
     /// Restarts, as far as they are recorded.
     pub restarts: u64,
     /// Last failure, as far as it is recorded.
-    pub last_failure: Option<Failure>,
+    pub last_failure: Option<ActorFailure>,
     /// Reason of the quarantine, if it is quarantined.
     pub quarantined: Option<Quarantine>,
     /// State of the actor; `None` if it is not running or does not reply in time.
@@ -124,7 +124,7 @@ impl System {
         // Read before the request, so that the request is not counted as waiting.
         let (since, figures) = match &actor {
             Some(actor) => (Some(actor.actor_metrics().since().into()), actor.actor_metrics().figures()),
-            None => (None, Figures::default()),
+            None => (None, ActorFigures::default()),
         };
         let memory = match &actor {
             Some(actor) => ask(actor, Message::Observe).await,

@@ -28,7 +28,7 @@ pub struct Filter {
     /// The PSP that owns the object.
     pub psp_id: Option<PspId>,
     /// Kind of the actor.
-    pub actor_kind: Option<ActorKind>,
+    pub actor_kind: Option<AuditActorKind>,
     /// The action, such as `customer.deactivated`.
     pub action: Option<String>,
     /// At or after this time.
@@ -41,24 +41,24 @@ pub struct Filter {
 
 /// A kind of actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ActorKind(&'static str);
+pub struct AuditActorKind(&'static str);
 
 /// The error for an unknown kind of actor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of {}", Actor::KINDS.join(", "))]
-pub struct UnknownActorKind;
+pub struct UnknownAuditActorKind;
 
-impl std::str::FromStr for ActorKind {
-    type Err = UnknownActorKind;
+impl std::str::FromStr for AuditActorKind {
+    type Err = UnknownAuditActorKind;
 
-    fn from_str(text: &str) -> Result<Self, UnknownActorKind> {
-        Actor::KINDS.into_iter().find(|kind| *kind == text).map(Self).ok_or(UnknownActorKind)
+    fn from_str(text: &str) -> Result<Self, UnknownAuditActorKind> {
+        Actor::KINDS.into_iter().find(|kind| *kind == text).map(Self).ok_or(UnknownAuditActorKind)
     }
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Entry {
+pub struct AuditEntry {
     /// Position in the log; the value for `after`.
     pub number: i64,
     /// Time of the action.
@@ -79,39 +79,39 @@ pub struct Entry {
 
 /// Entries in the order of writing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Page {
+pub struct AuditPage {
     /// The entries.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<AuditEntry>,
     /// Number of the last entry, if there may be more after it.
     pub next_after: Option<i64>,
 }
 
 /// Reads the entries about one object, oldest first.
-pub async fn of_subject(connection: &impl ConnectionTrait, subject: String) -> Result<Vec<Entry>, DbErr> {
+pub async fn of_subject(connection: &impl ConnectionTrait, subject: String) -> Result<Vec<AuditEntry>, DbErr> {
     let filter = Filter { subject: Some(subject), ..Filter::default() };
     Ok(read(connection, &filter, ENTRIES_MAX).await?.entries)
 }
 
 /// Reads a page, oldest first.
-pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64) -> Result<Page, DbErr> {
+pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64) -> Result<AuditPage, DbErr> {
     let Filter { subject, psp_id, actor_kind, action, from, to, after } = filter;
     let query = Entity::find()
         .apply_if(subject.as_deref(), |query, subject| query.filter(Column::Subject.eq(subject)))
         .apply_if(*psp_id, |query, psp_id| query.filter(Column::PspId.eq(psp_id.to_string())))
-        .apply_if(*actor_kind, |query, ActorKind(kind)| query.filter(Column::ActorKind.eq(kind)))
+        .apply_if(*actor_kind, |query, AuditActorKind(kind)| query.filter(Column::ActorKind.eq(kind)))
         .apply_if(action.as_deref(), |query, action| query.filter(Column::Action.eq(action)))
         .apply_if(*from, |query, from| query.filter(Column::At.gte(from.as_millis())))
         .apply_if(*to, |query, to| query.filter(Column::At.lt(to.as_millis())))
         .apply_if(*after, |query, after| query.filter(Column::Number.gt(after)))
         .order_by_asc(Column::Number)
         .limit(limit);
-    let entries: Vec<Entry> = query.all(connection).await?.into_iter().map(Entry::from).collect();
+    let entries: Vec<AuditEntry> = query.all(connection).await?.into_iter().map(AuditEntry::from).collect();
     let is_full = entries.len() as u64 == limit;
     let next_after = entries.last().filter(|_| is_full).map(|entry| entry.number);
-    Ok(Page { entries, next_after })
+    Ok(AuditPage { entries, next_after })
 }
 
-impl From<Model> for Entry {
+impl From<Model> for AuditEntry {
     fn from(row: Model) -> Self {
         let Model { number, at, actor_kind, actor, action, psp_id, subject, detail } = row;
         // Shows invalid JSON as text, since the audit log must not hide anything.
@@ -121,7 +121,7 @@ impl From<Model> for Entry {
 }
 
 /// One line of a table.
-impl fmt::Display for Entry {
+impl fmt::Display for AuditEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, at, actor_kind, actor, action, psp_id, subject, detail } = self;
         let by = if actor.is_empty() { actor_kind.clone() } else { format!("{actor_kind} {actor}") };

@@ -21,7 +21,7 @@ use alloy::primitives::{Address, Bytes, U256, keccak256};
 use alloy::sol_types::SolCall;
 use futures::StreamExt;
 use payferry_contracts::{Token, test_usdc_init_code};
-use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Wallet};
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, GenesisAccount};
 use serde_json::json;
 
 const PAYERS: usize = 200;
@@ -40,8 +40,8 @@ fn main() {
 }
 
 async fn run(count: u64) {
-    let payers: Vec<Wallet> = (0..PAYERS).map(|number| Wallet::from_seed(&format!("payer {number}"))).collect();
-    let owner = Wallet::from_seed("owner");
+    let payers: Vec<DevWallet> = (0..PAYERS).map(|number| DevWallet::from_seed(&format!("payer {number}"))).collect();
+    let owner = DevWallet::from_seed("owner");
     let token = owner.address().create(0);
     let transfers: Vec<Bytes> = (0..count)
         .map(|number| {
@@ -97,14 +97,14 @@ fn report(what: &str, count: u64, elapsed: Duration) {
     println!("{what:<40} {:>9.0} per second", count as f64 / elapsed.as_secs_f64());
 }
 
-fn genesis(owner: &Wallet, payers: &[Wallet]) -> Vec<GenesisAccount> {
+fn genesis(owner: &DevWallet, payers: &[DevWallet]) -> Vec<GenesisAccount> {
     let balance = U256::from(10).pow(U256::from(24));
     let wallets = std::iter::once(owner).chain(payers);
     wallets.map(|wallet| GenesisAccount { address: wallet.address(), balance, ..Default::default() }).collect()
 }
 
 /// Opens a chain on which every payer holds tokens.
-async fn prepare(config: ChainConfig, owner: &Wallet, payers: &[Wallet]) -> Devchain {
+async fn prepare(config: ChainConfig, owner: &DevWallet, payers: &[DevWallet]) -> Devchain {
     let config = ChainConfig { genesis: genesis(owner, payers), chain_id: CHAIN_ID, ..config };
     let chain = Devchain::open(config).await.unwrap();
     let (deployment, _) = owner.sign(TxEip1559 {
@@ -116,7 +116,7 @@ async fn prepare(config: ChainConfig, owner: &Wallet, payers: &[Wallet]) -> Devc
     });
     chain.send_raw(deployment).await.unwrap();
     let token = owner.address().create(0);
-    let to = payers.iter().map(Wallet::address).collect();
+    let to = payers.iter().map(DevWallet::address).collect();
     let values = vec![U256::from(10).pow(U256::from(15)); payers.len()];
     let mint = Token::mintBatchCall { to, values }.abi_encode();
     chain.send_raw(owner.sign_call(CHAIN_ID, 1, token, mint.into(), 20_000_000, 100 * GWEI, GWEI).0).await.unwrap();

@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 use crate::block::BlockRef;
 use crate::config::{ChainConfig, Mining};
 use crate::engine::Engine;
-use crate::error::{ChainError, OpenError, RpcError};
+use crate::error::{ChainError, DevchainOpenError, RpcError};
 use crate::faults::Faults;
 use crate::rpc;
 use crate::state::Control;
@@ -44,10 +44,10 @@ impl std::fmt::Debug for Devchain {
 
 impl Devchain {
     /// Replays the file, if it exists, and starts mining.
-    pub async fn open(config: ChainConfig) -> Result<Self, OpenError> {
+    pub async fn open(config: ChainConfig) -> Result<Self, DevchainOpenError> {
         let path = config.path.clone().unwrap_or_default();
         let opened = tokio::task::spawn_blocking(move || Engine::open(config)).await;
-        let engine = opened.map_err(|error| OpenError::Io { path, source: std::io::Error::other(error) })??;
+        let engine = opened.map_err(|error| DevchainOpenError::Io { path, source: std::io::Error::other(error) })??;
         let chain = Self { engine: Arc::new(engine) };
         tokio::spawn(mine_by_interval(Arc::downgrade(&chain.engine), chain.engine.mining.subscribe()));
         // Mine transactions that were accepted but not mined before a crash.

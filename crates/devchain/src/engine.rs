@@ -16,7 +16,7 @@ use crate::block::{Block, BlockRef};
 use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::config::{ChainConfig, Mining};
-use crate::error::{ChainError, OpenError, RpcError};
+use crate::error::{ChainError, DevchainOpenError, RpcError};
 use crate::faults::FaultInjector;
 use crate::mempool::Mempool;
 use crate::replay::{self, Replay, settle_pool};
@@ -47,13 +47,13 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn open(config: ChainConfig) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: ChainConfig) -> Result<Self, DevchainOpenError> {
         let config = Arc::new(config);
         let (Replay { chain, pool, clock, .. }, file) = replay::open(&config)?;
         let store = file
             .map(Store::start)
             .transpose()
-            .map_err(|source| OpenError::Io { path: config.path.clone().unwrap_or_default(), source })?;
+            .map_err(|source| DevchainOpenError::Io { path: config.path.clone().unwrap_or_default(), source })?;
         let heads = watch::Sender::new(chain.head_ref());
         let mining = watch::Sender::new(config.mining);
         Ok(Self {

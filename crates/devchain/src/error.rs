@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Reason why a chain could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum DevchainOpenError {
     /// The file could not be read or written.
     #[error("chain file {path}: {source}")]
     Io {

@@ -34,6 +34,6 @@ mod wallet;
 pub use block::BlockRef;
 pub use config::{CREATE2_DEPLOYER, ChainConfig, GenesisAccount, Mining};
 pub use devchain::{Devchain, Dropped};
-pub use error::{ChainError, OpenError, RpcError};
+pub use error::{ChainError, DevchainOpenError, RpcError};
 pub use faults::Faults;
-pub use wallet::Wallet;
+pub use wallet::DevWallet;

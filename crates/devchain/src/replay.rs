@@ -11,33 +11,33 @@ use crate::block::BlockParams;
 use crate::chain::Chain;
 use crate::clock::{Clock, wall_secs};
 use crate::config::ChainConfig;
-use crate::error::OpenError;
+use crate::error::DevchainOpenError;
 use crate::mempool::Mempool;
 use crate::store::{BlockRecord, MAGIC, Record, frame, unframe};
 use crate::tx::Tx;
 
 /// Restores a chain, and returns its locked file, positioned at its end; `None` in memory.
-pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<(Replay, Option<File>), OpenError> {
+pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<(Replay, Option<File>), DevchainOpenError> {
     let Some(path) = config.path.clone() else {
         let timestamp = config.genesis_timestamp_secs.unwrap_or_else(wall_secs);
         return Ok((Replay::new(config, timestamp), None));
     };
-    let io = |source| OpenError::Io { path: path.clone(), source };
+    let io = |source| DevchainOpenError::Io { path: path.clone(), source };
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => OpenError::InUse(path.clone()),
+        TryLockError::WouldBlock => DevchainOpenError::InUse(path.clone()),
         TryLockError::Error(source) => io(source),
     })?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(io)?;
     let named = &bytes[..bytes.len().min(MAGIC.len())];
     if !MAGIC.starts_with(named) {
-        return Err(OpenError::NotAChainFile(path));
+        return Err(DevchainOpenError::NotAChainFile(path));
     }
     match unframe(bytes.get(MAGIC.len()..).unwrap_or_default()) {
         Some((Record::Genesis { fingerprint, timestamp }, length)) => {
             if fingerprint != config.fingerprint() {
-                return Err(OpenError::OtherChain(path));
+                return Err(DevchainOpenError::OtherChain(path));
             }
             let mut replay = Replay::new(config, timestamp);
             let end = replay.run(&path, &bytes, MAGIC.len() + length)?;
@@ -59,7 +59,7 @@ pub(crate) fn open(config: &Arc<ChainConfig>) -> Result<(Replay, Option<File>), 
             sync_folder(&path).map_err(io)?;
             Ok((Replay::new(config, timestamp), Some(file)))
         }
-        _ => Err(OpenError::NotAChainFile(path)),
+        _ => Err(DevchainOpenError::NotAChainFile(path)),
     }
 }
 
@@ -97,12 +97,15 @@ impl Replay {
     }
 
     /// Applies the records from `at` on, and returns the end of the last complete one.
-    fn run(&mut self, path: &Path, bytes: &[u8], mut at: usize) -> Result<usize, OpenError> {
+    fn run(&mut self, path: &Path, bytes: &[u8], mut at: usize) -> Result<usize, DevchainOpenError> {
         let mut place = 1;
         while at < bytes.len() {
             let Some((record, length)) = unframe(&bytes[at..]) else {
-                let diverged =
-                    |reason: &str| OpenError::Diverged { path: path.into(), record: place, reason: reason.into() };
+                let diverged = |reason: &str| DevchainOpenError::Diverged {
+                    path: path.into(),
+                    record: place,
+                    reason: reason.into(),
+                };
                 // Only the end can be incomplete. Complete records after a damaged one mean that the file is damaged.
                 return if more_follows(&bytes[at..]) {
                     Err(diverged("the record is damaged, and complete records follow it"))
@@ -110,7 +113,11 @@ impl Replay {
                     Ok(at)
                 };
             };
-            self.take(record).map_err(|reason| OpenError::Diverged { path: path.into(), record: place, reason })?;
+            self.take(record).map_err(|reason| DevchainOpenError::Diverged {
+                path: path.into(),
+                record: place,
+                reason,
+            })?;
             at += length;
             place += 1;
         }

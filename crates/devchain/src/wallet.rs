@@ -11,12 +11,12 @@ use alloy::signers::local::PrivateKeySigner;
 
 /// A key with its own nonce counter that signs EIP-1559 transactions.
 #[derive(Debug)]
-pub struct Wallet {
+pub struct DevWallet {
     signer: PrivateKeySigner,
     nonce: AtomicU64,
 }
 
-impl Wallet {
+impl DevWallet {
     /// Returns the key of this seed. The result is always the same.
     pub fn from_seed(seed: &str) -> Self {
         let mut secret = keccak256(seed);

@@ -22,7 +22,7 @@ const WEI_PER_MICRO_COIN: u128 = 1_000_000_000_000;
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct EndpointFinding {
     /// Checked item.
     pub what: String,
     /// Grade.
@@ -43,7 +43,7 @@ pub enum Grade {
 }
 
 /// Checks one endpoint: reachability, chain id, age of the head, supported methods.
-pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Timestamp) -> Vec<Finding> {
+pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Timestamp) -> Vec<EndpointFinding> {
     let mut report = Report::default();
     let since = Instant::now();
     match endpoint.chain_id().await {
@@ -86,7 +86,7 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
 }
 
 /// Checks the deployed contracts, the roles, and the gas balance.
-pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator: Address) -> Vec<Finding> {
+pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator: Address) -> Vec<EndpointFinding> {
     let mut report = Report::default();
     for (token, address) in &spec.tokens {
         match token_facts(client, *address).await {
@@ -142,15 +142,15 @@ async fn read<C: SolCall>(client: &ChainClient, at: Address, call: &C) -> Result
 
 #[derive(Default)]
 struct Report {
-    findings: Vec<Finding>,
+    findings: Vec<EndpointFinding>,
 }
 
 impl Report {
     fn add(&mut self, what: &str, grade: Grade, detail: String) {
-        self.findings.push(Finding { what: what.to_owned(), grade, detail });
+        self.findings.push(EndpointFinding { what: what.to_owned(), grade, detail });
     }
 
-    fn with(mut self, what: &str, grade: Grade, detail: String) -> Vec<Finding> {
+    fn with(mut self, what: &str, grade: Grade, detail: String) -> Vec<EndpointFinding> {
         self.add(what, grade, detail);
         self.findings
     }

@@ -117,15 +117,15 @@ pub struct Submission<S: Requires, const BYTES_MAX: usize = JSON_BODY_BYTES_MAX>
 
 /// The reason why the handler does not run: the response to an invalid request, or the stored answer if the request was
 /// answered before.
-pub struct Refusal(pub Response);
+pub struct RequestRefusal(pub Response);
 
-impl From<ApiError> for Refusal {
+impl From<ApiError> for RequestRefusal {
     fn from(error: ApiError) -> Self {
         Self(error.into_response())
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for RequestRefusal {
     fn into_response(self) -> Response {
         self.0
     }
@@ -154,13 +154,13 @@ impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
 }
 
 impl<A: HttpState, S: Requires, const BYTES_MAX: usize> FromRequest<A> for Submission<S, BYTES_MAX> {
-    type Rejection = Refusal;
+    type Rejection = RequestRefusal;
 
-    async fn from_request(request: Request, app: &A) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, app: &A) -> Result<Self, RequestRefusal> {
         let (mut parts, body) = request.into_parts();
         let caller = Caller::<S>::from_request_parts(&mut parts, app).await?;
         let body = read_body(body, BYTES_MAX).await?;
-        let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &body).await?.map_err(Refusal)?;
+        let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &body).await?.map_err(RequestRefusal)?;
         let (Caller { psp_id, key_id, scope }, is_json) = (caller, is_json(&parts));
         Ok(Self { psp_id, key_id, idempotency, body, is_json, scope })
     }

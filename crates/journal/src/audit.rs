@@ -47,7 +47,7 @@ impl Actor {
 
 /// One audit entry.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct NewAuditEntry {
     /// Action, such as `customer.approved`.
     pub action: String,
     /// PSP that owns the subject.
@@ -59,7 +59,7 @@ pub struct Entry {
 }
 
 /// Returns the row of an entry, before it has a number.
-pub fn row(entry: Entry, by: &Actor, at: Timestamp) -> audit_log::Model {
+pub fn row(entry: NewAuditEntry, by: &Actor, at: Timestamp) -> audit_log::Model {
     audit_log::Model {
         number: 0,
         at: at.as_millis(),
@@ -77,7 +77,7 @@ pub async fn append(
     connection: &impl ConnectionTrait,
     by: &Actor,
     at: Timestamp,
-    entries: Vec<Entry>,
+    entries: Vec<NewAuditEntry>,
 ) -> Result<(), DbErr> {
     if entries.is_empty() {
         return Ok(());

@@ -23,7 +23,7 @@ pub const STALE_MAX: Duration = Duration::from_secs(1);
 const PSPS_MAX: u64 = 10_000;
 /// Settings of a PSP that payments need.
 #[derive(Debug, Clone)]
-pub struct Psp {
+pub struct PspSettings {
     /// Policies.
     pub policies: PspPolicies,
     /// Limits on outbound transfers.
@@ -32,7 +32,7 @@ pub struct Psp {
     pub event_patterns: Vec<EventPattern>,
 }
 
-impl Psp {
+impl PspSettings {
     /// Returns true if the PSP's filter accepts the event.
     pub fn wants(&self, event: EventName) -> bool {
         self.event_patterns.is_empty() || self.event_patterns.iter().any(|pattern| pattern.matches(event))
@@ -65,7 +65,7 @@ pub enum PspError {
 pub struct PspDirectory {
     database: Database,
     ceilings: Ceilings,
-    seen: moka::future::Cache<PspId, Arc<Psp>>,
+    seen: moka::future::Cache<PspId, Arc<PspSettings>>,
 }
 
 impl PspDirectory {
@@ -81,7 +81,7 @@ impl PspDirectory {
     }
 
     /// Returns the PSP, at most [`STALE_MAX`] old.
-    pub async fn get(&self, id: PspId) -> Result<Arc<Psp>, PspError> {
+    pub async fn get(&self, id: PspId) -> Result<Arc<PspSettings>, PspError> {
         if let Some(psp) = self.seen.get(&id).await {
             return Ok(psp);
         }
@@ -94,7 +94,7 @@ impl PspDirectory {
         self.seen.invalidate(&id).await;
     }
 
-    async fn read(&self, id: PspId) -> Result<Arc<Psp>, PspError> {
+    async fn read(&self, id: PspId) -> Result<Arc<PspSettings>, PspError> {
         let away = |error: DbErr| PspError::Unavailable(error.to_string());
         let unreadable = |error: String| PspError::Unreadable(id, error);
         let row = psps::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.map_err(away)?;
@@ -111,7 +111,7 @@ impl PspDirectory {
             .iter()
             .map(|pattern| pattern.parse().map_err(|_| unreadable(format!("event pattern {pattern}"))))
             .collect::<Result<_, _>>()?;
-        Ok(Arc::new(Psp { ceilings: policies.ceilings(self.ceilings), policies, event_patterns }))
+        Ok(Arc::new(PspSettings { ceilings: policies.ceilings(self.ceilings), policies, event_patterns }))
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiErro
         subject: query.optional("subject", word).or(customer),
         psp_id: query.optional("psp_id", query_id),
         actor_kind: query.optional("actor_kind", |text| {
-            text.parse().map_err(|error: audit::UnknownActorKind| Fault::new("unknown_value", error.to_string()))
+            text.parse().map_err(|error: audit::UnknownAuditActorKind| Fault::new("unknown_value", error.to_string()))
         }),
         action: query.optional("action", word),
         from: query.optional("from", moment),

@@ -89,10 +89,10 @@ pub struct OperatorConfig {
 
 /// State shared by the operator's handlers. Clones share it.
 #[derive(Clone)]
-pub struct Operator(Arc<Shared>);
+pub struct Operator(Arc<OperatorShared>);
 
 /// State behind all clones of an [`Operator`].
-pub struct Shared {
+pub struct OperatorShared {
     system: System,
     config: OperatorConfig,
     admission: Admission,
@@ -110,14 +110,14 @@ impl Operator {
         let admission = Admission::new(&std::mem::take(&mut config.token), system.clock().clone());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
-        Self(Arc::new(Shared { system, config, admission, door, releasing, ticker }))
+        Self(Arc::new(OperatorShared { system, config, admission, door, releasing, ticker }))
     }
 }
 
 impl Deref for Operator {
-    type Target = Shared;
+    type Target = OperatorShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &OperatorShared {
         &self.0
     }
 }

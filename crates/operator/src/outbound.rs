@@ -7,16 +7,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::Moment;
 use payferry_accounts::audit as log_of_audit;
-use payferry_actors::{OutboundCommandError, OutboundView, System};
-use payferry_domain::Timestamp;
+use payferry_actors::{OutboundView, System};
 use payferry_domain::outbound::{Command, OutboundId, OutboundTransfer, decide};
 use payferry_domain::payment::Decision;
+use payferry_domain::{CommandError, Timestamp};
 use payferry_entities::{StoreError, sendings};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
-use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::webhooks::log::{self, LogEntry};
 use payferry_runtime::observe::{ActorKind, Incident};
 use sea_orm::DbErr;
@@ -98,7 +98,7 @@ pub(super) async fn carry_out(
 ) -> Result<OutboundFacts, ApiError> {
     let now = operator.system.clock().now();
     let before = find(operator, id).await?;
-    let entry = Entry {
+    let entry = NewAuditEntry {
         action: "sending.screened_by_hand".to_owned(),
         psp_id: Some(before.outbound.order.psp_id),
         subject: id.to_string(),
@@ -108,7 +108,7 @@ pub(super) async fn carry_out(
     let row = audit::row(entry, &Actor::Operator, now);
     let carried_out = operator.system.command_outbound(id, command, Some(row)).await;
     carried_out.map_err(|error| match error {
-        OutboundCommandError::Quarantined => quarantined(id),
+        CommandError::Quarantined => quarantined(id),
         other => other.into(),
     })?;
     tracing::info!(sending.id = %id, "operator decided about the address of {id}");
@@ -126,7 +126,7 @@ pub(crate) struct OutboundFacts {
     pub(crate) may: Vec<Decision>,
     pub(crate) can: Vec<Possible>,
     /// Audit log, oldest first.
-    pub(crate) history: Vec<log_of_audit::Entry>,
+    pub(crate) history: Vec<log_of_audit::AuditEntry>,
     /// On-chain operations that carry it.
     pub(crate) operations: Vec<Operation>,
     /// Webhooks about it.

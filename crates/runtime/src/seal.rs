@@ -44,7 +44,7 @@ pub struct Sealer {
 
 /// Errors of opening a sealed value. They contain nothing of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum SealOpenError {
     /// The master keys do not include the key that sealed it.
     #[error("a value was sealed with key version {0}, which is not among the master keys")]
     UnknownVersion(KeyVersion),
@@ -79,11 +79,11 @@ impl Sealer {
     }
 
     /// Decrypts the result of [`Self::seal`] for the same `place`.
-    pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, OpenError> {
-        let version = version_of(sealed).ok_or(OpenError::Mismatch)?;
+    pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, SealOpenError> {
+        let version = version_of(sealed).ok_or(SealOpenError::Mismatch)?;
         let mut parts = sealed.splitn(3, '.').skip(1);
-        let (Some(nonce), Some(body)) = (parts.next(), parts.next()) else { return Err(OpenError::Mismatch) };
-        let decoded = |text| BASE64.decode(text).map_err(|_| OpenError::Mismatch);
+        let (Some(nonce), Some(body)) = (parts.next(), parts.next()) else { return Err(SealOpenError::Mismatch) };
+        let decoded = |text| BASE64.decode(text).map_err(|_| SealOpenError::Mismatch);
         self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
     }
 
@@ -99,9 +99,9 @@ impl Sealer {
     }
 
     /// Decrypts the result of [`Self::seal_bytes`] for the same `place`.
-    pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
-        let version = version_of_bytes(sealed).ok_or(OpenError::Mismatch)?;
-        let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(OpenError::Mismatch)?;
+    pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, SealOpenError> {
+        let version = version_of_bytes(sealed).ok_or(SealOpenError::Mismatch)?;
+        let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(SealOpenError::Mismatch)?;
         self.decrypt(version, place, nonce, body)
     }
 
@@ -124,12 +124,18 @@ impl Sealer {
         (nonce, sealed.expect("AES-GCM-SIV encrypts anything below 64 GiB"))
     }
 
-    fn decrypt(&self, version: KeyVersion, place: &[&str], nonce: &[u8], body: &[u8]) -> Result<Vec<u8>, OpenError> {
-        let cipher = self.ciphers.get(&version).ok_or(OpenError::UnknownVersion(version))?;
-        let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| OpenError::Mismatch)?;
+    fn decrypt(
+        &self,
+        version: KeyVersion,
+        place: &[&str],
+        nonce: &[u8],
+        body: &[u8],
+    ) -> Result<Vec<u8>, SealOpenError> {
+        let cipher = self.ciphers.get(&version).ok_or(SealOpenError::UnknownVersion(version))?;
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| SealOpenError::Mismatch)?;
         let aad = place.join("\u{1f}");
         let payload = Payload { msg: body, aad: aad.as_bytes() };
-        cipher.decrypt(&Nonce::from(nonce), payload).map_err(|_| OpenError::Mismatch)
+        cipher.decrypt(&Nonce::from(nonce), payload).map_err(|_| SealOpenError::Mismatch)
     }
 }
 
@@ -321,8 +327,8 @@ mod tests {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal(&PLACE, b"whsec_x");
         assert_eq!(sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
-        assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
-        assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(OpenError::Mismatch));
+        assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(SealOpenError::Mismatch));
+        assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(SealOpenError::Mismatch));
         assert!(!sealed.contains("whsec"));
         assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "each nonce is used once");
     }
@@ -332,14 +338,14 @@ mod tests {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal_bytes(&PLACE, b"%PDF-1.7 marked");
         assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap(), b"%PDF-1.7 marked");
-        assert_eq!(sealer.open_bytes(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
+        assert_eq!(sealer.open_bytes(&ELSEWHERE, &sealed), Err(SealOpenError::Mismatch));
         assert!(!sealed.windows(6).any(|window| window == b"marked"));
         for cut in 0..sealed.len() {
             assert!(sealer.open_bytes(&PLACE, &sealed[..cut]).is_err(), "cut to {cut} bytes");
         }
         let mut damaged = sealed;
         *damaged.last_mut().unwrap() ^= 1;
-        assert_eq!(sealer.open_bytes(&PLACE, &damaged), Err(OpenError::Mismatch));
+        assert_eq!(sealer.open_bytes(&PLACE, &damaged), Err(SealOpenError::Mismatch));
     }
 
     #[test]
@@ -351,15 +357,15 @@ mod tests {
         assert!(old.starts_with("v1.") && new.starts_with("v2."), "{old} {new}");
         assert!(!both.is_current(&old) && both.is_current(&new) && first.is_current(&old));
         assert_eq!((both.open(&PLACE, &old).unwrap(), both.open(&PLACE, &new).unwrap()), (b"x".into(), b"x".into()));
-        assert_eq!(first.open(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
+        assert_eq!(first.open(&PLACE, &new), Err(SealOpenError::UnknownVersion(2)));
         assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "hashes stay the same");
 
         let (old, new) = (first.seal_bytes(&PLACE, b"x"), both.seal_bytes(&PLACE, b"x"));
         assert!(!both.is_current_bytes(&old) && both.is_current_bytes(&new));
         assert_eq!(both.open_bytes(&PLACE, &old).unwrap(), b"x");
-        assert_eq!(first.open_bytes(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
+        assert_eq!(first.open_bytes(&PLACE, &new), Err(SealOpenError::UnknownVersion(2)));
 
-        let named = OpenError::UnknownVersion(2).to_string();
+        let named = SealOpenError::UnknownVersion(2).to_string();
         assert!(named.contains("version 2"), "{named}");
     }
 
@@ -369,10 +375,10 @@ mod tests {
         let body = sealer.seal(&PLACE, b"x");
         let body = body.strip_prefix("v1").unwrap();
         for bad in ["", "v1", "v1.", "plain text", "v01..", "v+1.a.b", "v99999999999.a.b", "v1.AAAA.AAAA"] {
-            assert_eq!(sealer.open(&PLACE, bad), Err(OpenError::Mismatch), "{bad}");
+            assert_eq!(sealer.open(&PLACE, bad), Err(SealOpenError::Mismatch), "{bad}");
         }
-        assert_eq!(sealer.open(&PLACE, &format!("v01{body}")), Err(OpenError::Mismatch));
-        assert_eq!(sealer.open(&PLACE, &format!("v3{body}")), Err(OpenError::UnknownVersion(3)));
+        assert_eq!(sealer.open(&PLACE, &format!("v01{body}")), Err(SealOpenError::Mismatch));
+        assert_eq!(sealer.open(&PLACE, &format!("v3{body}")), Err(SealOpenError::UnknownVersion(3)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
-use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, GenesisAccount, Mining};
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::{alloy_address, domain_address};
@@ -44,19 +44,19 @@ const PRIORITY_FEE_WEI: u128 = 1_000_000;
 #[derive(Debug)]
 pub struct Accounts {
     /// Deploys the contracts and owns the test tokens.
-    pub deployer: Wallet,
+    pub deployer: DevWallet,
     /// The operator's account: pays for gas, settles, and sends outbound transfers.
-    pub operator: Wallet,
+    pub operator: DevWallet,
     /// Payers whose funds are clean.
-    pub payers: Vec<Wallet>,
+    pub payers: Vec<DevWallet>,
     /// A payer on the sandbox's sanctions list.
-    pub sanctioned: Wallet,
+    pub sanctioned: DevWallet,
 }
 
 impl Accounts {
     /// Returns the accounts that every sandbox has.
     pub fn known() -> Self {
-        let wallet = |name: &str| Wallet::from_seed(&format!("payferry sandbox {name}"));
+        let wallet = |name: &str| DevWallet::from_seed(&format!("payferry sandbox {name}"));
         Self {
             deployer: wallet("deployer"),
             operator: wallet("operator"),
@@ -67,16 +67,16 @@ impl Accounts {
 
     /// Admin of the contracts. Its key is not used in the sandbox.
     pub fn admin() -> Address {
-        Wallet::from_seed("payferry sandbox admin").address()
+        DevWallet::from_seed("payferry sandbox admin").address()
     }
 
     /// Account that receives the fees.
     pub fn treasury() -> Address {
-        Wallet::from_seed("payferry sandbox treasury").address()
+        DevWallet::from_seed("payferry sandbox treasury").address()
     }
 
     /// Clean and sanctioned payers.
-    pub fn all_payers(&self) -> impl Iterator<Item = &Wallet> {
+    pub fn all_payers(&self) -> impl Iterator<Item = &DevWallet> {
         self.payers.iter().chain([&self.sanctioned])
     }
 
@@ -209,7 +209,7 @@ impl SandboxChain {
         Ok(Hash32(hash.0))
     }
 
-    async fn send(&self, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
+    async fn send(&self, wallet: &DevWallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
         // Read for each transaction: a reorg that drops transactions makes their nonces available again.
         let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
         let nonce = serde_json::from_value::<U64>(nonce)?.to();
@@ -235,7 +235,7 @@ impl SandboxChain {
     }
 
     async fn fund_payers(&self, token: Address) -> anyhow::Result<()> {
-        let to: Vec<Address> = self.accounts.all_payers().map(Wallet::address).collect();
+        let to: Vec<Address> = self.accounts.all_payers().map(DevWallet::address).collect();
         // One transaction funds all payers, so checking the last one is enough.
         let Some(last) = to.last() else { bail!("there are no payers") };
         if !self.balance(token, *last).await?.is_zero() {

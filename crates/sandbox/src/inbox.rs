@@ -40,12 +40,12 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Inbox {
     received: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<InboxEntry>,
 }
 
 /// One received webhook.
 #[derive(Debug, Clone, Serialize)]
-pub struct Entry {
+pub struct InboxEntry {
     /// Sequence number within the inbox, from 1.
     pub number: u64,
     /// Time of receipt (wall clock).
@@ -69,7 +69,7 @@ pub struct Entry {
     pub owner: Option<String>,
 }
 
-impl Entry {
+impl InboxEntry {
     fn is_for(&self, psp_id: &str) -> bool {
         self.owner.as_deref() == Some(psp_id)
     }
@@ -85,7 +85,7 @@ pub struct Full;
 
 impl Inboxes {
     /// Stores a webhook. Returns its number, which is also the count of webhooks received.
-    pub fn keep(&self, name: &str, entry: impl FnOnce(u64) -> Entry) -> Result<u64, Full> {
+    pub fn keep(&self, name: &str, entry: impl FnOnce(u64) -> InboxEntry) -> Result<u64, Full> {
         let mut inner = self.inner.lock();
         let Inner { by_name, kept_bytes } = &mut *inner;
         if by_name.len() >= INBOXES_MAX && !by_name.contains_key(name) {
@@ -106,7 +106,7 @@ impl Inboxes {
     /// Returns the count received so far, and up to `limit` of this PSP's entries with a number above `after`, oldest
     /// first. An entry without a known owner is only counted: it may be a genuine event of another PSP, sent just
     /// before that PSP changed its endpoint.
-    pub fn list(&self, name: &str, psp_id: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
+    pub fn list(&self, name: &str, psp_id: &str, after: u64, limit: usize) -> (u64, Vec<InboxEntry>) {
         let inner = self.inner.lock();
         let Some(inbox) = inner.by_name.get(name) else { return (0, Vec::new()) };
         let from = inbox.entries.partition_point(|entry| entry.number <= after);
@@ -202,8 +202,8 @@ mod tests {
         assert!(verify(signed, body, &other, now).is_err());
     }
 
-    fn entry(number: u64, bytes: usize, owner: Option<&str>) -> Entry {
-        Entry {
+    fn entry(number: u64, bytes: usize, owner: Option<&str>) -> InboxEntry {
+        InboxEntry {
             number,
             received_at: String::new(),
             verified: owner.is_some(),
@@ -234,7 +234,7 @@ mod tests {
         inboxes.clear("a", "psp_1");
         inboxes.keep("one more", entry).unwrap();
 
-        let large = |number| Entry { bytes: KEPT_BYTES_MAX / 4, ..entry(number) };
+        let large = |number| InboxEntry { bytes: KEPT_BYTES_MAX / 4, ..entry(number) };
         for _ in 0..5 {
             inboxes.keep("one more", large).unwrap();
         }

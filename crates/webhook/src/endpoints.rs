@@ -3,7 +3,7 @@
 use payferry_domain::payment::EventPattern;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::webhook_endpoints::{self, Entity, Model};
-use payferry_runtime::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{SealOpenError, Sealer};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 
 use super::delivery::{BadSecret, Secret};
@@ -16,7 +16,7 @@ pub const ROTATION_OVERLAP_SECS: i64 = 24 * 3_600;
 pub enum SecretError {
     /// It was sealed with another key, or for another row.
     #[error(transparent)]
-    Sealed(#[from] OpenError),
+    Sealed(#[from] SealOpenError),
     /// The opened value is not a secret.
     #[error(transparent)]
     Bad(#[from] BadSecret),

@@ -5,7 +5,7 @@
 
 use super::Customer;
 use super::event::Event;
-use super::words::{CheckPurpose, Documents, KycStatus, Missing, Verdict};
+use super::words::{CheckPurpose, Documents, IdentityVerdict, KycStatus, Missing};
 use crate::ids::CheckId;
 use crate::time::Timestamp;
 
@@ -24,7 +24,7 @@ pub enum Command {
         /// Id of the check.
         check: CheckId,
         /// Verdict.
-        verdict: Verdict,
+        verdict: IdentityVerdict,
     },
     /// This check ended without a verdict: the customer abandoned it, or it timed out.
     LapseCheck(CheckId),
@@ -35,7 +35,7 @@ pub enum Command {
     /// Payment details were set and their wallet replaces another one; the id for the screening.
     ReplaceWallet(CheckId),
     /// The operator decides manually.
-    Decide(Verdict),
+    Decide(IdentityVerdict),
     /// The PSP deactivates the customer.
     Deactivate,
 }
@@ -151,19 +151,19 @@ fn superseded(customer: &Customer) -> Option<Event> {
     customer.check.map(|check| Event::CheckSuperseded { check: check.id })
 }
 
-fn conclude(customer: &Customer, id: CheckId, verdict: &Verdict) -> Vec<Event> {
+fn conclude(customer: &Customer, id: CheckId, verdict: &IdentityVerdict) -> Vec<Event> {
     let Some(check) = customer.check.filter(|check| check.id == id && check.revision == customer.revision) else {
         return Vec::new();
     };
     match (verdict, check.purpose) {
         // A customer is never cleared before it accepts the terms.
-        (Verdict::Approved, CheckPurpose::Identity) if customer.tos_accepted_at.is_none() => Vec::new(),
-        (Verdict::Approved, CheckPurpose::Identity) => vec![Event::CheckPassed { check: id }, Event::Approved],
-        (Verdict::Approved, CheckPurpose::Rescreen) => {
+        (IdentityVerdict::Approved, CheckPurpose::Identity) if customer.tos_accepted_at.is_none() => Vec::new(),
+        (IdentityVerdict::Approved, CheckPurpose::Identity) => vec![Event::CheckPassed { check: id }, Event::Approved],
+        (IdentityVerdict::Approved, CheckPurpose::Rescreen) => {
             let kyc_status = customer.before_update.unwrap_or(KycStatus::Pending);
             vec![Event::CheckPassed { check: id }, Event::Restored { kyc_status }]
         }
-        (Verdict::Rejected { reasons }, _) => {
+        (IdentityVerdict::Rejected { reasons }, _) => {
             vec![Event::CheckFailed { check: id }, Event::Rejected { reasons: reasons.clone() }]
         }
     }
@@ -180,12 +180,12 @@ fn lapse(customer: &Customer, id: CheckId) -> Vec<Event> {
     }
 }
 
-fn by_hand(customer: &Customer, verdict: &Verdict) -> Result<Vec<Event>, Rejection> {
+fn by_hand(customer: &Customer, verdict: &IdentityVerdict) -> Result<Vec<Event>, Rejection> {
     let decision = match verdict {
-        Verdict::Approved if customer.tos_accepted_at.is_none() => return Err(Rejection::TermsNotAccepted),
-        Verdict::Approved if customer.kyc_status.is_cleared() => return Ok(Vec::new()),
-        Verdict::Approved => Event::Approved,
-        Verdict::Rejected { reasons } => Event::Rejected { reasons: reasons.clone() },
+        IdentityVerdict::Approved if customer.tos_accepted_at.is_none() => return Err(Rejection::TermsNotAccepted),
+        IdentityVerdict::Approved if customer.kyc_status.is_cleared() => return Ok(Vec::new()),
+        IdentityVerdict::Approved => Event::Approved,
+        IdentityVerdict::Rejected { reasons } => Event::Rejected { reasons: reasons.clone() },
     };
     Ok(superseded(customer).into_iter().chain([decision]).collect())
 }

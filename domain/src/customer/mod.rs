@@ -12,7 +12,7 @@ mod words;
 
 pub use decide::{Command, Rejection, decide, missing};
 pub use event::{Event, evolve};
-pub use words::{CheckPurpose, CustomerKind, DocumentKind, Documents, KycStatus, Missing, Verdict};
+pub use words::{CheckPurpose, CustomerKind, DocumentKind, Documents, IdentityVerdict, KycStatus, Missing};
 
 use serde::{Deserialize, Serialize};
 
@@ -108,7 +108,7 @@ pub fn transition(customer: &Customer, command: &Command, now: Timestamp) -> Res
 
 /// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Violation {
+pub struct CustomerViolation {
     /// Number of the invariant. Numbers never change.
     pub number: u8,
     /// Condition that must hold.
@@ -116,7 +116,7 @@ pub struct Violation {
 }
 
 /// Returns the invariants that are violated. The result is always empty, unless the code has a defect.
-pub fn violations(customer: &Customer) -> Vec<Violation> {
+pub fn violations(customer: &Customer) -> Vec<CustomerViolation> {
     let status = customer.before_update.unwrap_or(customer.kyc_status);
     let rules = [
         (1, "a cleared customer has accepted the terms", !status.is_cleared() || customer.tos_accepted_at.is_some()),
@@ -147,5 +147,5 @@ pub fn violations(customer: &Customer) -> Vec<Violation> {
             }),
         ),
     ];
-    rules.into_iter().filter(|(.., holds)| !holds).map(|(number, text, _)| Violation { number, text }).collect()
+    rules.into_iter().filter(|(.., holds)| !holds).map(|(number, text, _)| CustomerViolation { number, text }).collect()
 }

@@ -112,7 +112,7 @@ named_set! {
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum IdentityVerdict {
     /// Passed.
     Approved,
     /// Failed.

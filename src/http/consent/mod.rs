@@ -11,8 +11,8 @@ use axum::response::Response;
 use payferry_domain::CustomerId;
 use payferry_domain::customer::Rejection;
 use payferry_httpkit::{Answer, ApiError, Customers, Path, Problem};
-use payferry_journal::audit::{self, Actor, Entry};
-use payferry_journal::customers::{ChangeError, Opened};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
+use payferry_journal::customers::{CustomerChangeError, Opened};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use super::state::ChangeOf;
 
 pub use link::LINK_SECS;
-pub use terms::{TERMS_BYTES_MAX, Terms, TermsError};
+pub use terms::{ConsentTerms, TERMS_BYTES_MAX, TermsError};
 
 /// State of a customer's consent.
 #[derive(Serialize, ToSchema)]
@@ -67,7 +67,7 @@ pub async fn request(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
     let opened = Opened::find(app.database(), id, Some(request.psp_id)).await?;
     let customer = opened.customer();
     if !customer.is_active {
-        return Err(ChangeError::Rejected(Rejection::CustomerInactive).into());
+        return Err(CustomerChangeError::Rejected(Rejection::CustomerInactive).into());
     }
     let now = app.clock().now();
     let answer = if let Some(at) = customer.tos_accepted_at {
@@ -75,7 +75,7 @@ pub async fn request(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
         ConsentAnswer::Accepted { message, accepted_at: at.to_string() }
     } else {
         let (token, expires_at) = link::issue(app.sealer(), id, now);
-        let entry = Entry {
+        let entry = NewAuditEntry {
             action: "customer.consent_requested".to_owned(),
             psp_id: Some(request.psp_id),
             subject: id.to_string(),

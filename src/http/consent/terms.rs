@@ -26,12 +26,12 @@ pub enum TermsError {
 
 /// A plain text: the first line is its title, empty lines separate its paragraphs. Clones share the same text.
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct ConsentTerms {
     text: Arc<str>,
     digest: Arc<str>,
 }
 
-impl Terms {
+impl ConsentTerms {
     /// Parses the terms.
     pub fn new(text: &str) -> Result<Self, TermsError> {
         let text = text.trim();
@@ -64,7 +64,7 @@ impl Terms {
     }
 }
 
-impl Default for Terms {
+impl Default for ConsentTerms {
     fn default() -> Self {
         Self::new(USUAL).expect("the default terms are valid")
     }
@@ -76,12 +76,12 @@ mod tests {
 
     #[test]
     fn terms_have_a_title_and_paragraphs() {
-        let terms = Terms::new("\nTerms of A\n\nOne\nline.\n\n\nTwo.\n").unwrap();
+        let terms = ConsentTerms::new("\nTerms of A\n\nOne\nline.\n\n\nTwo.\n").unwrap();
         assert_eq!(terms.title(), "Terms of A");
         assert_eq!(terms.paragraphs().collect::<Vec<_>>(), ["One\nline.", "Two."]);
-        assert_ne!(terms.digest(), Terms::default().digest());
-        assert!(Terms::default().paragraphs().count() > 3);
-        assert!(matches!(Terms::new(" \n "), Err(TermsError::Empty)));
-        assert!(matches!(Terms::new(&"x".repeat(TERMS_BYTES_MAX + 1)), Err(TermsError::TooLong)));
+        assert_ne!(terms.digest(), ConsentTerms::default().digest());
+        assert!(ConsentTerms::default().paragraphs().count() > 3);
+        assert!(matches!(ConsentTerms::new(" \n "), Err(TermsError::Empty)));
+        assert!(matches!(ConsentTerms::new(&"x".repeat(TERMS_BYTES_MAX + 1)), Err(TermsError::TooLong)));
     }
 }

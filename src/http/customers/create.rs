@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::particulars::{BeneficiaryOwner, BusinessParticulars, Particulars};
 use super::values::{self, Percentage, PostalAddress};
 use super::view::CustomerRecord;
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppShared, AppState};
 
 /// Maximum number of customers in a request.
 pub const CUSTOMERS_MAX: usize = 100;
@@ -108,7 +108,12 @@ fn not_written(error: &JournalError) -> ApiError {
     }
 }
 
-fn made(app: &Shared, psp_id: PspId, creation: Creation, now: Timestamp) -> Result<(Model, CustomerRecord), ApiError> {
+fn made(
+    app: &AppShared,
+    psp_id: PspId,
+    creation: Creation,
+    now: Timestamp,
+) -> Result<(Model, CustomerRecord), ApiError> {
     let id = CustomerId::generate();
     let Creation { kind, country, currency, email, particulars } = creation;
     let sealed = particulars.seal(app.sealer(), id)?;

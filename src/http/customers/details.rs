@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 
 use super::MISSING;
 use super::values::{self, PostalAddress};
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppShared, AppState};
 
 /// Maximum characters of an account number; an IBAN has up to 34.
 pub const ACCOUNT_NUMBER_CHARS_MAX: usize = 64;
@@ -241,7 +241,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
 
 /// The country of the PSP's own customer; `None` if it is unknown or another PSP's. A country never changes, so no lock
 /// is needed.
-async fn country_of(app: &Shared, psp_id: PspId, id: CustomerId) -> Result<Option<String>, ApiError> {
+async fn country_of(app: &AppShared, psp_id: PspId, id: CustomerId) -> Result<Option<String>, ApiError> {
     let country = customers::Entity::find_by_id(id.to_string())
         .filter(customers::Column::PspId.eq(psp_id.to_string()))
         .select_only()

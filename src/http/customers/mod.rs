@@ -18,7 +18,7 @@ use payferry_httpkit::ApiError;
 use payferry_journal::customers::Opened;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use super::state::Shared;
+use super::state::AppShared;
 
 pub use view::CustomerRecord;
 
@@ -26,14 +26,14 @@ pub use view::CustomerRecord;
 const MISSING: ApiError = ApiError::NotFound("customer");
 
 /// Returns the row of the PSP's own customer. Another PSP's customer is not found.
-pub async fn own(app: &Shared, psp_id: PspId, customer_id: &str) -> Result<Model, ApiError> {
+pub async fn own(app: &AppShared, psp_id: PspId, customer_id: &str) -> Result<Model, ApiError> {
     let id = id_of(customer_id)?;
     let row = Entity::find_by_id(id.to_string()).filter(Column::PspId.eq(psp_id.to_string()));
     row.one(app.database().reader()).await?.ok_or(MISSING)
 }
 
 /// Returns the PSP's own customer, locked for a change.
-pub async fn open(app: &Shared, psp_id: PspId, customer_id: &str) -> Result<Opened, ApiError> {
+pub async fn open(app: &AppShared, psp_id: PspId, customer_id: &str) -> Result<Opened, ApiError> {
     Ok(Opened::find(app.database(), id_of(customer_id)?, Some(psp_id)).await?)
 }
 

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::details::{PaymentDetails, StoredPaymentDetails};
 use super::particulars::{BusinessParticulars, Particulars};
 use super::values::PostalAddress;
-use crate::http::state::Shared;
+use crate::http::state::AppShared;
 
 record! {
     fn with(
@@ -112,7 +112,7 @@ struct DeactivatedRecord {
 }
 
 record! {
-    fn of(app: &Shared, row: &payment_details::Model) -> Result<Self, ApiError> {}
+    fn of(app: &AppShared, row: &payment_details::Model) -> Result<Self, ApiError> {}
 
     /// Payment details.
     struct PaymentDetailsRecord {
@@ -128,7 +128,7 @@ record! {
 impl CustomerRecord {
     /// Reads the record of a row, with its documents and payment details, through `connection`.
     pub async fn read(
-        app: &Shared,
+        app: &AppShared,
         connection: &impl ConnectionTrait,
         row: &customers::Model,
     ) -> Result<Self, ApiError> {

@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 
 use crate::http::lists::read_page;
 use crate::http::payments::initiate::{check_customer, metadata};
-use crate::http::state::{AppState, OneOf, Shared};
+use crate::http::state::{AppShared, AppState, OneOf};
 
 record! {
     /// The current record of an outbound transfer.
@@ -92,7 +92,7 @@ impl OrderRequest {
 }
 
 /// The wallet in the customer's payment details.
-pub(super) async fn wallet_of(app: &Shared, customer_id: CustomerId) -> Result<Address, ApiError> {
+pub(super) async fn wallet_of(app: &AppShared, customer_id: CustomerId) -> Result<Address, ApiError> {
     let details = payment_details::Entity::find_by_id(customer_id.to_string()).one(app.database().reader()).await?;
     let Some(wallet) = details.and_then(|details| details.wallet_address) else {
         let detail = "The customer has no wallet; add one to the payment details.".to_owned();
@@ -102,13 +102,13 @@ pub(super) async fn wallet_of(app: &Shared, customer_id: CustomerId) -> Result<A
 }
 
 /// Refuses an address whose money would be lost: the zero address, a token contract, or one of the service's own.
-pub(super) async fn check_suitable(app: &Shared, to: Address) -> Result<(), ApiError> {
+pub(super) async fn check_suitable(app: &AppShared, to: Address) -> Result<(), ApiError> {
     let Some(unsuitable) = app.system.unsuitable(to).await? else { return Ok(()) };
     Err(ApiError::Conflict("wallet_unsuitable", format!("The wallet {unsuitable}."), Vec::new()))
 }
 
 /// Refuses new orders of a paused account.
-fn check_open(app: &Shared, psp_id: PspId) -> Result<(), ApiError> {
+fn check_open(app: &AppShared, psp_id: PspId) -> Result<(), ApiError> {
     if app.system.pauses().is_paused(Scope::Psp(psp_id)) { Err(ApiError::psp_paused()) } else { Ok(()) }
 }
 
@@ -141,7 +141,7 @@ async fn order(
 }
 
 /// Answers one outbound transfer of the account.
-async fn one(app: &Shared, psp_id: PspId, kind: OutboundKind, id: &str) -> Result<Answer, ApiError> {
+async fn one(app: &AppShared, psp_id: PspId, kind: OutboundKind, id: &str) -> Result<Answer, ApiError> {
     let not_found = || ApiError::NotFound(kind.as_str());
     let id: OutboundId = id.parse().map_err(|_| not_found())?;
     let row = Entity::find_by_id(id.to_string())
@@ -154,7 +154,7 @@ async fn one(app: &Shared, psp_id: PspId, kind: OutboundKind, id: &str) -> Resul
 
 /// Reads a page of the account's outbound transfers, newest first, and the number of all of them.
 async fn page(
-    app: &Shared,
+    app: &AppShared,
     psp_id: PspId,
     kind: OutboundKind,
     uri: &Uri,

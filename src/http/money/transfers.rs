@@ -23,7 +23,7 @@ use super::outbound::{check_suitable, wallet_of};
 use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
-use crate::http::state::{AppState, OneOf, Shared};
+use crate::http::state::{AppShared, AppState, OneOf};
 
 /// A transfer to create.
 #[derive(ToSchema)]
@@ -54,7 +54,7 @@ pub struct TransferRequest {
 }
 
 record! {
-    fn of(app: &Shared, payment: &Payment) -> Result<Self, ApiError> {
+    fn of(app: &AppShared, payment: &Payment) -> Result<Self, ApiError> {
         let Purpose::Transfer { to } = payment.terms.purpose else {
             return Err(ApiError::internal("a transfer's row has another purpose"));
         };

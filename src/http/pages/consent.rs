@@ -12,17 +12,17 @@ use maud::html;
 use payferry_domain::customer::{Command, Customer};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::{customers, psps};
-use payferry_httpkit::pages::Admitted;
+use payferry_httpkit::pages::PageAdmitted;
 use payferry_httpkit::{ApiError, QueryFields, pages};
-use payferry_journal::audit::{self, Actor, Entry};
-use payferry_journal::customers::{ChangeError, Opened, customer_of};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
+use payferry_journal::customers::{CustomerChangeError, Opened, customer_of};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{failure, notice};
 use crate::http::consent::link::{self, LinkError};
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppShared, AppState};
 
 /// The submitted form.
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ impl<E: Into<ApiError>> From<E> for Refusal {
 }
 
 /// Shows the terms.
-pub(in crate::http) async fn show(_: Admitted, State(app): State<AppState>, uri: Uri) -> Response {
+pub(in crate::http) async fn show(_: PageAdmitted, State(app): State<AppState>, uri: Uri) -> Response {
     match ask(&app, &token_of(&uri)).await {
         Ok((customer, psp)) => match customer.tos_accepted_at {
             Some(at) => accepted("You have accepted these terms already", at),
@@ -57,7 +57,7 @@ pub(in crate::http) async fn show(_: Admitted, State(app): State<AppState>, uri:
 
 /// Records the acceptance of the terms.
 pub(in crate::http) async fn accept(
-    _: Admitted,
+    _: PageAdmitted,
     State(app): State<AppState>,
     uri: Uri,
     click: Result<Form<Click>, FormRejection>,
@@ -80,7 +80,7 @@ fn token_of(uri: &Uri) -> String {
 }
 
 /// Returns the customer of the token, and the name of the PSP that asks for its consent.
-async fn ask(app: &Shared, token: &str) -> Result<(Customer, String), Refusal> {
+async fn ask(app: &AppShared, token: &str) -> Result<(Customer, String), Refusal> {
     let id = customer_id(app, token)?;
     let row = customers::Entity::find_by_id(id.to_string()).one(app.database().reader()).await?;
     let customer = customer_of(&row.ok_or(Refusal::Link(LinkError::Forged))?)?;
@@ -91,25 +91,25 @@ async fn ask(app: &Shared, token: &str) -> Result<(Customer, String), Refusal> {
     Ok((customer, psp.map(|psp| psp.name).unwrap_or_default()))
 }
 
-fn customer_id(app: &Shared, token: &str) -> Result<CustomerId, Refusal> {
+fn customer_id(app: &AppShared, token: &str) -> Result<CustomerId, Refusal> {
     link::read(app.sealer(), token, app.clock().now()).map_err(Refusal::Link)
 }
 
-async fn record(app: &Shared, token: &str) -> Result<Response, Refusal> {
+async fn record(app: &AppShared, token: &str) -> Result<Response, Refusal> {
     let (id, now) = (customer_id(app, token)?, app.clock().now());
     let mut opened = match Opened::find(app.database(), id, None).await {
-        Err(ChangeError::NotFound) => return Err(Refusal::Link(LinkError::Forged)),
+        Err(CustomerChangeError::NotFound) => return Err(Refusal::Link(LinkError::Forged)),
         opened => opened?,
     };
     match opened.apply(&Command::AcceptTerms, &Actor::Customer, now).await {
-        Err(ChangeError::Rejected(_)) => return Err(Refusal::Over),
+        Err(CustomerChangeError::Rejected(_)) => return Err(Refusal::Over),
         Ok(events) if events.is_empty() => {
             let at = opened.customer().tos_accepted_at.unwrap_or(now);
             return Ok(accepted("You have accepted these terms already", at));
         }
         outcome => outcome?,
     };
-    let entry = Entry {
+    let entry = NewAuditEntry {
         action: "customer.terms_shown".to_owned(),
         psp_id: Some(opened.customer().psp_id),
         subject: id.to_string(),
@@ -121,7 +121,7 @@ async fn record(app: &Shared, token: &str) -> Result<Response, Refusal> {
     Ok(accepted("Thank you", now))
 }
 
-fn offer(app: &Shared, status: StatusCode, psp: &str) -> Response {
+fn offer(app: &AppShared, status: StatusCode, psp: &str) -> Response {
     let terms = &app.config.terms;
     let body = html! {
         main {

@@ -6,20 +6,19 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
-use payferry_actors::CommandError;
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::pauses::Scope;
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{Command, Payment, Requester};
-use payferry_domain::{Amount, PaymentId, RefundId};
+use payferry_domain::{Amount, CommandError, PaymentId, RefundId};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, Money, Path, Payments, Problem, Requires, Submission, read};
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, NewAuditEntry};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::refunds::{self, RefundFields};
 use super::{PaymentRecord, own};
-use crate::http::state::{AppState, ChangeOf, Shared};
+use crate::http::state::{AppShared, AppState, ChangeOf};
 
 /// A decision.
 pub(super) struct Change {
@@ -38,7 +37,7 @@ impl Change {
         self,
         app: &AppState,
         request: &Submission<S>,
-        answer: impl Fn(&Shared, &Payment) -> Result<Answer, ApiError> + Clone + Send + Sync + 'static,
+        answer: impl Fn(&AppShared, &Payment) -> Result<Answer, ApiError> + Clone + Send + Sync + 'static,
     ) -> Result<Response, ApiError> {
         let is_money_out = matches!(self.command, Command::RequestRefund { .. });
         if is_money_out && app.system.pauses().is_paused(Scope::Psp(request.psp_id)) {
@@ -51,7 +50,7 @@ impl Change {
             *made.lock() = Some(answer.clone());
             Ok(answer)
         });
-        let entry = Entry {
+        let entry = NewAuditEntry {
             action: self.action.to_owned(),
             psp_id: Some(request.psp_id),
             subject: self.payment_id.to_string(),
@@ -155,11 +154,11 @@ pub async fn resolve(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
     }
 }
 
-fn ok(app: &Shared, payment: &Payment) -> Result<Answer, ApiError> {
+fn ok(app: &AppShared, payment: &Payment) -> Result<Answer, ApiError> {
     Answer::ok(&PaymentRecord::of(app, payment))
 }
 
-fn accepted(app: &Shared, payment: &Payment) -> Result<Answer, ApiError> {
+fn accepted(app: &AppShared, payment: &Payment) -> Result<Answer, ApiError> {
     Answer::accepted(&PaymentRecord::of(app, payment))
 }
 

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppShared, AppState};
 
 /// Default time until a payment expires, seconds.
 pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
@@ -63,7 +63,7 @@ pub struct InitiateRequest {
 }
 
 record! {
-    fn of(app: &Shared, payment: &Payment) {
+    fn of(app: &AppShared, payment: &Payment) {
         let terms = &payment.terms;
         let addresses = Addresses::of(terms);
         let payment_uri = addresses.payment_uri(app.system.chains(), payment);
@@ -184,7 +184,7 @@ pub(in crate::http) fn chain(value: &Value) -> Result<ChainChoiceRequest, Fault>
 }
 
 /// Checks that the merchant belongs to the PSP. Merchants are permanent, so the result is cached.
-async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) -> Result<(), ApiError> {
+async fn check_merchant(app: &AppShared, psp_id: PspId, merchant_id: MerchantId) -> Result<(), ApiError> {
     if app.merchants.get(&merchant_id) == Some(psp_id) {
         return Ok(());
     }
@@ -201,7 +201,7 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
 
 /// Checks that the customer belongs to the PSP and may transact. Not cached, because a deactivation must apply at once.
 pub(in crate::http) async fn check_customer(
-    app: &Shared,
+    app: &AppShared,
     psp_id: PspId,
     customer_id: CustomerId,
 ) -> Result<(), ApiError> {

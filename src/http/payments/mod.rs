@@ -17,7 +17,7 @@ use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use super::state::Shared;
+use super::state::AppShared;
 
 pub use view::PaymentRecord;
 pub(super) use view::progress;
@@ -28,12 +28,12 @@ const PAY_IN: &str = Purpose::PayIn.as_str();
 pub(super) const TRANSFER: &str = "transfer";
 
 /// Returns one of the PSP's own payments or transfers.
-pub(super) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Payment, ApiError> {
+pub(super) async fn own(app: &AppShared, psp_id: PspId, id: &str) -> Result<Payment, ApiError> {
     Ok(payferry_journal::payments::payment_of(&own_row(app, psp_id, id).await?)?)
 }
 
 /// Returns the row of one of the PSP's own payments or transfers.
-pub(crate) async fn own_row(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
+pub(crate) async fn own_row(app: &AppShared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
     let missing = || ApiError::NotFound("payment");
     let (payment_id, purpose) = match id.parse::<TransferId>() {
         Ok(transfer) => (transfer.payment(), TRANSFER),
@@ -46,7 +46,7 @@ pub(crate) async fn own_row(app: &Shared, psp_id: PspId, id: &str) -> Result<Mod
 }
 
 /// Returns the id that webhooks use for one of the PSP's own payments, transfers, payouts or withdrawals.
-pub(super) async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
+pub(super) async fn own_subject(app: &AppShared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
     let Ok(outbound) = id.parse::<OutboundId>() else { return own_row(app, psp_id, id).await.map(|_| id.to_owned()) };
     let row = sendings::Entity::find_by_id(outbound.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
     let row = row.one(app.database().reader()).await?;

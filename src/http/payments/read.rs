@@ -19,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{PaymentRecord, own, own_row};
 use crate::http::lists::{PageParams, id, moment, text};
 use crate::http::live;
-use crate::http::state::{AppState, OneOf, Shared};
+use crate::http::state::{AppShared, AppState, OneOf};
 
 /// Read a payment
 ///
@@ -58,7 +58,7 @@ pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
     Ok(live::follow(app, payment, place, event))
 }
 
-fn event(app: &Shared, payment: &Payment) -> Event {
+fn event(app: &AppShared, payment: &Payment) -> Event {
     let event = Event::default().event("payment").id(payment.version.to_string());
     event.json_data(PaymentRecord::of(app, payment)).unwrap_or_else(|error| {
         tracing::error!(%error, "a payment could not be serialised for its stream");
@@ -158,7 +158,7 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
 }
 
 /// Condition for the payments after the given one in the list.
-async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<SimpleExpr, ApiError> {
+async fn older_than(app: &AppShared, psp_id: PspId, after: PaymentId) -> Result<SimpleExpr, ApiError> {
     let cursor = own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
             let message = "is not a payment of this account".to_owned();

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::change::Change;
 use super::own;
-use crate::http::state::{ChangeOf, OneOf, Shared};
+use crate::http::state::{AppShared, ChangeOf, OneOf};
 
 record! {
     /// The record of one of the payment's refunds.
@@ -135,14 +135,14 @@ pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
     let read = |fields: &Fields<'_>, unsuitable| Some(RefundFields::read(fields, unsuitable));
     let asked = read_with_address(&app, &request, read).await?;
     let refund_id = RefundId::generate();
-    let answer = move |_: &Shared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
+    let answer = move |_: &AppShared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
     asked.change(&app, &payment, refund_id)?.carry_out(&app, &request, answer).await
 }
 
 /// Reads the fields of the body with `read`. The address in it is checked before, so that every fault is reported at
 /// once.
 pub(super) async fn read_with_address<T>(
-    app: &Shared,
+    app: &AppShared,
     request: &Submission<Money>,
     read: impl FnOnce(&Fields<'_>, Option<Unsuitable>) -> Option<T>,
 ) -> Result<T, ApiError> {
@@ -180,7 +180,7 @@ impl RefundFields {
     }
 
     /// The decision to refund this amount of the payment's money.
-    pub fn change(self, app: &Shared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
+    pub fn change(self, app: &AppShared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
         let asset = self.asset(app, payment)?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
         let Self { amount, to, .. } = self;
@@ -190,7 +190,7 @@ impl RefundFields {
     }
 
     /// The token and the chain, if they are not the payment's own.
-    fn asset(&self, app: &Shared, payment: &Payment) -> Result<Option<Asset>, ApiError> {
+    fn asset(&self, app: &AppShared, payment: &Payment) -> Result<Option<Asset>, ApiError> {
         let terms = &payment.terms;
         if self.chain.is_none() && self.token_address.is_none() {
             return Ok(None);

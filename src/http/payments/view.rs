@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use super::Addresses;
 use super::refunds::RefundRecord;
-use crate::http::state::Shared;
+use crate::http::state::AppShared;
 
 record! {
     /// Builds the record, with confirmations as this process currently sees the chain.
-    pub fn of(app: &Shared, payment: &Payment) {
+    pub fn of(app: &AppShared, payment: &Payment) {
         let terms = &payment.terms;
         let kyt = payment.kyt();
         let addresses = Addresses::of(terms);
@@ -208,7 +208,7 @@ pub(in crate::http) struct Progress {
 }
 
 /// The progress of a transfer that waits for a number of blocks; `None` if there is none.
-pub(in crate::http) fn progress(app: &Shared, payment: &Payment) -> Option<Progress> {
+pub(in crate::http) fn progress(app: &AppShared, payment: &Payment) -> Option<Progress> {
     let waits = |transfer: &Transfer| transfer.is_right() && transfer.status == TransferStatus::Seen;
     let Finality::Blocks(required) = payment.required_finality() else { return None };
     if !payment.transfers.iter().any(waits) {
@@ -219,7 +219,7 @@ pub(in crate::http) fn progress(app: &Shared, payment: &Payment) -> Option<Progr
 }
 
 /// Confirmations of the latest transfer that may count.
-fn confirmations(app: &Shared, payment: &Payment) -> Option<u64> {
+fn confirmations(app: &AppShared, payment: &Payment) -> Option<u64> {
     let present = payment.transfers.iter().filter(|transfer| transfer.is_right() && transfer.is_present());
     let Some(youngest) = present.map(|transfer| transfer.block.number).max() else { return Some(0) };
     let read = app.system.chain_view(payment.terms.chain)?.read_number;

@@ -17,10 +17,10 @@ use utoipa::ToSchema;
 use super::endpoint::patterns;
 use crate::http::lists::PageParams;
 use crate::http::payments;
-use crate::http::state::{AppState, ChangeOf, OneOf, Shared};
+use crate::http::state::{AppShared, AppState, ChangeOf, OneOf};
 
 record! {
-    fn of(app: &Shared, entry: LogEntry) -> Result<Self, ApiError> {
+    fn of(app: &AppShared, entry: LogEntry) -> Result<Self, ApiError> {
         let LogEntry { delivery, event, attempts } = entry;
         // The sender clears its mark a moment after the outcome was recorded.
         let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
@@ -82,7 +82,7 @@ record! {
 
 impl DeliveryRecord {
     /// The entries of a delivery log.
-    pub fn of_all(app: &Shared, entries: Vec<LogEntry>) -> Result<Vec<Self>, ApiError> {
+    pub fn of_all(app: &AppShared, entries: Vec<LogEntry>) -> Result<Vec<Self>, ApiError> {
         entries.into_iter().map(|entry| Self::of(app, entry)).collect()
     }
 }

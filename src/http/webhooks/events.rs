@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::lists::PageParams;
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppShared, AppState};
 
 /// Maximum wait of a request, seconds.
 pub const WAIT_SECS_MAX: u64 = 30;
@@ -109,7 +109,7 @@ pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri)
 
 /// Reads a page plus one row, waiting up to `wait` for the first event.
 async fn rows(
-    app: &Shared,
+    app: &AppShared,
     psp_id: PspId,
     feed: Select<events::Entity>,
     page: PageQuery,
@@ -140,7 +140,7 @@ async fn rows(
 
 /// The position of the event in the feed, if all events after it still exist.
 async fn position(
-    app: &Shared,
+    app: &AppShared,
     psp_id: PspId,
     after: EventId,
     floor: Option<&event_floors::Model>,

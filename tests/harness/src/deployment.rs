@@ -11,7 +11,7 @@ use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, salt_of, test_usdc_init_code, test_usdt_init_code, vault_address,
 };
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use payferry_domain::{Chain, Token};
 
 use crate::node::Node;
@@ -28,13 +28,13 @@ const GAS_COINS: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct Accounts {
     /// Deploys contracts and owns the test tokens.
-    pub deployer: Wallet,
+    pub deployer: DevWallet,
     /// The operator's account: settles, sends outbound transfers, pays for gas.
-    pub operator: Wallet,
+    pub operator: DevWallet,
     /// Payers whose funds are clean.
-    pub payers: Vec<Wallet>,
+    pub payers: Vec<DevWallet>,
     /// A payer for the sanctions list.
-    pub sanctioned: Wallet,
+    pub sanctioned: DevWallet,
 }
 
 impl Accounts {
@@ -64,13 +64,13 @@ impl Accounts {
     }
 
     /// All payers, the sanctioned one last.
-    pub fn all_payers(&self) -> impl Iterator<Item = &Wallet> {
+    pub fn all_payers(&self) -> impl Iterator<Item = &DevWallet> {
         self.payers.iter().chain([&self.sanctioned])
     }
 }
 
-fn wallet(name: &str) -> Wallet {
-    Wallet::from_seed(&format!("payferry test {name}"))
+fn wallet(name: &str) -> DevWallet {
+    DevWallet::from_seed(&format!("payferry test {name}"))
 }
 
 /// Contracts on one node.
@@ -145,7 +145,7 @@ impl Deployment {
 
     /// Funds all payers in one transaction.
     async fn mint(&self, accounts: &Accounts, token: Address) {
-        let to: Vec<Address> = accounts.all_payers().map(Wallet::address).collect();
+        let to: Vec<Address> = accounts.all_payers().map(DevWallet::address).collect();
         let last = accounts.sanctioned.address();
         let values = vec![U256::from(PAYER_FUNDS); to.len()];
         let call = TokenContract::mintBatchCall { to, values };
@@ -156,7 +156,7 @@ impl Deployment {
 }
 
 /// Deploys through the canonical CREATE2 deployer. Returns the address.
-async fn deploy(node: &Node, deployer: &Wallet, salt: B256, init_code: &[u8]) -> Address {
+async fn deploy(node: &Node, deployer: &DevWallet, salt: B256, init_code: &[u8]) -> Address {
     let address = CREATE2_DEPLOYER.create2_from_code(salt, init_code);
     if !node.has_code(address).await {
         let input: Bytes = create2_deploy_input(salt, init_code);

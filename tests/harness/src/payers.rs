@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token as TokenContract;
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use payferry_domain::Token;
 use tokio::sync::Mutex;
 
@@ -73,7 +73,7 @@ impl Payers {
 }
 
 /// Signs a call with the account's next nonce and sends it.
-pub async fn send_as(node: &Node, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> B256 {
+pub async fn send_as(node: &Node, wallet: &DevWallet, to: Address, input: Bytes, gas: u64) -> B256 {
     // Read for each transaction: a reorg that drops transactions makes their nonces available again.
     let nonce = node.nonce(wallet.address(), "pending").await;
     let (raw, hash) = wallet.sign_call(node.chain_id(), nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);

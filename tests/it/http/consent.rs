@@ -1,6 +1,6 @@
 //! Terms of service: the link, the page, and refusals.
 
-use payferry::http::consent::{LINK_SECS, Terms};
+use payferry::http::consent::{ConsentTerms, LINK_SECS};
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_entities::audit_log;
 use payferry_journal::audit::Actor;
@@ -47,7 +47,7 @@ async fn customer_accepts_through_a_link() {
 
     let page = app.open(&path).await;
     assert_eq!((page.status.as_u16(), page.header("content-type")), (200, Some("text/html; charset=utf-8")));
-    page.assert_shows(&Terms::default().paragraphs().collect::<Vec<_>>());
+    page.assert_shows(&ConsentTerms::default().paragraphs().collect::<Vec<_>>());
     page.assert_shows(&["<strong>Test</strong> asks you", "method=\"post\""]);
     page.assert_hides(&["ada@example.com", "cr_", "psp_", "<script", "src="]);
     let policy = page.header("content-security-policy").unwrap();
@@ -81,7 +81,7 @@ async fn customer_accepts_through_a_link() {
         "customer customer.terms_shown",
     ];
     assert_eq!(notified, expected, "a second acceptance is not recorded again");
-    assert_eq!(entries[3].detail, json!({"sha256": Terms::default().digest()}).to_string());
+    assert_eq!(entries[3].detail, json!({"sha256": ConsentTerms::default().digest()}).to_string());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Reads of the audit log: on the operator's listener and by `payferry audit`.
 
 use payferry_domain::customer::Command;
-use payferry_journal::audit::{Actor, Entry, append};
+use payferry_journal::audit::{Actor, NewAuditEntry, append};
 use payferry_journal::customers::Opened;
 
 use super::add_customer;
@@ -26,7 +26,7 @@ async fn audit_entries_are_found_by_every_filter() {
         opened.commit().await.unwrap();
     }
     let theirs = PspId::generate();
-    let entry = Entry {
+    let entry = NewAuditEntry {
         action: "customer.document_read".to_owned(),
         psp_id: Some(theirs),
         subject: "cr_x".to_owned(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use payferry::config::{Config, Documents};
+use payferry::config::{Config, DocumentsSection};
 use payferry_accounts::documents::{DocumentError, DocumentLocation, ORPHAN_AGE, sweep};
 use payferry_domain::DocumentId;
 use payferry_entities::customer_documents;
@@ -15,12 +15,12 @@ use crate::prelude::*;
 
 const KEY_ID: &str = "AKIATEST";
 
-fn config(folder: &Path, bucket: &Bucket, secret: &str) -> Documents {
+fn config(folder: &Path, bucket: &Bucket, secret: &str) -> DocumentsSection {
     let file = |name: &str, text: &str| {
         std::fs::write(folder.join(name), text).unwrap();
         Some(folder.join(name))
     };
-    Documents {
+    DocumentsSection {
         bucket: Some(BUCKET.to_owned()),
         endpoint: Some(bucket.url().parse().unwrap()),
         region: REGION.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use payferry_domain::customer::{Command, Verdict};
+use payferry_domain::customer::{Command, IdentityVerdict};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use sea_orm::Statement;
@@ -84,8 +84,8 @@ async fn story(app: &TestApp) {
     let cut = app.request(Method::POST, "/api/v1/customers").bytes("{\"tax_id\": \"TAXID-ZX82-PERSON\", ");
     assert_eq!(cut.send().await.status, 400);
 
-    decide(app, &id, Verdict::Approved).await;
-    decide(app, &company, Verdict::Rejected { reasons: vec!["document_expired".to_owned()] }).await;
+    decide(app, &id, IdentityVerdict::Approved).await;
+    decide(app, &company, IdentityVerdict::Rejected { reasons: vec!["document_expired".to_owned()] }).await;
     for path in [
         format!("/api/v1/customers/{id}"),
         format!("/api/v1/customers/{company}"),
@@ -98,7 +98,7 @@ async fn story(app: &TestApp) {
 }
 
 /// Concludes the verification of a customer as the operator.
-async fn decide(app: &TestApp, id: &str, verdict: Verdict) {
+async fn decide(app: &TestApp, id: &str, verdict: IdentityVerdict) {
     let (id, now): (CustomerId, Timestamp) = (id.parse().unwrap(), app.state.clock().now());
     for command in [Command::AcceptTerms, Command::Decide(verdict)] {
         let mut opened = Opened::find(app.state.database(), id, None).await.unwrap();

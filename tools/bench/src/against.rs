@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_testkit::service::{SandboxOptions, Service};
+use payferry_testkit::service::{ChildSandboxOptions, Service};
 
 use super::Row;
 use super::drive::{closed_loop, number};
@@ -17,7 +17,7 @@ use super::initiate::CONNECTIONS;
 use super::lifecycle::{Fixture, Turn};
 use super::psp::BenchPsp;
 use super::rounds::{Spread, in_rounds};
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 
 /// Rows that can be compared.
 pub(super) const ROWS: [Row; 3] = [Row::Initiate, Row::InitiatePostgres, Row::Complete];
@@ -67,7 +67,7 @@ enum Load {
 }
 
 impl Load {
-    async fn start(options: SandboxOptions, row: Row) -> anyhow::Result<Self> {
+    async fn start(options: ChildSandboxOptions, row: Row) -> anyhow::Result<Self> {
         if row == Row::Complete {
             return Ok(Self::Complete(Fixture::start(options).await?));
         }
@@ -122,7 +122,7 @@ pub(super) async fn measure(
     row: Row,
     other: &Path,
     (time, quick): (Duration, bool),
-) -> anyhow::Result<Vec<Line>> {
+) -> anyhow::Result<Vec<TableLine>> {
     let (pairs, payments) = if quick { (PAIRS_QUICK, PAYMENTS_QUICK) } else { (PAIRS, PAYMENTS) };
     let rounds = match row {
         _ if quick => ROUNDS_QUICK,
@@ -134,7 +134,7 @@ pub(super) async fn measure(
         let options = async |which: usize| {
             let program = [None, Some(other.to_owned())][which].clone();
             let database_url = engine.database(DATABASES[which]).await?;
-            let mut options = SandboxOptions { program, database_url, ..env.options("against")? };
+            let mut options = ChildSandboxOptions { program, database_url, ..env.options("against")? };
             if row == Row::Complete {
                 options.block_time = Some(BLOCK_TIME);
             }
@@ -169,7 +169,7 @@ fn of(which: usize, failures: Vec<String>) -> impl Iterator<Item = String> {
     failures.into_iter().map(move |failure| format!("of {whose}: {failure}"))
 }
 
-fn line(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> Line {
+fn line(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> TableLine {
     let ratio = |of: fn(&Figures) -> &Vec<f64>| Spread::of(of(this).iter().zip(of(other)).map(|(new, old)| new / old));
     let [per_sec, cpu_us] = [ratio(|figures| &figures.per_sec), ratio(|figures| &figures.cpu_us)];
     let middle = |figures: &[f64]| Spread::of(figures.iter().copied()).mid_mean;
@@ -179,7 +179,7 @@ fn line(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> 
         _ => (format!("payments initiated, {}", engine.name()), SQLITE_SHARE_LEAST),
     };
     let [new, old] = [this, other].map(|figures| middle(&figures.cpu_us));
-    Line::new(what, middle(&this.per_sec), "/s", Goal::None)
+    TableLine::new(what, middle(&this.per_sec), "/s", Goal::None)
         .beside(
             "the same load on the other binary, in turns; means of the middle half of the rounds",
             middle(&other.per_sec),

@@ -10,7 +10,7 @@ use super::lifecycle::{Fixture, Turn};
 use super::many_live::{CONNECTIONS, REST, REST_QUICK, fill, until_live};
 use super::psp::BenchPsp;
 use super::rounds::{Spread, in_rounds};
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 
 /// Rounds; each is one measurement of both services.
 const ROUNDS: u32 = 6;
@@ -70,7 +70,7 @@ pub(super) async fn measure(
     live: [usize; 2],
     time: Duration,
     quick: bool,
-) -> anyhow::Result<Line> {
+) -> anyhow::Result<TableLine> {
     let (rounds, rate, rest) = if quick { (ROUNDS_QUICK, RATE_QUICK, REST_QUICK) } else { (ROUNDS, RATE, REST) };
     let payments = count(rate, if quick { time } else { time / TURNS });
     let mut many = Side::with(many_at_once.clone(), live[1], rest).await?;
@@ -94,7 +94,7 @@ pub(super) async fn measure(
     let ratio = Spread::of(ratios);
     let middle = |figures: Vec<f64>| Spread::of(figures.into_iter()).mid_mean;
     let [some, all] = live;
-    Ok(Line::new(format!("CPU of a payment beside {all} live"), middle(of_many), "µs", Goal::None)
+    Ok(TableLine::new(format!("CPU of a payment beside {all} live"), middle(of_many), "µs", Goal::None)
         .beside("beside few live ones, in turns; means of the middle half of the rounds", middle(of_few))
         .in_pairs(ratio.mid_mean)
         .ratio_goal(Goal::AtMost(CPU_GOAL))

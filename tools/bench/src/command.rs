@@ -10,7 +10,7 @@ use futures::future::LocalBoxFuture;
 use url::Url;
 
 use super::bound::{self, BOUND_DATABASE_URL};
-use super::{Line, PROFILE, Row, against, clean_up, render};
+use super::{PROFILE, Row, TableLine, against, clean_up, render};
 
 /// Duration of a measurement with `--quick`.
 const QUICK: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ fn rows(only: Vec<Row>, has_postgres: bool, is_against: bool) -> (Vec<Row>, Vec<
 }
 
 /// Returns true if the run fails because of this line.
-fn fails(line: &Line, strict: bool) -> bool {
+fn fails(line: &TableLine, strict: bool) -> bool {
     !line.wrong.is_empty() || strict && !line.holds
 }
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn wrong_results_always_fail_and_missed_goals_only_if_strict() {
-        let line = |figure| Line::new("complete payments", figure, "/s", Goal::AtLeast(300.0));
+        let line = |figure| TableLine::new("complete payments", figure, "/s", Goal::AtLeast(300.0));
         let lost = || vec!["1 is lost".to_owned()];
         for (line, fails_always, fails_strictly) in [
             (line(300.0), false, false),

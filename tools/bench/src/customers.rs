@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::bound::start_bound;
 use super::drive::{Outcome, closed_loop};
 use super::env::Env;
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 use payferry_testkit::client::Client;
 use payferry_testkit::service::{CALL_DEADLINE, Service};
 
@@ -47,7 +47,7 @@ struct Summary {
 }
 
 /// Measures creations, one customer per request.
-pub(super) async fn create(env: &Env, time: Duration) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn create(env: &Env, time: Duration) -> anyhow::Result<Vec<TableLine>> {
     let bound = bound(env).await?;
     let client = Arc::new(Client::new(&bound.ready().api_url, CONNECTIONS, CALL_DEADLINE)?);
     let (_, bare) = create_with(&client, time).await;
@@ -94,7 +94,7 @@ async fn create_with(client: &Arc<Client>, time: Duration) -> (Outcome, Outcome)
 }
 
 /// Measures searches that find one of many customers, and first pages.
-pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let service = Service::live_sandbox(&env.options("customers-list")?).await?;
     let client = Arc::new(service.client(CONNECTIONS)?);
     let listed = if quick { LISTED_QUICK } else { LISTED };
@@ -157,8 +157,8 @@ async fn from_memory(bound: &Service, bytes: usize, time: Duration) -> anyhow::R
     Ok(closed_loop(CONNECTIONS, time, ask).await)
 }
 
-fn line(what: &str, outcome: &Outcome) -> Line {
-    Line::new(what, outcome.per_sec(), "/s", Goal::AtLeast(GOAL_PER_SEC))
+fn line(what: &str, outcome: &Outcome) -> TableLine {
+    TableLine::new(what, outcome.per_sec(), "/s", Goal::AtLeast(GOAL_PER_SEC))
         .note(format!("closed loop of {CONNECTIONS} connections"))
         .note(outcome.latencies())
         .wrong(outcome.failures())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use payferry_entities::Database;
-use payferry_testkit::service::SandboxOptions;
+use payferry_testkit::service::ChildSandboxOptions;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, raw_sql};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
@@ -41,12 +41,17 @@ impl Env {
     }
 
     /// Returns the options of a sandbox in a new folder.
-    pub(super) fn options(&self, name: &str) -> anyhow::Result<SandboxOptions> {
+    pub(super) fn options(&self, name: &str) -> anyhow::Result<ChildSandboxOptions> {
         let folder = Some(self.folder(name)?);
-        Ok(SandboxOptions { folder, block_time: Some(BLOCK_TIME), ignores_env: true, ..SandboxOptions::default() })
+        Ok(ChildSandboxOptions {
+            folder,
+            block_time: Some(BLOCK_TIME),
+            ignores_env: true,
+            ..ChildSandboxOptions::default()
+        })
     }
 
-    pub(super) fn database_file(options: &SandboxOptions) -> anyhow::Result<PathBuf> {
+    pub(super) fn database_file(options: &ChildSandboxOptions) -> anyhow::Result<PathBuf> {
         Ok(options.folder.as_deref().context("the sandbox has no folder")?.join("payferry.db"))
     }
 }

@@ -12,7 +12,7 @@ use super::env::{Durability, Engine, Env, WAL_MIB};
 use super::host::Host;
 use super::psp::BenchPsp;
 use super::rounds::in_rounds;
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 
 /// Connections of the load, as in the measurements behind the goals.
 pub(super) const CONNECTIONS: usize = 128;
@@ -110,7 +110,7 @@ impl Side {
 }
 
 /// Measures with `engine`, each measurement for `time`.
-pub(super) async fn measure(env: &Env, engine: &Engine, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn measure(env: &Env, engine: &Engine, time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let goal = if engine.is_postgres() { POSTGRES_RATE } else { SQLITE_RATE };
     let rate = if quick { RATE_QUICK } else { goal };
     let wal = if quick { None } else { engine.make_wal_files(WAL_MIB).await? };
@@ -136,16 +136,17 @@ pub(super) async fn measure(env: &Env, engine: &Engine, time: Duration, quick: b
 
     let name = engine.name();
     let closed = &side.closed;
-    let mut throughput = Line::new(format!("payments initiated, {name}"), closed.per_sec(), "/s", Goal::AtLeast(goal))
-        .beside("axum and one grouped writer, two rows a payment, same disk and load", bare.closed.per_sec())
-        .ratio_goal(Goal::AtLeast(BOUND_SHARE_LEAST))
-        .note(format!("closed loop of {CONNECTIONS} connections; bound and service alternate, {TURNS} turns each"))
-        .note(format!("{}; of the bound p99 {:.1} ms", closed.latencies(), bare.closed.percentile_ms(0.99)))
-        .note(format!("CPU {cpu_us:.0} µs a payment, and {load_us:.0} µs of the load beside it"))
-        .note(durability.note())
-        .unless(durability.lacks())
-        .wrong(closed.failures())
-        .wrong(of_bound(&bare.closed));
+    let mut throughput =
+        TableLine::new(format!("payments initiated, {name}"), closed.per_sec(), "/s", Goal::AtLeast(goal))
+            .beside("axum and one grouped writer, two rows a payment, same disk and load", bare.closed.per_sec())
+            .ratio_goal(Goal::AtLeast(BOUND_SHARE_LEAST))
+            .note(format!("closed loop of {CONNECTIONS} connections; bound and service alternate, {TURNS} turns each"))
+            .note(format!("{}; of the bound p99 {:.1} ms", closed.latencies(), bare.closed.percentile_ms(0.99)))
+            .note(format!("CPU {cpu_us:.0} µs a payment, and {load_us:.0} µs of the load beside it"))
+            .note(durability.note())
+            .unless(durability.lacks())
+            .wrong(closed.failures())
+            .wrong(of_bound(&bare.closed));
     if let Some(wal) = wal {
         throughput = throughput.note(wal);
     }
@@ -153,7 +154,7 @@ pub(super) async fn measure(env: &Env, engine: &Engine, time: Duration, quick: b
     let (steady, bare_steady) = (by_p99[by_p99.len() / 2], bare_by_p99[bare_by_p99.len() / 2]);
     let of_bare: Vec<String> = bare_by_p99.iter().map(|steady| format!("{:.1} ms", steady.p99_ms())).collect();
     let mut latency =
-        Line::new(format!("p99 at {rate:.0}/s, {name}"), steady.p99_ms(), "ms", Goal::AtMost(P99_GOAL_MS))
+        TableLine::new(format!("p99 at {rate:.0}/s, {name}"), steady.p99_ms(), "ms", Goal::AtMost(P99_GOAL_MS))
             .beside("the p99 of the same bound at the same rate", bare_steady.p99_ms())
             .note(format!(
                 "{} initiations at a steady rate, {STEADY_RUNS} runs; the median counts, also of the bound",

@@ -28,7 +28,7 @@ use clap::ValueEnum;
 use command::Args;
 use env::{Engine, Env};
 use host::Host;
-pub use table::{Bound, Goal, Line, PROFILE, render};
+pub use table::{Bound, Goal, PROFILE, TableLine, render};
 
 /// Rows of the table, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
@@ -79,7 +79,7 @@ impl Args {
 /// Measures the rows. Calls `begin` with the name of each.
 ///
 /// A row that cannot be measured has a line with the error. The other rows are still measured.
-async fn run(options: &Args, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
+async fn run(options: &Args, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<TableLine>> {
     for row in &options.only {
         options.engine(*row)?;
         if options.against.is_some() && !against::ROWS.contains(row) {
@@ -100,10 +100,10 @@ async fn run(options: &Args, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<
         let before = Host::now();
         let measured = match measure(&env, options, *row, &of_many).await {
             Ok(measured) => measured,
-            Err(error) => vec![Line::unmeasured(row.name(), format!("{error:#}"))],
+            Err(error) => vec![TableLine::unmeasured(row.name(), format!("{error:#}"))],
         };
         let stolen = Host::note_since(before);
-        lines.extend(measured.into_iter().map(|line| stolen.iter().fold(line, Line::note)));
+        lines.extend(measured.into_iter().map(|line| stolen.iter().fold(line, TableLine::note)));
     }
     clean_up(options).await?;
     Ok(lines)
@@ -118,7 +118,7 @@ async fn clean_up(options: &Args) -> anyhow::Result<()> {
     options.engine(Row::InitiatePostgres)?.clean_up(&databases).await
 }
 
-async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow::Result<Vec<Line>> {
+async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow::Result<Vec<TableLine>> {
     let (time, quick) = (options.time(), options.quick);
     if let Some(other) = &options.against {
         return against::measure(env, &options.engine(row)?, row, other, (time, quick)).await;

@@ -20,7 +20,7 @@ use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::state::RunState;
 use payferry_testkit::psp::Psp;
 use payferry_testkit::receiver::Receiver;
-use payferry_testkit::service::{SandboxOptions, Service};
+use payferry_testkit::service::{ChildSandboxOptions, Service};
 use payferry_testkit::wire::{Chain, PaymentId};
 use serde::Deserialize;
 use serde_json::json;
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::drive::{Outcome, count, number, open_loop, percentile_us};
 use super::env::{BLOCK_TIME, Env};
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 
 /// Complete payments per second: goal and load.
 const COMPLETE_GOAL: f64 = 300.0;
@@ -55,13 +55,13 @@ const POLL: Duration = Duration::from_millis(20);
 /// A service with a run of payments: payers, a webhook receiver and the state of each payment.
 pub(super) struct Fixture {
     pub(super) service: Service,
-    pub(super) options: SandboxOptions,
+    pub(super) options: ChildSandboxOptions,
     pub(super) session: Session,
     _receiver: Receiver,
 }
 
 impl Fixture {
-    pub(super) async fn start(options: SandboxOptions) -> anyhow::Result<Arc<Self>> {
+    pub(super) async fn start(options: ChildSandboxOptions) -> anyhow::Result<Arc<Self>> {
         let service = Service::live_sandbox(&options).await?;
         let psp = Psp::new(&service.ready().api_url, &service.ready().api_key)?;
         let sandbox = psp.sandbox().await?;
@@ -152,7 +152,7 @@ struct TransferView {
 }
 
 /// Measures complete payments per second.
-pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let fixture = Fixture::start(env.options("complete")?).await?;
     let (rate, time, ramp) =
         if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
@@ -183,7 +183,7 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
     let [part_secs, counted_secs, from_secs] = [part, counted, from].map(|time| time.as_secs_f64());
     let (mean, made) = (number(within) / counted_secs, outcome.made.len());
     let last = all.saturating_sub(asking).as_secs_f64();
-    let line = Line::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
+    let line = TableLine::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
         .beside("initiated and paid per second in the same run: an upper limit", outcome.per_sec())
         .note(format!(
             "in the slowest {part_secs:.0} s of {counted_secs:.0} s, from {from_secs:.0} s after the first initiation, \
@@ -199,7 +199,7 @@ pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::
 }
 
 /// Measures the time from the final block to the first webhook.
-pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let fixture = Fixture::start(env.options("finality")?).await?;
     let (rate, time) = if quick { (RATE_QUICK, time) } else { (FINALITY_RATE, FINALITY_TIME.max(time)) };
     let client = fixture.session.psp.side().clone();
@@ -281,7 +281,7 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
             percentile_us(&chain_waits, share) / 1_000.0
         });
     let (block_ms, blocks) = (BLOCK_TIME.as_millis(), final_at.values().collect::<HashSet<_>>().len());
-    let p50 = Line::new("final block to first webhook, p50", of(0.5), "ms", Goal::AtMost(p50_goal))
+    let p50 = TableLine::new("final block to first webhook, p50", of(0.5), "ms", Goal::AtMost(p50_goal))
         .beside(chains_own, of_chain(0.5))
         .note(format!(
             "{} payments at {rate:.0}/s, a block every {block_ms} ms: {blocks} blocks made some of them final",
@@ -290,7 +290,7 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
         .note("from just before the chain shows the block until the payment's webhook is read; all payments")
         .wrong(asked.failures())
         .wrong(wrong);
-    let p99 = Line::new("final block to first webhook, p99", of(0.99), "ms", Goal::AtMost(p99_goal))
+    let p99 = TableLine::new("final block to first webhook, p99", of(0.99), "ms", Goal::AtMost(p99_goal))
         .beside(chains_own, of_chain(0.99))
         .note(format!("max {:.1} ms", of(1.0)));
     Ok(vec![p50, p99])

@@ -18,7 +18,7 @@ use super::drive::{number, percentile_us, repeat};
 use super::env::Env;
 use super::lifecycle::Fixture;
 use super::psp::BenchPsp;
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 use super::{Row, beside};
 
 /// Rows that share the live payments.
@@ -70,7 +70,7 @@ struct TreeView {
     payments_live: usize,
 }
 
-pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, REST) };
     let fixture = Fixture::start(env.options("many")?).await?;
     let psp = BenchPsp::of(&fixture.service, CONNECTIONS).await?;
@@ -115,7 +115,7 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
         let bare = read_live(&Env::database_file(&options)?).await?;
         ensure!(bare.count == many, "{} rows of live payments were read, {many} expected", bare.count);
         lines.push(
-            Line::new("payments live again after a kill", number(many) / tree, "/s", Goal::AtLeast(REHYDRATION_GOAL))
+            TableLine::new("payments live again after a kill", number(many) / tree, "/s", Goal::AtLeast(REHYDRATION_GOAL))
                 .beside(
                     "the same rows read from the same database, without actors",
                     number(many) / bare.took.as_secs_f64(),
@@ -133,13 +133,13 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
 }
 
 /// Memory of a live payment, from the memory of the process without payments and with all of them.
-async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyhow::Result<Line> {
+async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyhow::Result<TableLine> {
     let kilobytes = |bytes: u64| number(usize::try_from(bytes).unwrap_or(usize::MAX)) / 1_000.0;
     let each = kilobytes(all) / number(many);
     let [all, empty] = [all, empty].map(|bytes| kilobytes(bytes) / 1_000.0);
     let rows = read_live(&Env::database_file(&fixture.options)?).await?;
     let what = format!("memory of a live payment, of {many}");
-    Ok(Line::new(what, each, "kB", Goal::AtMost(MEMORY_GOAL_KB))
+    Ok(TableLine::new(what, each, "kB", Goal::AtMost(MEMORY_GOAL_KB))
         .beside(
             "its state alone, as stored in the database",
             number(rows.state_bytes) / 1_000.0 / number(rows.count.max(1)),
@@ -206,7 +206,7 @@ impl Reads {
 }
 
 /// Measures the slowest of the operator's pages beside `live` payments.
-async fn pages(service: &Service, live: usize) -> anyhow::Result<Line> {
+async fn pages(service: &Service, live: usize) -> anyhow::Result<TableLine> {
     let operator = service.operator()?;
     let bare = Reads::of(&operator, BARE).await?;
     let (mut slowest, mut notes) = (0.0_f64, Vec::new());
@@ -216,14 +216,14 @@ async fn pages(service: &Service, live: usize) -> anyhow::Result<Line> {
         let (bytes, middle, slowest_read) = (reads.bytes, reads.middle_ms(), reads.slowest_ms());
         notes.push(format!("{}: {bytes} bytes, {middle:.1} ms, the slowest of {READS} {slowest_read:.1} ms", page.0));
     }
-    let line = Line::new(
+    let line = TableLine::new(
         format!("the operator's slowest page beside {live} live"),
         slowest,
         "ms",
         Goal::AtMost(PAGES_GOAL_MS),
     )
     .beside("the slowest of as many reads of /healthz on the same listener", bare.slowest_ms());
-    Ok(notes.into_iter().fold(line, Line::note))
+    Ok(notes.into_iter().fold(line, TableLine::note))
 }
 
 #[derive(Debug, Default)]

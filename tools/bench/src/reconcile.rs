@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::env::Env;
 use super::lifecycle::Fixture;
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 
 /// Settled payments, and in a quick run.
 const PAYMENTS: i64 = 100_000;
@@ -53,7 +53,7 @@ struct Report {
     chains_ms: u32,
 }
 
-pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let payments = if quick { PAYMENTS_QUICK } else { PAYMENTS };
     let mut options = env.options("reconcile")?;
     options.block_time = Some(BLOCK_TIME);
@@ -89,7 +89,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
             report.payments, report.differences_total, report.unread
         ));
     }
-    let line = Line::new(
+    let line = TableLine::new(
         format!("reconcile over {payments} settled payments, less the endpoint's time"),
         total - chains_secs,
         "s",

@@ -48,7 +48,7 @@ pub struct Bound {
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct TableLine {
     /// Name of the measurement.
     pub what: String,
     /// The figure.
@@ -75,7 +75,7 @@ pub struct Line {
     pub profile: &'static str,
 }
 
-impl Line {
+impl TableLine {
     /// Makes a line without a bound and notes.
     pub fn new(what: impl Into<String>, figure: f64, unit: &'static str, goal: Goal) -> Self {
         Self {
@@ -174,11 +174,11 @@ fn short(figure: f64) -> String {
 }
 
 /// Returns the table as text: every line with its notes below it.
-pub fn render(lines: &[Line]) -> String {
+pub fn render(lines: &[TableLine]) -> String {
     use std::fmt::Write as _;
 
     let heads = ["", "figure", "goal", "bound", "ratio"].map(str::to_owned);
-    let rows: Vec<[String; 5]> = std::iter::once(heads).chain(lines.iter().map(Line::cells)).collect();
+    let rows: Vec<[String; 5]> = std::iter::once(heads).chain(lines.iter().map(TableLine::cells)).collect();
     let widths: Vec<usize> =
         (0..5).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
     let mut text = String::new();
@@ -212,26 +212,26 @@ mod tests {
     #[test]
     fn lines_hold_if_they_meet_their_goals_and_lack_nothing() {
         let handled = |figure, bound| {
-            let line = Line::new("payments initiated", figure, "/s", Goal::AtLeast(5_000.0));
+            let line = TableLine::new("payments initiated", figure, "/s", Goal::AtLeast(5_000.0));
             line.beside("a bare handler", bound)
         };
         let ratio_too = |figure, bound| handled(figure, bound).ratio_goal(Goal::AtLeast(0.3));
         let ratio_only = |ratio| {
-            let line = Line::new("CPU of a payment", 1_300.0, "µs", Goal::None).beside("beside few", 1_000.0);
+            let line = TableLine::new("CPU of a payment", 1_300.0, "µs", Goal::None).beside("beside few", 1_000.0);
             line.in_pairs(ratio).ratio_goal(Goal::AtMost(1.25))
         };
         let lacks = || vec!["not durable: fsync = off".to_owned()];
         let wrong = vec!["1 is lost".to_owned()];
         let lines = [
             (true, handled(5_123.4, 10_000.0)),
-            (false, Line::new("p99", 61.24, "ms", Goal::AtMost(50.0)).note("at 5,000/s").wrong(wrong)),
+            (false, TableLine::new("p99", 61.24, "ms", Goal::AtMost(50.0)).note("at 5,000/s").wrong(wrong)),
             (true, ratio_too(6_000.0, 20_000.0)),
             (false, ratio_too(6_000.0, 24_000.0)),
             (false, ratio_too(4_000.0, 10_000.0)),
             (false, ratio_too(6_000.0, 0.0)),
             (true, ratio_only(1.2)),
             (false, ratio_only(1.26)),
-            (false, Line::unmeasured("webhooks", "the service did not start".to_owned())),
+            (false, TableLine::unmeasured("webhooks", "the service did not start".to_owned())),
             (true, handled(6_000.0, 10_000.0).unless(vec![]).ratio_goal(Goal::AtLeast(0.3))),
             (false, ratio_too(6_000.0, 10_000.0).unless(lacks())),
             (false, handled(6_000.0, 10_000.0).unless(lacks()).ratio_goal(Goal::AtLeast(0.3))),
@@ -240,7 +240,7 @@ mod tests {
             assert_eq!(line.holds, *holds, "{line:?}");
         }
         let lines = lines.map(|(_, line)| line);
-        let missed: Vec<String> = lines.iter().filter(|line| !line.holds).map(Line::summary).collect();
+        let missed: Vec<String> = lines.iter().filter(|line| !line.holds).map(TableLine::summary).collect();
         insta::assert_snapshot!(format!("{}\n{}", render(&lines), missed.join("\n")));
     }
 }

@@ -16,7 +16,7 @@ use url::Url;
 use super::drive::{number, repeat};
 use super::env::Env;
 use super::psp::{BenchPsp, FeedEvent, counted};
-use super::table::{Goal, Line};
+use super::table::{Goal, TableLine};
 
 const GOAL: f64 = 3_000.0;
 /// Payments that are initiated and cancelled for the backlog. Each has the webhooks of a cancellation.
@@ -59,7 +59,7 @@ impl Received {
     }
 }
 
-pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>> {
+pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<TableLine>> {
     let payments = if quick { PAYMENTS_QUICK } else { PAYMENTS };
     let received = Arc::new(Mutex::new(Received::default()));
     let receiving = received.clone();
@@ -105,7 +105,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     ensure!(bare.forged == 0 && bare.events.len() == events.len(), "the bound delivered {}", bare.events.len());
     let (backlog, secs) = (events.len(), took.as_secs_f64());
     let (cpu_us, queued_secs) = (cpu * 1e6 / number(distinct), queueing.as_secs_f64());
-    let line = Line::new("webhooks delivered", number(distinct) / secs, "/s", Goal::AtLeast(GOAL))
+    let line = TableLine::new("webhooks delivered", number(distinct) / secs, "/s", Goal::AtLeast(GOAL))
         .beside(
             "the same bodies, signed beforehand, from a bare client to the same receiver: no database, no delivery log",
             number(bare.events.len()) / bare.took().as_secs_f64(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use futures::future::LocalBoxFuture;
-use payferry_testkit::service::{SandboxOptions, Service};
+use payferry_testkit::service::{ChildSandboxOptions, Service};
 
 /// Largest number of payments of the burst.
 const PAYMENTS_MAX: u32 = 10_000;
@@ -38,11 +38,11 @@ pub fn run(args: Args, config_file: Option<PathBuf>) -> LocalBoxFuture<'static, 
 }
 
 async fn play_in_sandbox(args: Args, config_file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let options = SandboxOptions {
+    let options = ChildSandboxOptions {
         block_time: Some(Duration::from_millis(args.block_time_ms)),
         database_url: args.database_url,
         config: config_file,
-        ..SandboxOptions::default()
+        ..ChildSandboxOptions::default()
     };
     let sandbox = Service::sandbox(&options).await?;
     let played = tokio::select! {

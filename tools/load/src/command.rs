@@ -15,12 +15,12 @@ use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
 use crate::arrivals::Rate;
-use crate::report::{LoadRequest, Report, html, terminal::Terminal};
+use crate::report::{LoadReport, LoadRequest, html, terminal::Terminal};
 use crate::run::{OwnService, Plan, Target, run as carry_out};
 use payferry_testkit::audit::behaviour::Mix;
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::progress::Progress;
-use payferry_testkit::service::{SandboxOptions, Service};
+use payferry_testkit::service::{ChildSandboxOptions, Service};
 
 /// Largest number of payments of one run. Each takes about a kilobyte of memory.
 const PAYMENTS_MAX: u32 = 1_000_000;
@@ -212,13 +212,13 @@ async fn with_own_sandbox(
     config_file: Option<PathBuf>,
     stop: &CancellationToken,
     bar: &Progress,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<LoadReport> {
     bar.say("start the sandbox");
-    let options = SandboxOptions {
+    let options = ChildSandboxOptions {
         database_url: args.database_url.clone(),
         block_time: args.block_time_ms.map(Duration::from_millis),
         config: config_file,
-        ..SandboxOptions::default()
+        ..ChildSandboxOptions::default()
     };
     let sandbox = Service::sandbox(&options).await?;
     let ready = sandbox.ready();
@@ -256,7 +256,7 @@ async fn with_own_sandbox(
     Ok(report)
 }
 
-fn notify(report: &Report, args: &Args) -> anyhow::Result<ExitCode> {
+fn notify(report: &LoadReport, args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.report {
         let written = std::fs::write(file, html::page(report));
         written.with_context(|| format!("the report {} cannot be written", file.display()))?;

@@ -83,7 +83,7 @@ pub struct Machine {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct LoadReport {
     /// Version of the load tester.
     pub version: &'static str,
     /// Name of the run. Its merchant is `load-<run>`, and its references begin with it.
@@ -130,7 +130,7 @@ impl LoadRequest {
     }
 }
 
-impl Report {
+impl LoadReport {
     /// Returns true if every payment is as expected, and enough payments were made.
     pub fn is_ok(&self) -> bool {
         self.audited && !self.interrupted && self.wrong().is_empty()

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::arrivals::InFlight;
 use super::blocks;
-use super::report::{Achieved, LoadRequest, Machine, Report};
+use super::report::{Achieved, LoadReport, LoadRequest, Machine};
 use figures::{Holding, achieved, machine, percent};
 use payferry_testkit::audit::behaviour::EXPIRES_SOON_SECS;
 use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
@@ -83,7 +83,7 @@ impl Target {
 
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
 /// its own receiver and restores it at the end. The report says if that failed.
-pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
+pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<LoadReport> {
     let psp = Psp::with_connections(&target.url, &target.key, plan.asked.in_flight_max.max(HOLD_WORKERS))?;
     let sandbox = psp.sandbox().await.with_context(|| target.url.clone())?;
     let settings = settings(&psp).await.with_context(|| target.url.clone())?;
@@ -140,7 +140,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn play(self) -> anyhow::Result<Report> {
+    async fn play(self) -> anyhow::Result<LoadReport> {
         let began_at = chrono::Utc::now();
         let _blocks = self.watch_blocks();
         let before = self.usage();
@@ -328,7 +328,7 @@ impl Run<'_> {
         achieved: Achieved,
         machine: Machine,
         judged: Outcome,
-    ) -> Report {
+    ) -> LoadReport {
         let (plan, state) = (self.plan, &self.context.session.state);
         let counted = state.tally.counted();
         let not_made = counted.due.saturating_sub(counted.accepted);
@@ -341,7 +341,7 @@ impl Run<'_> {
             let points = CURVE.iter().map(|percent| (*percent, total.percentile_ms(*percent)));
             (total.count() > 0).then(|| (stage.as_str(), points.collect()))
         };
-        Report {
+        LoadReport {
             version: env!("CARGO_PKG_VERSION"),
             run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),

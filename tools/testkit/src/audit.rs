@@ -21,7 +21,7 @@ use alloy::primitives::Address;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::LedgerReading;
-use crate::movements::{MovedAmounts, VaultAmounts, holdings, movements};
+use crate::movements::{SettledAmounts, VaultAmounts, holdings, movements};
 use crate::psp::Psp;
 use crate::rpc::Rpc;
 use crate::sandbox::{ChainInfo, SandboxInfo};
@@ -359,7 +359,7 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
 fn compare_with_chain(
     inner: &mut Inner,
     chain: Chain,
-    mut moved: HashMap<(Token, Address), MovedAmounts>,
+    mut moved: HashMap<(Token, Address), SettledAmounts>,
     listed: &HashMap<u32, ChainSide>,
 ) -> HashMap<Token, VaultAmounts> {
     for (number, record) in (0..).zip(&mut inner.records).filter(|(_, record)| record.intent.chain == chain) {
@@ -374,7 +374,7 @@ fn compare_with_chain(
         let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
         let mut faults = Vec::new();
         if (moved.to_vault, moved.to_treasury) != wanted {
-            let MovedAmounts { to_vault, to_treasury, .. } = moved;
+            let SettledAmounts { to_vault, to_treasury, .. } = moved;
             let went = format!("{to_vault} went to the PSP's vault and {to_treasury} to the treasury");
             faults.push(format!("on-chain, {went}; {by} {} and {}", wanted.0, wanted.1));
         }

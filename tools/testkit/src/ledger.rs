@@ -19,7 +19,7 @@ const REST_PAUSE: Duration = Duration::from_millis(50);
 
 /// One posting.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// Position in the ledger.
     pub position: i64,
     /// Subject, for example the id of a payment.
@@ -38,7 +38,7 @@ pub struct Entry {
     pub token_address: Address,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Returns the change of these accounts, in base units. Negative if the posting debits them.
     pub fn change_of(&self, accounts: &[&str]) -> i64 {
         let units = |account: &str| if accounts.contains(&account) { self.amount.units() } else { 0 };
@@ -72,12 +72,12 @@ impl LedgerReading {
     }
 
     /// Reads the current state. Calls `each` with every posting since `self`, oldest first.
-    pub async fn since(&self, psp: &Psp, each: impl FnMut(&Entry)) -> anyhow::Result<Self> {
+    pub async fn since(&self, psp: &Psp, each: impl FnMut(&LedgerEntry)) -> anyhow::Result<Self> {
         read_on(psp, self.position, each).await
     }
 }
 
-async fn read_on(psp: &Psp, mut position: i64, mut each: impl FnMut(&Entry)) -> anyhow::Result<LedgerReading> {
+async fn read_on(psp: &Psp, mut position: i64, mut each: impl FnMut(&LedgerEntry)) -> anyhow::Result<LedgerReading> {
     for _ in 0..REST_TRIES_MAX {
         loop {
             let page = psp.entries(position, PAGE).await?;

@@ -19,7 +19,7 @@ const BLOCKS_A_REQUEST: u64 = 10;
 
 /// Amounts that a wallet sent to the PSP's vault and to the treasury.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MovedAmounts {
+pub struct SettledAmounts {
     /// To the vault.
     pub to_vault: Amount,
     /// To the treasury.
@@ -32,7 +32,7 @@ pub struct MovedAmounts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Movements {
     /// Into vault and treasury, by token and source wallet.
-    pub came: HashMap<(Token, Address), MovedAmounts>,
+    pub came: HashMap<(Token, Address), SettledAmounts>,
     /// Out of both, by token: payouts, for example.
     pub left: HashMap<Token, VaultAmounts>,
 }

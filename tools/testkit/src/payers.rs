@@ -15,7 +15,7 @@ use alloy::primitives::{Address, B256, Bytes, U64, U256};
 use alloy::sol_types::SolCall;
 use anyhow::Context;
 use payferry_contracts::Token as TokenContract;
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -95,8 +95,8 @@ impl Payers {
     pub async fn set_up(client: &Arc<Client>, sandbox: &SandboxInfo, seed: &str) -> anyhow::Result<Self> {
         let chains = sandbox.chains.iter().map(async |(chain, info)| {
             let rpc = Rpc::of_sandbox(client, *chain);
-            let wallet = |n: usize| Wallet::from_seed(&format!("payferry load {seed} {n}"));
-            let payers: Vec<Wallet> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
+            let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
+            let payers: Vec<DevWallet> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
             let funded = funding::fund(&rpc, info, &payers).await;
             funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
             let (orders, waiting) = mpsc::channel(WAITING_MAX);
@@ -125,7 +125,7 @@ impl Payers {
 struct Sender {
     rpc: Rpc,
     chain_id: u64,
-    payers: Vec<Wallet>,
+    payers: Vec<DevWallet>,
     next_payer: usize,
 }
 
@@ -323,7 +323,7 @@ mod tests {
         let router = Router::new().fallback(post(answer)).with_state(Arc::clone(&node));
         let client = Arc::new(Client::new(&serve(router).await, 1, Duration::from_secs(5)).unwrap());
         let rpc = Rpc::of_sandbox(&client, Chain::Base);
-        let mut sender = Sender { rpc, chain_id: 8453, payers: vec![Wallet::from_seed("payer")], next_payer: 0 };
+        let mut sender = Sender { rpc, chain_id: 8453, payers: vec![DevWallet::from_seed("payer")], next_payer: 0 };
         let (done, sent) = oneshot::channel();
         let (contract, to) = (Address::repeat_byte(1), Address::repeat_byte(2));
         let signed = sender.sign_as_next(Order { contract, to, units: U256::from(5_000_000), done });

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::{CallError, Client, Response, request};
-use crate::ledger::{Balance, Entry};
+use crate::ledger::{Balance, LedgerEntry};
 use crate::sandbox::SandboxInfo;
 use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
 
@@ -91,7 +91,7 @@ pub struct Initiated {
 
 /// Reason why an initiation returned no payment. Its text is the kind of error, for counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InitiateError {
+pub enum InitiateFailed {
     /// The service refused it, with this status and problem code.
     #[error("initiate: {0} {1}")]
     Refused(u16, String),
@@ -103,7 +103,7 @@ pub enum InitiateError {
     Unreadable,
 }
 
-impl InitiateError {
+impl InitiateFailed {
     /// Returns true if the service may have made the payment.
     pub const fn may_be_made(&self) -> bool {
         match self {
@@ -233,7 +233,7 @@ impl Psp {
         merchant: MerchantId,
         reference: &str,
         terms: &PaymentTerms,
-    ) -> Result<Initiated, InitiateError> {
+    ) -> Result<Initiated, InitiateFailed> {
         self.initiate_timed(merchant, reference, terms).await.1
     }
 
@@ -243,7 +243,7 @@ impl Psp {
         merchant: MerchantId,
         reference: &str,
         terms: &PaymentTerms,
-    ) -> (Option<Instant>, Result<Initiated, InitiateError>) {
+    ) -> (Option<Instant>, Result<Initiated, InitiateFailed>) {
         let PaymentTerms { chain, token, amount, expires_secs } = terms;
         // Formatted by hand: no value needs escaping.
         let body = format!(
@@ -252,9 +252,9 @@ impl Psp {
         let request = request(Method::POST, "/payments/initiate", body.into());
         let (begun, response) = self.initiations.call_timed(request).await;
         let initiated =
-            response.map_err(InitiateError::Unanswered).and_then(|response| match response.status.as_u16() {
-                201 => serde_json::from_slice(&response.body).map_err(|_| InitiateError::Unreadable),
-                status => Err(InitiateError::Refused(status, problem(&response).code)),
+            response.map_err(InitiateFailed::Unanswered).and_then(|response| match response.status.as_u16() {
+                201 => serde_json::from_slice(&response.body).map_err(|_| InitiateFailed::Unreadable),
+                status => Err(InitiateFailed::Refused(status, problem(&response).code)),
             });
         (begun, initiated)
     }
@@ -336,7 +336,7 @@ impl Psp {
     }
 
     /// Returns up to `limit` postings of the PSP's ledger after `position`, oldest first.
-    pub async fn entries(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Entry>> {
+    pub async fn entries(&self, after: i64, limit: usize) -> anyhow::Result<Vec<LedgerEntry>> {
         self.items(&format!("/ledger/entries?after={after}&limit={limit}"), "entries").await
     }
 

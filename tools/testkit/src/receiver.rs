@@ -28,7 +28,7 @@ const PATH: &str = "/hooks";
 
 /// Body of a webhook of a payment, as far as the tools use it.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Event {
+pub struct WebhookEvent {
     /// Event name, such as `payment.confirmed`.
     pub event: String,
     /// Id of the payment.
@@ -95,7 +95,7 @@ pub struct Arrived {
     /// Header `webhook-id`.
     pub webhook_id: String,
     /// Body.
-    pub event: Event,
+    pub event: WebhookEvent,
 }
 
 /// Result of one request to the receiver.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use alloy::primitives::Address;
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use serde::Deserialize;
 
 use crate::wire::{Chain, PspId, Token};
@@ -55,6 +55,6 @@ pub struct Head {
 
 /// Returns the account that deploys the contracts of every sandbox and owns its test tokens. The key is public: the
 /// sandbox's documentation names it.
-pub fn deployer() -> Wallet {
-    Wallet::from_seed("payferry sandbox deployer")
+pub fn deployer() -> DevWallet {
+    DevWallet::from_seed("payferry sandbox deployer")
 }

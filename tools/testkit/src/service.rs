@@ -51,7 +51,7 @@ pub struct Ready {
 
 /// Options of a sandbox in a child process.
 #[derive(Debug, Clone, Default)]
-pub struct SandboxOptions {
+pub struct ChildSandboxOptions {
     /// Program; this one if absent.
     pub program: Option<PathBuf>,
     /// Data folder; an ephemeral sandbox if absent.
@@ -82,7 +82,7 @@ type Log = Arc<Mutex<VecDeque<String>>>;
 
 impl Service {
     /// Starts a sandbox on free ports of this machine. Returns when it prints its ready line.
-    pub async fn sandbox(options: &SandboxOptions) -> anyhow::Result<Self> {
+    pub async fn sandbox(options: &ChildSandboxOptions) -> anyhow::Result<Self> {
         let mut command = program(options.program.as_deref(), options.ignores_env)?;
         command.args(["sandbox", "--json", "--until-stdin-closes"]).args([
             "--listen",
@@ -110,7 +110,7 @@ impl Service {
     }
 
     /// Starts a sandbox. Returns when all of its payments are live.
-    pub async fn live_sandbox(options: &SandboxOptions) -> anyhow::Result<Self> {
+    pub async fn live_sandbox(options: &ChildSandboxOptions) -> anyhow::Result<Self> {
         let service = Self::sandbox(options).await?;
         service.until_live().await?;
         Ok(service)

@@ -4,7 +4,7 @@ use payferry_domain::CustomerId;
 use payferry_domain::customer::Command;
 use payferry_entities::{Database, checks};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{ChangeError, Opened};
+use payferry_journal::customers::{CustomerChangeError, Opened};
 use payferry_runtime::clock::Clock;
 use sea_orm::EntityTrait;
 
@@ -26,7 +26,7 @@ pub async fn apply_callback(
     clock: &Clock,
     provider: &str,
     fact: &CallbackFact,
-) -> Result<VerdictEffect, ChangeError> {
+) -> Result<VerdictEffect, CustomerChangeError> {
     let row = checks::Entity::find_by_id(fact.check.to_string()).one(database.reader()).await?;
     let Some(row) = row else {
         tracing::info!(check.id = %fact.check, provider, "a callback is about the unknown check {}", fact.check);
@@ -38,7 +38,7 @@ pub async fn apply_callback(
         tracing::warn!(check.id = %fact.check, provider, "a callback about check {} names another session", fact.check);
         return Ok(VerdictEffect::Known);
     }
-    let Ok(customer) = row.customer_id.parse() else { return Err(ChangeError::NotFound) };
+    let Ok(customer) = row.customer_id.parse() else { return Err(CustomerChangeError::NotFound) };
     let (check, verdict) = (fact.check, fact.verdict.clone());
     conclude(database, clock, customer, Command::ConcludeCheck { check, verdict }, provider).await
 }
@@ -50,7 +50,7 @@ pub(super) async fn conclude(
     customer: CustomerId,
     command: Command,
     provider: &str,
-) -> Result<VerdictEffect, ChangeError> {
+) -> Result<VerdictEffect, CustomerChangeError> {
     let mut opened = Opened::find(database, customer, None).await?;
     let events = opened.apply(&command, &Actor::Provider(provider.to_owned()), clock.now()).await?;
     if events.is_empty() {

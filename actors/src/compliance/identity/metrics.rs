@@ -1,6 +1,6 @@
 //! Metrics of the compliance service.
 
-use super::queue::Backlog;
+use super::queue::CheckBacklog;
 
 payferry_runtime::metrics! {
     Gauge IN_FLIGHT = "payferry_identity_in_flight_checks", "Checks in progress: requests to the identity provider.";
@@ -34,7 +34,7 @@ pub(super) fn register() {
     }
 }
 
-pub(super) fn show(backlog: Backlog) {
+pub(super) fn show(backlog: CheckBacklog) {
     QUEUED.set_count(&[], backlog.queued);
     OPEN.set_count(&[], backlog.open);
     OVERDUE.set_count(&[], backlog.overdue);

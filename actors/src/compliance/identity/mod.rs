@@ -17,9 +17,10 @@ mod work;
 
 pub use conclude::{VerdictEffect, apply_callback};
 pub use provider::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
+    StartedCheck,
 };
-pub use queue::{Backlog, COUNTED_MAX, count, link_of, link_place, overdue};
+pub use queue::{COUNTED_MAX, CheckBacklog, count, link_of, link_place, overdue};
 pub use sandbox::{RESCREEN_TAKES, SANDBOX_PROVIDER, SandboxIdentity, VerificationLinks};
 pub(crate) use service::NAME;
 pub use service::{CallbackFailure, ComplianceConfig, ComplianceService};

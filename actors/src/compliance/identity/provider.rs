@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use payferry_domain::customer::{CustomerKind, Verdict};
+use payferry_domain::customer::{CustomerKind, IdentityVerdict};
 use payferry_domain::{CheckId, Timestamp};
 use reqwest::header::HeaderMap;
 use url::Url;
@@ -19,7 +19,7 @@ pub struct CheckRequest {
 
 /// Person to be screened again, with only the data that a screening needs. `Debug` shows none of it.
 #[derive(Clone)]
-pub struct Subject {
+pub struct IdentitySubject {
     /// First name.
     pub first_name: String,
     /// Last name.
@@ -32,9 +32,9 @@ pub struct Subject {
     pub phone_number: Option<String>,
 }
 
-impl fmt::Debug for Subject {
+impl fmt::Debug for IdentitySubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subject")
+        f.write_str("IdentitySubject")
     }
 }
 
@@ -55,7 +55,7 @@ pub enum StartedCheck {
         /// Id of the check at the provider.
         provider_ref: String,
         /// Verdict.
-        verdict: Verdict,
+        verdict: IdentityVerdict,
     },
 }
 
@@ -78,7 +78,7 @@ pub enum CheckStatus {
     /// Not decided.
     InProgress,
     /// Decided.
-    Decided(Verdict),
+    Decided(IdentityVerdict),
     /// Ended without a verdict: the person gave up, or the check was removed.
     Lapsed,
 }
@@ -91,7 +91,7 @@ pub struct CallbackFact {
     /// Id of the check at the provider.
     pub provider_ref: String,
     /// Verdict.
-    pub verdict: Verdict,
+    pub verdict: IdentityVerdict,
 }
 
 /// Reasons to reject a callback.
@@ -127,7 +127,7 @@ pub trait IdentityProvider: Send + Sync + 'static {
     async fn begin(&self, request: &CheckRequest) -> Result<StartedCheck, IdentityError>;
 
     /// Screens a previously verified person again, or finds the screening started with this id.
-    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, IdentityError>;
+    async fn rescreen(&self, request: &CheckRequest, subject: &IdentitySubject) -> Result<StartedCheck, IdentityError>;
 
     /// Returns the status of a started check.
     async fn check_status(&self, check: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError>;

@@ -51,7 +51,7 @@ impl Task {
 
 /// Numbers of waiting checks, for metrics and pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Backlog {
+pub struct CheckBacklog {
     /// Checks that no provider has yet.
     pub queued: u64,
     /// Checks in progress at a provider.
@@ -128,9 +128,9 @@ pub(super) async fn requeued(connection: &Connection, task: &Task, error: &str, 
 }
 
 /// Counts the waiting checks.
-pub async fn backlog(database: &Database, now: Timestamp, overdue_after: Duration) -> Result<Backlog, DbErr> {
+pub async fn backlog(database: &Database, now: Timestamp, overdue_after: Duration) -> Result<CheckBacklog, DbErr> {
     let waiting = |status| waiting().filter(Column::Status.eq(status));
-    Ok(Backlog {
+    Ok(CheckBacklog {
         queued: count(database, waiting(QUEUED)).await?,
         open: count(database, waiting(OPEN)).await?,
         overdue: count(database, overdue(now, overdue_after)).await?,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use payferry_domain::customer::Verdict;
+use payferry_domain::customer::IdentityVerdict;
 use payferry_domain::{CheckId, Timestamp};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -14,7 +14,8 @@ use subtle::ConstantTimeEq;
 use url::Url;
 
 use super::provider::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
+    StartedCheck,
 };
 
 /// Provider name in rows and in the audit log.
@@ -87,7 +88,7 @@ impl IdentityProvider for SandboxIdentity {
         Ok(StartedCheck::Open { provider_ref, url: self.links.link(request.check), look_after: None })
     }
 
-    async fn rescreen(&self, request: &CheckRequest, _: &Subject) -> Result<StartedCheck, IdentityError> {
+    async fn rescreen(&self, request: &CheckRequest, _: &IdentitySubject) -> Result<StartedCheck, IdentityError> {
         let provider_ref =
             format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now::<Timestamp>().as_millis(), request.check);
         Ok(StartedCheck::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
@@ -98,7 +99,7 @@ impl IdentityProvider for SandboxIdentity {
         let takes = i64::try_from(RESCREEN_TAKES.as_millis()).unwrap_or(i64::MAX);
         match begun {
             Some(begun) if self.clock.real_now::<Timestamp>().millis_since(Timestamp(begun)) >= takes => {
-                Ok(CheckStatus::Decided(Verdict::Approved))
+                Ok(CheckStatus::Decided(IdentityVerdict::Approved))
             }
             _ => Ok(CheckStatus::InProgress),
         }
@@ -141,7 +142,10 @@ mod tests {
         let check = CheckId::generate();
         let now: Timestamp = Clock::default().real_now();
         let ago = |ms: i64| format!("{RESCREEN_PREFIX}{}-x", now.plus_millis(-ms).as_millis());
-        assert_eq!(provider.check_status(check, &ago(1_100)).await.unwrap(), CheckStatus::Decided(Verdict::Approved));
+        assert_eq!(
+            provider.check_status(check, &ago(1_100)).await.unwrap(),
+            CheckStatus::Decided(IdentityVerdict::Approved)
+        );
         assert_eq!(provider.check_status(check, &ago(-60_000)).await.unwrap(), CheckStatus::InProgress);
         assert_eq!(provider.check_status(check, &format!("sandbox-{check}")).await.unwrap(), CheckStatus::InProgress);
     }

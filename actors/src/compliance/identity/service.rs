@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use payferry_domain::CheckId;
 use payferry_entities::Database;
-use payferry_journal::customers::ChangeError;
+use payferry_journal::customers::CustomerChangeError;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
 use payferry_runtime::seal::Sealer;
@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::conclude::{VerdictEffect, apply_callback};
 use super::metrics;
 use super::provider::{CallbackError, IdentityProvider};
-use super::queue::{self, Backlog, Task};
+use super::queue::{self, CheckBacklog, Task};
 use super::work::{CheckContext, ProviderOutage, verdict_name};
 
 /// Name of the actor.
@@ -74,7 +74,7 @@ pub enum CallbackFailure {
     Refused(#[from] CallbackError),
     /// It is genuine but could not be applied; the provider must repeat it.
     #[error(transparent)]
-    NotApplied(#[from] ChangeError),
+    NotApplied(#[from] CustomerChangeError),
 }
 
 /// Handle to the compliance service. No method blocks.
@@ -137,7 +137,7 @@ impl ComplianceService {
     }
 
     /// Counts the waiting checks.
-    pub async fn backlog(&self) -> Result<Backlog, DbErr> {
+    pub async fn backlog(&self) -> Result<CheckBacklog, DbErr> {
         let CheckContext { database, clock, config, .. } = &*self.check_context;
         queue::backlog(database, clock.now(), config.overdue_after).await
     }

@@ -36,7 +36,8 @@ use url::Url;
 use self::callback::CallbackReader;
 use self::review::{Levels, Review};
 use super::provider::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
+    StartedCheck,
 };
 use crate::compliance::http::{HttpFailure, api_url, body_of, client_for, send, token_header};
 
@@ -185,8 +186,12 @@ impl Sumsub {
         Ok(StartedCheck::Open { provider_ref: applicant, url: Some(url), look_after: None })
     }
 
-    async fn begin_rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, HttpFailure> {
-        let Subject { first_name, last_name, dob, country, phone_number } = subject;
+    async fn begin_rescreen(
+        &self,
+        request: &CheckRequest,
+        subject: &IdentitySubject,
+    ) -> Result<StartedCheck, HttpFailure> {
+        let IdentitySubject { first_name, last_name, dob, country, phone_number } = subject;
         let mut data = json!({
             "fixedInfo": { "firstName": first_name, "lastName": last_name, "dob": dob, "country": country },
         });
@@ -274,7 +279,7 @@ impl IdentityProvider for Sumsub {
         self.begin_identity(request).await.map_err(IdentityError::from)
     }
 
-    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<StartedCheck, IdentityError> {
+    async fn rescreen(&self, request: &CheckRequest, subject: &IdentitySubject) -> Result<StartedCheck, IdentityError> {
         self.begin_rescreen(request, subject).await.map_err(IdentityError::from)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use payferry_domain::CheckId;
-use payferry_domain::customer::{CustomerKind, Verdict};
+use payferry_domain::customer::{CustomerKind, IdentityVerdict};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
 };
@@ -16,7 +16,7 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityProvider, StartedCheck, Subject, Sumsub,
+    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityProvider, IdentitySubject, StartedCheck, Sumsub,
     SumsubError, SumsubSettings,
 };
 
@@ -66,8 +66,8 @@ fn request() -> CheckRequest {
     CheckRequest { check: CheckId::generate(), kind: CustomerKind::Individual }
 }
 
-fn ada() -> Subject {
-    Subject {
+fn ada() -> IdentitySubject {
+    IdentitySubject {
         first_name: "Ada".to_owned(),
         last_name: "Lovelace".to_owned(),
         dob: "1990-12-10".to_owned(),
@@ -76,8 +76,8 @@ fn ada() -> Subject {
     }
 }
 
-fn rejected(reasons: &[&str]) -> Verdict {
-    Verdict::Rejected { reasons: reasons.iter().map(ToString::to_string).collect() }
+fn rejected(reasons: &[&str]) -> IdentityVerdict {
+    IdentityVerdict::Rejected { reasons: reasons.iter().map(ToString::to_string).collect() }
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn repeated_starts_of_a_check_use_one_applicant() {
 
     pair.remote.review(&request.check.to_string(), "completed", green());
     let over = pair.client.begin(&request).await.unwrap();
-    assert_eq!(over, StartedCheck::Decided { provider_ref: provider_ref.clone(), verdict: Verdict::Approved });
+    assert_eq!(over, StartedCheck::Decided { provider_ref: provider_ref.clone(), verdict: IdentityVerdict::Approved });
     assert_eq!(pair.remote.refused(), Vec::<String>::new());
 }
 
@@ -126,7 +126,7 @@ async fn screening_gets_only_needed_data_and_is_submitted_once() {
     pair.remote.review(&request.check.to_string(), "completed", red(&["SANCTIONS"]));
     let over = pair.client.rescreen(&request, &ada()).await.unwrap();
     assert_eq!(over, StartedCheck::Decided { provider_ref: applicant.id, verdict: rejected(&["sanctions"]) });
-    assert_eq!(format!("{:?}", ada()), "Subject");
+    assert_eq!(format!("{:?}", ada()), "IdentitySubject");
     assert_eq!(pair.remote.refused(), Vec::<String>::new());
 }
 
@@ -150,7 +150,7 @@ async fn status_query_returns_only_completed_verdicts() {
         assert_eq!(pair.check_status(request, &reference).await, CheckStatus::InProgress, "{status} {result}");
     }
     pair.remote.review(&id, "completed", green());
-    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(Verdict::Approved));
+    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(IdentityVerdict::Approved));
     let many: Vec<String> = (0..40).map(|n| format!("LABEL {n}!")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (labels, reasons) in [
@@ -161,7 +161,8 @@ async fn status_query_returns_only_completed_verdicts() {
         assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(rejected(&reasons)));
     }
     pair.remote.review(&id, "completed", red(&many));
-    let CheckStatus::Decided(Verdict::Rejected { reasons }) = pair.check_status(request, &reference).await else {
+    let CheckStatus::Decided(IdentityVerdict::Rejected { reasons }) = pair.check_status(request, &reference).await
+    else {
         panic!()
     };
     assert_eq!((reasons.len(), reasons[0].as_str()), (16, "label_0_"));
@@ -186,8 +187,8 @@ async fn reads_genuine_callbacks() {
     assert_eq!(pair.read(&pair.remote.callback(&id)).unwrap(), [], "nothing is decided");
     pair.remote.review(&id, "completed", green());
     let callback = pair.remote.callback(&id);
-    assert_eq!(pair.read(&callback).unwrap(), [fact(Verdict::Approved)]);
-    assert_eq!(pair.read(&callback.clone().by_sha512()).unwrap(), [fact(Verdict::Approved)]);
+    assert_eq!(pair.read(&callback).unwrap(), [fact(IdentityVerdict::Approved)]);
+    assert_eq!(pair.read(&callback.clone().by_sha512()).unwrap(), [fact(IdentityVerdict::Approved)]);
     let yesterday = Utc::now() - TimeDelta::hours(25);
     assert_eq!(pair.read(&pair.remote.callback_at(&id, yesterday)).unwrap().len(), 1, "the last of many repetitions");
     pair.remote.review(&id, "completed", red(&["FORGERY"]));

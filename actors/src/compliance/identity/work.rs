@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
-use payferry_domain::customer::{CheckPurpose, Command, Verdict};
+use payferry_domain::customer::{CheckPurpose, Command, IdentityVerdict};
 use payferry_entities::{Database, StoreError, customers};
-use payferry_journal::customers::{ChangeError, customer_of};
+use payferry_journal::customers::{CustomerChangeError, customer_of};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::doubled;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::conclude::{VerdictEffect, conclude};
 use super::metrics;
-use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, StartedCheck, Subject};
+use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject, StartedCheck};
 use super::queue::{self, Task};
 use super::service::ComplianceConfig;
 
@@ -48,7 +48,7 @@ pub(super) enum WorkError {
     #[error(transparent)]
     Provider(#[from] IdentityError),
     #[error(transparent)]
-    Change(#[from] ChangeError),
+    Change(#[from] CustomerChangeError),
     #[error("the database is not available: {0}")]
     Database(#[from] DbErr),
     #[error("the customer's particulars cannot be read")]
@@ -70,8 +70,10 @@ impl CheckContext {
     pub(super) async fn work(&self, task: &Task) {
         let Some(provider) = &self.provider else { return };
         let Err(error) = self.step(provider.as_ref(), task).await else { return };
-        let away =
-            matches!(&error, WorkError::Database(_) | WorkError::Change(ChangeError::Store(StoreError::Database(_))));
+        let away = matches!(
+            &error,
+            WorkError::Database(_) | WorkError::Change(CustomerChangeError::Store(StoreError::Database(_)))
+        );
         tracing::warn!(check.id = %task.check, provider = provider.name(), %error, "check {} is retried", task.check);
         if away {
             // Nothing can be written now; the next sweep finds the row unchanged.
@@ -101,8 +103,8 @@ impl CheckContext {
 
     async fn begin(&self, provider: &dyn IdentityProvider, task: &Task) -> Result<(), WorkError> {
         let row = customers::Entity::find_by_id(task.customer.to_string()).one(self.database.reader()).await?;
-        let row = row.ok_or(ChangeError::NotFound)?;
-        let customer = customer_of(&row).map_err(ChangeError::from)?;
+        let row = row.ok_or(CustomerChangeError::NotFound)?;
+        let customer = customer_of(&row).map_err(CustomerChangeError::from)?;
         let request = CheckRequest { check: task.check, kind: customer.kind };
         let begun = match task.purpose {
             CheckPurpose::Identity => self.ask(provider.begin(&request)).await?,
@@ -154,7 +156,7 @@ impl CheckContext {
         &self,
         provider: &dyn IdentityProvider,
         task: &Task,
-        verdict: Option<Verdict>,
+        verdict: Option<IdentityVerdict>,
     ) -> Result<(), WorkError> {
         let word = verdict_name(verdict.as_ref());
         let command = match verdict {
@@ -187,11 +189,11 @@ impl CheckContext {
         answer
     }
 
-    fn subject(&self, row: &customers::Model) -> Result<Subject, WorkError> {
+    fn subject(&self, row: &customers::Model) -> Result<IdentitySubject, WorkError> {
         let opened = self.sealer.open(&["customers", &row.id, "particulars"], &row.particulars);
         let particulars = opened.ok().and_then(|json| serde_json::from_slice::<Particulars>(&json).ok());
         let Particulars { first_name, last_name, dob, phone_number } = particulars.ok_or(WorkError::Unreadable)?;
-        Ok(Subject { first_name, last_name, dob, country: row.country.clone(), phone_number })
+        Ok(IdentitySubject { first_name, last_name, dob, country: row.country.clone(), phone_number })
     }
 
     /// Returns the time until the next status query. Persons may take any time. A screening takes seconds or very long,
@@ -224,10 +226,10 @@ fn is_with(provider: &dyn IdentityProvider, task: &Task) -> bool {
     task.provider.as_deref() == Some(provider.name())
 }
 
-pub(super) fn verdict_name(verdict: Option<&Verdict>) -> &'static str {
+pub(super) fn verdict_name(verdict: Option<&IdentityVerdict>) -> &'static str {
     match verdict {
-        Some(Verdict::Approved) => "approved",
-        Some(Verdict::Rejected { .. }) => "rejected",
+        Some(IdentityVerdict::Approved) => "approved",
+        Some(IdentityVerdict::Rejected { .. }) => "rejected",
         None => "lapsed",
     }
 }

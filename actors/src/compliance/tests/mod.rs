@@ -21,8 +21,8 @@ use payferry_runtime::supervise::{Root, RootMessage};
 
 use super::verdict::bare;
 use super::{
-    AllowAll, ChainalysisOracle, KytError, KytScreener, ListScreener, ScreenRequest, Screening, ScreeningConfig,
-    Strictest, Subject,
+    AllowAll, ChainalysisOracle, KytError, KytScreener, KytSubject, ListScreener, ScreenRequest, Screening,
+    ScreeningConfig, Strictest,
 };
 use crate::inbox::PaymentInbox;
 
@@ -40,7 +40,7 @@ pub(super) fn request_from(address: Address) -> ScreenRequest {
 /// Any transfer.
 pub(super) fn request() -> ScreenRequest {
     ScreenRequest {
-        subject: Subject::Transfer {
+        subject: KytSubject::Transfer {
             payment_id: PaymentId::generate(),
             key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
             revision: 1,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_devchain::{Dropped, Faults, Wallet};
+use payferry_devchain::{DevWallet, Dropped, Faults};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_journal::chain::Role;
@@ -175,8 +175,8 @@ cases! {
 /// cannot be signed again. Its account is processed before ours.
 async fn left_by_a_former_account(env: &Env) {
     let ours = operator().to_string();
-    let is_before = |wallet: &Wallet| domain_address(wallet.address()).to_string() < ours;
-    let former = (0..1_000).map(|n| Wallet::from_seed(&format!("former {n}"))).find(is_before).unwrap();
+    let is_before = |wallet: &DevWallet| domain_address(wallet.address()).to_string() < ours;
+    let former = (0..1_000).map(|n| DevWallet::from_seed(&format!("former {n}"))).find(is_before).unwrap();
     env.devchain.set_balance(former.address(), U256::from(10).pow(U256::from(18))).await.unwrap();
     let sender = domain_address(former.address()).to_string();
     let (raw, hash) =

@@ -9,7 +9,7 @@ use payferry_contracts::{
     CREATE2_DEPLOYER, Payferry, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
-use payferry_devchain::{ChainConfig, Devchain, Dropped, GenesisAccount, Wallet};
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, Dropped, GenesisAccount};
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
 use payferry_evm::{ChainClient, ChainSpec};
@@ -69,7 +69,7 @@ impl From<Token> for Coin {
 
 /// Returns the account of this name, the same on every chain.
 pub fn account(name: &str) -> Address {
-    domain_address(Wallet::from_seed(name).address())
+    domain_address(DevWallet::from_seed(name).address())
 }
 
 /// Account of the service's operator.
@@ -79,14 +79,14 @@ pub fn operator() -> Address {
 
 /// Signer of the service's transactions.
 pub fn operator_signer() -> OperatorSigner {
-    OperatorSigner::from_bytes(&Wallet::from_seed(OPERATOR).signer().to_bytes().0).unwrap()
+    OperatorSigner::from_bytes(&DevWallet::from_seed(OPERATOR).signer().to_bytes().0).unwrap()
 }
 
 /// Configuration of a chain on which the named accounts can pay for gas.
 pub fn chain_config(chain: Chain) -> ChainConfig {
     let names = PAYERS.into_iter().chain([OWNER, OPERATOR]);
     let balance = U256::from(10).pow(U256::from(21));
-    let rich = |name| GenesisAccount { address: Wallet::from_seed(name).address(), balance, ..Default::default() };
+    let rich = |name| GenesisAccount { address: DevWallet::from_seed(name).address(), balance, ..Default::default() };
     ChainConfig { chain_id: chain.default_id(), genesis: names.map(rich).collect(), ..ChainConfig::default() }
 }
 
@@ -103,7 +103,7 @@ pub struct ChainEnv {
 impl ChainEnv {
     pub async fn open(chain: Chain, config: ChainConfig, endpoints: usize) -> Self {
         let devchain = Devchain::open(config).await.unwrap();
-        let (owner, gas) = (Wallet::from_seed(OWNER).address(), alloy_address(operator()));
+        let (owner, gas) = (DevWallet::from_seed(OWNER).address(), alloy_address(operator()));
         let factory = payferry_init_code(owner, gas, gas, TREASURY);
         let coins = Coin::ALL.map(|coin| {
             let salt = keccak256(format!("{} on {chain}", coin.as_str()));
@@ -152,7 +152,7 @@ impl ChainEnv {
     /// Calls a contract; not mined yet. Reads the nonce each time, because a reorg that drops transactions releases
     /// their nonces.
     pub async fn call_as(&self, from: &str, to: Address, input: Vec<u8>, tip_wei: u128) -> (Bytes, B256) {
-        let wallet = Wallet::from_seed(from);
+        let wallet = DevWallet::from_seed(from);
         let _nonce = self.sending.lock().await;
         let nonce = quantity(&self.ask("eth_getTransactionCount", json!([wallet.address(), "pending"])).await);
         let (raw, hash) = wallet.sign(TxEip1559 {
@@ -182,7 +182,7 @@ impl ChainEnv {
 
     /// Sends a transaction of the operator's key that the service does not know.
     pub async fn operator_sends(&self, nonce: u64, max_fee_wei: u128, tip_wei: u128) {
-        let (wallet, to) = (Wallet::from_seed(OPERATOR), TREASURY);
+        let (wallet, to) = (DevWallet::from_seed(OPERATOR), TREASURY);
         let id = self.devchain.chain_id();
         let (raw, _) = wallet.sign_call(id, nonce, to, Bytes::new(), 100_000, max_fee_wei, tip_wei);
         self.devchain.send_raw(raw).await.unwrap();

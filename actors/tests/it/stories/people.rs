@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use payferry_actors::pauses;
-use payferry_actors::{
-    ChainChoiceRequest, CommandError, InitiateError, InitiatePayment, OrderError, OutboundCommandError,
-};
-use payferry_domain::customer::{self, Verdict as Clearing};
+use payferry_actors::{ChainChoiceRequest, InitiateError, InitiatePayment, OrderError};
+use payferry_domain::customer::{self, IdentityVerdict};
 use payferry_domain::outbound::{self, OutboundId, OutboundKind, OutboundTransfer};
 use payferry_domain::payment::{Command, Payment, Purpose};
-use payferry_domain::{Address, Amount, Chain, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
+use payferry_domain::{Address, Amount, Chain, CommandError, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
 use payferry_entities::{balances, payment_details};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets;
@@ -123,7 +121,7 @@ impl Env {
 
     async fn decide_outbound(&self, id: OutboundId, decided: outbound::Command) -> Result<(), Refused> {
         self.system().command_outbound(id, decided, None).await.map(drop).map_err(|error| match error {
-            OutboundCommandError::Rejected(rejection) => rejection.code().to_owned(),
+            CommandError::Rejected(rejection) => rejection.code().to_owned(),
             other => other.to_string(),
         })
     }
@@ -198,7 +196,7 @@ impl Env {
             updated_at: 0,
         };
         details.into_active_model().insert(self.system().database().writer()).await.unwrap();
-        self.change_customer(id, customer::Command::Decide(Clearing::Approved)).await;
+        self.change_customer(id, customer::Command::Decide(IdentityVerdict::Approved)).await;
         (id, wallet)
     }
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use payferry_actors::CommandError;
 use payferry_domain::payment::{Command, Payment, Rejection, Status};
-use payferry_domain::{Amount, Finality, FinalityPolicy, PaymentId};
+use payferry_domain::{Amount, CommandError, Finality, FinalityPolicy, PaymentId};
 use payferry_entities::{payments, transfers};
 use payferry_evm::ChainSpec;
 use payferry_harness::database::Trouble;

@@ -1,10 +1,9 @@
 //! Many concurrent payments in one tree.
 
 use futures::StreamExt as _;
-use payferry_actors::CommandError;
 use payferry_actors::reconcile;
-use payferry_domain::Amount;
 use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};
+use payferry_domain::{Amount, CommandError};
 use payferry_entities::{chain_cursors, payment_transitions, payments, transfers};
 use payferry_evm::ChainClient;
 use payferry_journal::payments::SET_ASIDE;

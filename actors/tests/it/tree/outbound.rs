@@ -9,13 +9,12 @@ use super::money::{
 };
 use crate::env::{Env, Options, verdict};
 use parking_lot::Mutex;
-use payferry_actors::OutboundCommandError;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_actors::observe::ActorSubject;
 use payferry_actors::system::OutboundView;
-use payferry_domain::Timestamp;
-use payferry_domain::outbound::{Command, Effect, OutboundId, OutboundStatus, OutboundTransfer};
+use payferry_domain::outbound::{self, Command, Effect, OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_domain::{CommandError, Timestamp};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
 
@@ -59,7 +58,7 @@ async fn in_review(env: &Env) -> OutboundId {
     id
 }
 
-async fn allow(env: &Env, id: OutboundId) -> Result<(), OutboundCommandError> {
+async fn allow(env: &Env, id: OutboundId) -> Result<(), CommandError<outbound::Rejection>> {
     let allowed = Command::Screen(verdict(Decision::Allow, true, Clock::default().now()));
     env.system().command_outbound(id, allowed, None).await.map(|_| ())
 }
@@ -147,7 +146,7 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
     let view = env.system().observe_outbound(bad).await.unwrap();
     assert_eq!((view.state, view.since, view.restarts), (NodeState::Quarantined, None, 3));
     let refused = allow(&env, bad).await;
-    assert!(matches!(refused, Err(OutboundCommandError::Quarantined)), "{refused:?}");
+    assert!(matches!(refused, Err(CommandError::Quarantined)), "{refused:?}");
     assert_eq!((kind(&env).restarts[&Cause::Panic], kind(&env).quarantined), (3, 1));
 
     // A restarted supervisor does not start it, but starts the other.
@@ -199,7 +198,7 @@ async fn decision_with_unknown_commit_result_is_not_reported_as_failed() {
     let id = in_review(&env).await;
     let failing = env.test_database.fail_commits("sendings").await;
     let answer = allow(&env, id).await;
-    assert!(matches!(answer, Err(OutboundCommandError::Unknown(_))), "{answer:?}");
+    assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");
     failing.end().await;
     allow(&env, id).await.unwrap();
     assert_eq!(ended(&env, id).await.status, OutboundStatus::Sent);

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use payferry_actors::{CommandError, InitiateError, InitiatePayment};
-use payferry_domain::PaymentId;
+use payferry_actors::{InitiateError, InitiatePayment};
 use payferry_domain::payment::{Payment, RefundState, Status};
+use payferry_domain::{CommandError, PaymentId};
 use payferry_runtime::observe::ActorKind;
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
 

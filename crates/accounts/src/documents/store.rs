@@ -18,7 +18,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::{Database, customer_documents};
-use payferry_runtime::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{SealOpenError, Sealer};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -82,7 +82,7 @@ pub enum DocumentError {
     Missing(DocumentLocation),
     /// The object cannot be decrypted.
     #[error("the object {0} cannot be decrypted: {1}")]
-    Sealed(DocumentLocation, OpenError),
+    Sealed(DocumentLocation, SealOpenError),
     /// The store does not answer, or refuses.
     #[error("the document store failed: {0}")]
     Store(object_store::Error),

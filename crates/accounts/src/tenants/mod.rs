@@ -13,7 +13,7 @@ use std::str::FromStr;
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_journal::audit;
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, NewAuditEntry};
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,
@@ -81,7 +81,7 @@ async fn write_down(
     by: &Actor,
     now: Timestamp,
 ) -> Result<(), TenantError> {
-    let entry = Entry { action: action.to_owned(), psp_id: Some(psp_id), subject, detail };
+    let entry = NewAuditEntry { action: action.to_owned(), psp_id: Some(psp_id), subject, detail };
     Ok(audit::append(transaction, by, now, vec![entry]).await?)
 }
 

@@ -7,7 +7,7 @@ use alloy::rpc::client::RpcClient;
 use alloy::rpc::types::{Filter, Log, TransactionReceipt};
 use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::{Token, test_usdc_init_code};
-use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, RpcError, Wallet};
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, GenesisAccount, RpcError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,12 +17,12 @@ pub const CHAIN_ID: u64 = 8453;
 
 pub struct Env {
     pub chain: Devchain,
-    pub owner: Wallet,
+    pub owner: DevWallet,
     pub token: Address,
 }
 
 pub fn config() -> ChainConfig {
-    let owner = Wallet::from_seed("owner").address();
+    let owner = DevWallet::from_seed("owner").address();
     let ether = U256::from(10).pow(U256::from(18));
     ChainConfig {
         chain_id: CHAIN_ID,
@@ -46,7 +46,7 @@ impl Env {
     /// Opens the chain. On a new chain, deploys the token.
     pub async fn with(config: ChainConfig) -> Self {
         let chain = Devchain::open(config).await.unwrap();
-        let owner = Wallet::from_seed("owner");
+        let owner = DevWallet::from_seed("owner");
         let env = Self { chain, token: owner.address().create(0), owner };
         let nonce = env.nonce("pending").await;
         env.owner.set_nonce(nonce);

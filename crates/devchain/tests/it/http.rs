@@ -3,7 +3,7 @@ use std::time::Duration;
 use alloy::primitives::{Bytes, U64, U256};
 use alloy::providers::{Provider, RootProvider};
 use alloy::rpc::client::{BatchRequest, ClientBuilder, RpcClient};
-use payferry_devchain::{ChainConfig, Faults, GenesisAccount, Mining, Wallet};
+use payferry_devchain::{ChainConfig, DevWallet, Faults, GenesisAccount, Mining};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -104,8 +104,9 @@ const ROUNDS: u64 = 5;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serves_64_clients_at_once() {
     let mining = Mining::Interval(Duration::from_millis(50));
-    let wallets: Vec<Wallet> = (0..CLIENTS).map(|client| Wallet::from_seed(&format!("client {client}"))).collect();
-    let funded = |wallet: &Wallet| GenesisAccount {
+    let wallets: Vec<DevWallet> =
+        (0..CLIENTS).map(|client| DevWallet::from_seed(&format!("client {client}"))).collect();
+    let funded = |wallet: &DevWallet| GenesisAccount {
         address: wallet.address(),
         balance: U256::from(10).pow(U256::from(18)),
         ..GenesisAccount::default()

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use alloy::primitives::U256;
-use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining, OpenError};
+use payferry_devchain::{ChainConfig, Devchain, DevchainOpenError, Dropped, Mining};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -93,14 +93,14 @@ async fn damage_is_distinguished_from_an_incomplete_end() {
     bytes[200] ^= 1;
     let harmed = folder.path().join("harmed.chain");
     std::fs::write(&harmed, &bytes).unwrap();
-    assert!(matches!(Devchain::open(at(&harmed)).await, Err(OpenError::Diverged { .. })));
+    assert!(matches!(Devchain::open(at(&harmed)).await, Err(DevchainOpenError::Diverged { .. })));
 
-    assert!(matches!(Devchain::open(at(&path)).await, Err(OpenError::InUse(_))));
+    assert!(matches!(Devchain::open(at(&path)).await, Err(DevchainOpenError::InUse(_))));
     let other = ChainConfig { chain_id: 1, ..at(&killed(&path, "other.chain")) };
-    assert!(matches!(Devchain::open(other).await, Err(OpenError::OtherChain(_))));
+    assert!(matches!(Devchain::open(other).await, Err(DevchainOpenError::OtherChain(_))));
     let foreign = folder.path().join("foreign");
     std::fs::write(&foreign, "something else entirely, not a chain file").unwrap();
-    assert!(matches!(Devchain::open(at(&foreign)).await, Err(OpenError::NotAChainFile(_))));
+    assert!(matches!(Devchain::open(at(&foreign)).await, Err(DevchainOpenError::NotAChainFile(_))));
 }
 
 /// Every acknowledged transaction is in the file at that moment, with concurrent senders and blocks.

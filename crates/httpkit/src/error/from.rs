@@ -4,7 +4,7 @@ use std::error::Error;
 
 use payferry_domain::payment::Rejection;
 use payferry_domain::{CommandError, InitiateError, customer, outbound};
-use payferry_entities::{ChangeError, Failure, StoreError};
+use payferry_entities::{ChangeError, DatabaseFailure, StoreError};
 use sea_orm::{DbErr, SqlErr};
 
 use super::{ApiError, Away, FieldError};
@@ -15,9 +15,11 @@ impl From<DbErr> for ApiError {
             let detail = "Another request changed the same object at the same time; try again.".to_owned();
             return Self::Conflict("concurrent_change", detail, Vec::new());
         }
-        match Failure::of(&error) {
-            Failure::Contention | Failure::Away => Self::Unavailable(Away::Database, error.to_string().into()),
-            Failure::Request => Self::internal(error),
+        match DatabaseFailure::of(&error) {
+            DatabaseFailure::Contention | DatabaseFailure::Away => {
+                Self::Unavailable(Away::Database, error.to_string().into())
+            }
+            DatabaseFailure::Request => Self::internal(error),
         }
     }
 }

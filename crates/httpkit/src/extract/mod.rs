@@ -7,6 +7,6 @@ pub(crate) mod json;
 mod query;
 pub mod read;
 
-pub use crate::caller::{JSON_BODY_BYTES_MAX, JsonBody, Refusal, Submission, read_body};
+pub use crate::caller::{JSON_BODY_BYTES_MAX, JsonBody, RequestRefusal, Submission, read_body};
 pub use fields::{Fault, Fields};
 pub use query::{PageQuery, Path, QueryFields, between};

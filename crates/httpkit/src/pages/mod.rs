@@ -74,9 +74,9 @@ fn respond_within(form_action: &str, status: StatusCode, page: String) -> Respon
 }
 
 /// Extractor that succeeds if the request is within the limit of its address.
-pub struct Admitted;
+pub struct PageAdmitted;
 
-impl<A: HttpState> FromRequestParts<A> for Admitted {
+impl<A: HttpState> FromRequestParts<A> for PageAdmitted {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &A) -> Result<Self, Response> {

@@ -23,11 +23,11 @@ const REVERTED_TXS_MAX: u64 = 1_000;
 /// Position in a list that may be longer than one pass. It wraps around at the end, so that long waits at the front
 /// hide nothing behind them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Page {
+pub struct QueuePage {
     after: Option<i64>,
 }
 
-impl Page {
+impl QueuePage {
     /// True if the next pass starts at the beginning of the list.
     pub fn is_first(self) -> bool {
         self.after.is_none()
@@ -71,7 +71,7 @@ pub async fn with_status(
     database: &Database,
     chain: Chain,
     status: &str,
-    page: &mut Page,
+    page: &mut QueuePage,
 ) -> Result<Vec<operations::Model>, DbErr> {
     let rows = operations_with(chain, status)
         .filter(operations::Column::Number.gt(page.after()))
@@ -129,7 +129,11 @@ pub async fn submitted_txs(database: &Database, chain: Chain) -> Result<Vec<chai
 
 /// Page of the mined transactions that are not final, oldest first. Without the call data, which is long and only
 /// needed for signing.
-pub async fn mined_txs(database: &Database, chain: Chain, page: &mut Page) -> Result<Vec<chain_txs::Model>, DbErr> {
+pub async fn mined_txs(
+    database: &Database,
+    chain: Chain,
+    page: &mut QueuePage,
+) -> Result<Vec<chain_txs::Model>, DbErr> {
     let query = without_input(txs(chain, "mined").filter(chain_txs::Column::Id.gt(page.after())));
     let query = query.order_by_asc(chain_txs::Column::Id).limit(MINED_TXS_PAGE);
     let rows = query.all(database.reader()).await?;
@@ -286,13 +290,13 @@ mod tests {
 
         assert_eq!(submitted_txs(&database, Chain::Base).await.unwrap(), [tx(1_001, "submitted")]);
         assert_eq!(mined_txs_len(&database, Chain::Base).await.unwrap(), 1_001);
-        let mut page = Page::default();
+        let mut page = QueuePage::default();
         let first = mined_txs(&database, Chain::Base, &mut page).await.unwrap();
         assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, "mined"), false));
         assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), [short(1_000, "mined")]);
         assert!(page.is_first(), "from the start again");
         assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), first);
-        assert!(mined_txs(&database, Chain::Polygon, &mut Page::default()).await.unwrap().is_empty());
+        assert!(mined_txs(&database, Chain::Polygon, &mut QueuePage::default()).await.unwrap().is_empty());
 
         assert_eq!(reverted_txs(&database, Chain::Base, 1_001).await.unwrap(), [short(1_002, "reverted")]);
         assert!(reverted_txs(&database, Chain::Base, 1_002).await.unwrap().is_empty(), "final");

@@ -17,7 +17,7 @@ use sea_orm::{
 };
 use serde_json::json;
 
-use crate::audit::{self, Actor, Entry};
+use crate::audit::{self, Actor, NewAuditEntry};
 use crate::writer::{CustomerCreation, JournalWrite};
 
 pub use payferry_entities::StoreError;
@@ -84,8 +84,8 @@ pub fn creation(
     JournalWrite::Customer(Box::new(CustomerCreation { customer: row, audit, idempotency }))
 }
 
-fn created(row: &customers::Model) -> Entry {
-    Entry {
+fn created(row: &customers::Model) -> NewAuditEntry {
+    NewAuditEntry {
         action: "customer.created".to_owned(),
         psp_id: row.psp_id.parse().ok(),
         subject: row.id.clone(),
@@ -166,7 +166,7 @@ pub const QUEUED: &str = "queued";
 pub const OPEN: &str = "open";
 
 /// Error of changing a customer.
-pub type ChangeError = payferry_entities::ChangeError<Rejection>;
+pub type CustomerChangeError = payferry_entities::ChangeError<Rejection>;
 
 /// A customer whose row is locked until the transaction ends. Dropping it changes nothing.
 #[derive(Debug)]
@@ -179,13 +179,13 @@ pub struct Opened {
 
 impl Opened {
     /// Locks the customer. If `owner` is set, the customer must belong to this PSP.
-    pub async fn find(database: &Database, id: CustomerId, owner: Option<PspId>) -> Result<Self, ChangeError> {
+    pub async fn find(database: &Database, id: CustomerId, owner: Option<PspId>) -> Result<Self, CustomerChangeError> {
         let transaction = database.begin().await?;
         let mut query = customers::Entity::find_by_id(id.to_string());
         if let Some(psp_id) = owner {
             query = query.filter(customers::Column::PspId.eq(psp_id.to_string()));
         }
-        let row = query.lock_exclusive().one(&transaction).await?.ok_or(ChangeError::NotFound)?;
+        let row = query.lock_exclusive().one(&transaction).await?.ok_or(CustomerChangeError::NotFound)?;
         let customer = customer_of(&row)?;
         Ok(Self { row, customer, transaction })
     }
@@ -202,8 +202,13 @@ impl Opened {
 
     /// Decides the command and writes its consequences. Returns the events; empty if the command is outdated or already
     /// known.
-    pub async fn apply(&mut self, command: &Command, by: &Actor, now: Timestamp) -> Result<Vec<Event>, ChangeError> {
-        let transition = customer::transition(&self.customer, command, now).map_err(ChangeError::Rejected)?;
+    pub async fn apply(
+        &mut self,
+        command: &Command,
+        by: &Actor,
+        now: Timestamp,
+    ) -> Result<Vec<Event>, CustomerChangeError> {
+        let transition = customer::transition(&self.customer, command, now).map_err(CustomerChangeError::Rejected)?;
         let Some(transition) = transition else { return Ok(Vec::new()) };
         let before = self.customer.version;
         self.customer = transition.customer;
@@ -224,11 +229,11 @@ impl Opened {
     }
 
     /// Commits.
-    pub async fn commit(self) -> Result<(), ChangeError> {
+    pub async fn commit(self) -> Result<(), CustomerChangeError> {
         Ok(self.transaction.commit().await?)
     }
 
-    async fn write_row(&self, version_before: i64) -> Result<(), ChangeError> {
+    async fn write_row(&self, version_before: i64) -> Result<(), CustomerChangeError> {
         let row = self.row.clone().into_active_model().reset_all();
         let written = customers::Entity::update_many()
             .set(row)
@@ -242,7 +247,7 @@ impl Opened {
         }
     }
 
-    async fn write_check(&self, event: &Event, now: Timestamp) -> Result<(), ChangeError> {
+    async fn write_check(&self, event: &Event, now: Timestamp) -> Result<(), CustomerChangeError> {
         let (check, status) = match event {
             Event::CheckQueued { check, purpose, revision } => {
                 let row = checks::Model {
@@ -280,13 +285,13 @@ impl Opened {
         Ok(())
     }
 
-    fn entry(&self, event: &Event) -> Entry {
+    fn entry(&self, event: &Event) -> NewAuditEntry {
         let mut detail = serde_json::to_value(event).unwrap_or_default();
         if let Some(fields) = detail.as_object_mut() {
             // The name is part of the action.
             fields.remove("event");
         }
-        Entry {
+        NewAuditEntry {
             action: format!("customer.{}", event.name()),
             psp_id: Some(self.customer.psp_id),
             subject: self.row.id.clone(),

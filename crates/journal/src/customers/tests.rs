@@ -1,7 +1,9 @@
 //! Customers in a real database.
 #![allow(clippy::unwrap_used)]
 
-use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents, KycStatus, Rejection, Verdict};
+use payferry_domain::customer::{
+    Command, CustomerKind, DocumentKind, Documents, IdentityVerdict, KycStatus, Rejection,
+};
 use payferry_domain::{CheckId, CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, audit_log, checks, customers};
 use payferry_harness::database::TestDatabase;
@@ -90,7 +92,7 @@ async fn changes_of_a_customer_round_trip() {
     assert_eq!((row.kyc_status.as_str(), row.particulars.as_str()), ("pending_update", "sealed anew"));
     let two = [("identity", "superseded"), ("rescreen", "queued")];
     assert_eq!(env.checks().await, two.map(|(purpose, status)| (purpose.to_owned(), status.to_owned())));
-    env.apply(Command::ConcludeCheck { check: second, verdict: Verdict::Approved }).await;
+    env.apply(Command::ConcludeCheck { check: second, verdict: IdentityVerdict::Approved }).await;
     let customer = customer_of(&env.row().await).unwrap();
     assert_eq!((customer.kyc_status, customer.before_update), (KycStatus::Pending, None));
     assert_eq!(env.checks().await[1].1, "passed");
@@ -114,11 +116,11 @@ async fn rejected_or_uncommitted_changes_leave_nothing() {
     let env = Env::new().await;
     let before = env.row().await;
     let foreign = Opened::find(&env.database, env.id, Some(PspId::generate())).await;
-    assert!(matches!(foreign, Err(ChangeError::NotFound)));
+    assert!(matches!(foreign, Err(CustomerChangeError::NotFound)));
     let mut opened = env.open().await;
     let ask = Command::RequestCheck(CheckId::generate());
     let refused = opened.apply(&ask, &Actor::Service, NOW).await;
-    assert!(matches!(refused, Err(ChangeError::Rejected(Rejection::TermsNotAccepted))));
+    assert!(matches!(refused, Err(CustomerChangeError::Rejected(Rejection::TermsNotAccepted))));
     opened.apply(&Command::AcceptTerms, &Actor::Customer, NOW).await.unwrap();
     assert!(opened.customer().tos_accepted_at.is_some());
     drop(opened);

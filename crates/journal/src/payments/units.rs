@@ -57,7 +57,7 @@ pub fn transition_write(
         new_event(psp_id, &public_id, name, sequence, payload, real_now, wants(name))
     };
     let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
-    Ok(JournalWrite::Transition(Box::new(writer::Transition {
+    Ok(JournalWrite::Transition(Box::new(writer::JournalTransition {
         payment: row_of(payment)?,
         transition: transition_row(transition)?,
         consequences: Consequences {

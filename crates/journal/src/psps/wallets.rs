@@ -13,7 +13,7 @@ use sea_orm::{
 };
 use serde_json::json;
 
-use crate::audit::{self, Actor, Entry};
+use crate::audit::{self, Actor, NewAuditEntry};
 
 /// Delay in production before a new wallet takes effect, including the first one.
 pub const WALLET_DELAY_SECS: i64 = 24 * 60 * 60;
@@ -27,14 +27,14 @@ pub type Wallets = BTreeMap<Option<Chain>, WalletState>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WalletState {
     /// Current wallet.
-    pub current: Option<Wallet>,
+    pub current: Option<PspWallet>,
     /// Pending wallet.
-    pub pending: Option<Wallet>,
+    pub pending: Option<PspWallet>,
 }
 
 /// A withdrawal wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wallet {
+pub struct PspWallet {
     /// Address.
     pub address: Address,
     /// Time from which it applies.
@@ -136,7 +136,7 @@ pub async fn change(
         "effective_at": set.effective_at.to_string(),
     });
     let action = "psp.withdrawal_wallet_set".to_owned();
-    let entry = Entry { action, psp_id: Some(psp_id), subject: psp_id.to_string(), detail };
+    let entry = NewAuditEntry { action, psp_id: Some(psp_id), subject: psp_id.to_string(), detail };
     audit::append(transaction, by, now, vec![entry]).await?;
     Ok(load(transaction, psp_id, now).await?.remove(&chain).unwrap_or_default())
 }
@@ -150,9 +150,9 @@ struct Setting {
 }
 
 impl Setting {
-    fn wallet(self) -> Option<Wallet> {
+    fn wallet(self) -> Option<PspWallet> {
         let Self { address, effective_at, set_at } = self;
-        address.map(|address| Wallet { address, effective_at, set_at })
+        address.map(|address| PspWallet { address, effective_at, set_at })
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     fn told(sets: &[Setting], hours: i64) -> (Option<u8>, Option<u8>) {
         let WalletState { current, pending } = standing(sets, at(hours));
-        let byte = |wallet: Option<Wallet>| wallet.map(|wallet| wallet.address.0[0]);
+        let byte = |wallet: Option<PspWallet>| wallet.map(|wallet| wallet.address.0[0]);
         (byte(current), byte(pending))
     }
 

@@ -21,7 +21,7 @@ pub enum JournalWrite {
     /// A new customer.
     Customer(Box<CustomerCreation>),
     /// A transition of an existing payment.
-    Transition(Box<Transition>),
+    Transition(Box<JournalTransition>),
     /// A new or changed payout or withdrawal.
     OutboundTransfer(Box<OutboundChange>),
     /// Facts that a payment, payout, or withdrawal processed without a change, because they were outdated or
@@ -32,13 +32,13 @@ pub enum JournalWrite {
     /// The outcome of one webhook attempt.
     Delivery(Box<DeliveryOutcome>),
     /// A signed transaction of the operator account, before its broadcast.
-    Submission(Box<Submission>),
+    Submission(Box<ChainTxSubmission>),
     /// A nonce that was signed again with higher fees, before its broadcast.
     Attempt(Box<chain_tx_attempts::Model>),
     /// The outcome of a transaction of the operator account and of its operations.
     ChainTxOutcome(Box<ChainTxOutcome>),
     /// Operations that must not be signed.
-    Refusal(Box<Refusal>),
+    Refusal(Box<OperationRefusal>),
     /// An operation whose number is already used on-chain.
     Renumbering(Box<Renumbering>),
 }
@@ -69,7 +69,7 @@ pub struct CustomerCreation {
 
 /// A transition. Precondition: the row still has the previous version.
 #[derive(Debug)]
-pub struct Transition {
+pub struct JournalTransition {
     /// Row after the transition. The stored version must be `payment.version - 1`.
     pub payment: payments::Model,
     /// Stored transition with its events.
@@ -301,7 +301,7 @@ pub struct DeliveryOutcome {
 /// A signed transaction. Preconditions: the nonce is unused, and each operation is still queued at the signed revision
 /// (the payment may have changed its amounts).
 #[derive(Debug)]
-pub struct Submission {
+pub struct ChainTxSubmission {
     /// Transaction; its `id` is assigned in the commit.
     pub chain_tx: chain_txs::Model,
     /// Signed bytes.
@@ -342,7 +342,7 @@ pub struct ChainTxOutcome {
 /// separately. An operation that is no longer queued, or was queued again since it was read, does not change, because
 /// the reason may no longer apply.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct OperationRefusal {
     /// Milliseconds since the epoch.
     pub at: i64,
     /// Operations and reasons.

@@ -35,9 +35,10 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use journal_write::{
-    AppliedTransfer, ChainBatch, ChainTxOutcome, Consequences, CustomerCreation, DELIVERY_RETRIES_MAX, DeliveryOutcome,
-    Initiation, JournalWrite, MovedAmounts, NewEvent, OperationChange, OperationOutcome, OutboundChange, Receipt,
-    Refusal, RefusedOperation, Renumbering, Reserve, SignedOperation, Submission, TransfersApplied, Transition,
+    AppliedTransfer, ChainBatch, ChainTxOutcome, ChainTxSubmission, Consequences, CustomerCreation,
+    DELIVERY_RETRIES_MAX, DeliveryOutcome, Initiation, JournalTransition, JournalWrite, MovedAmounts, NewEvent,
+    OperationChange, OperationOutcome, OperationRefusal, OutboundChange, Receipt, RefusedOperation, Renumbering,
+    Reserve, SignedOperation, TransfersApplied,
 };
 pub use observer::{CommitObserver, PaymentMove, PaymentState, Quiet};
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use payferry_entities::{Database, Failure};
+use payferry_entities::{Database, DatabaseFailure};
 use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, panic_text};
 use payferry_runtime::supervise::RestartPause;
 use tokio::sync::Mutex;
@@ -139,8 +139,10 @@ impl Shared {
         while !part.is_empty() {
             let begun = Instant::now();
             let attempt = self.attempt(&part).await;
-            if let Attempt::Failed(Failure::Contention | Failure::Away, error) | Attempt::Unknown(error) = &attempt {
-                self.counters.hindered(Failure::words(error), self.registry.now().into());
+            if let Attempt::Failed(DatabaseFailure::Contention | DatabaseFailure::Away, error)
+            | Attempt::Unknown(error) = &attempt
+            {
+                self.counters.hindered(DatabaseFailure::words(error), self.registry.now().into());
             }
             match attempt {
                 Attempt::Committed(receipts) => {
@@ -161,7 +163,7 @@ impl Shared {
                         self.lose(submitted, error);
                     }
                 }
-                Attempt::Failed(Failure::Contention, error) => {
+                Attempt::Failed(DatabaseFailure::Contention, error) => {
                     if since.elapsed() >= CONTENTION_PATIENCE {
                         // Another writer blocks the database for a long time, so the callers get an error.
                         tracing::error!(%error, units = part.len(), "another writer blocks the journal's database");
@@ -174,7 +176,7 @@ impl Shared {
                     self.try_again_in(RETRY_WAIT * 2_u32.pow(contended)).await;
                     contended += 1;
                 }
-                Attempt::Failed(Failure::Away, error) => {
+                Attempt::Failed(DatabaseFailure::Away, error) => {
                     if away == AWAY_RETRIES_MAX {
                         tracing::error!(%error, units = part.len(), "the journal's database is unavailable");
                         return self.give_up(part, outdone, error.to_string());
@@ -182,7 +184,7 @@ impl Shared {
                     self.try_again_in(RETRY_WAIT * 2_u32.pow(away)).await;
                     away += 1;
                 }
-                Attempt::Failed(Failure::Request, error) => {
+                Attempt::Failed(DatabaseFailure::Request, error) => {
                     if part.len() == 1 {
                         self.counters.refused.add(1);
                         self.refuse(part, &JournalError::Refused(error.to_string()));
@@ -249,7 +251,7 @@ impl Shared {
         // Events of an earlier commit have lower positions in the feed and must not appear after those of this group.
         if self.is_wary.load(Ordering::Acquire) {
             if let Err(error) = outwait(&self.database, "events").await {
-                return Attempt::Failed(Failure::of(&error), error);
+                return Attempt::Failed(DatabaseFailure::of(&error), error);
             }
             self.is_wary.store(false, Ordering::Release);
         }

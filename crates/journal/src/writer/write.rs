@@ -12,7 +12,8 @@ use std::hash::Hash;
 
 use payferry_domain::ledger::PostingKind;
 use payferry_entities::{
-    Database, Failure, NotCommitted, Transaction, chain_counters, chain_headers, ledger_postings, operations, transfers,
+    Database, DatabaseFailure, NotCommitted, Transaction, chain_counters, chain_headers, ledger_postings, operations,
+    transfers,
 };
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, TryGetableMany};
 
@@ -33,7 +34,7 @@ pub(super) enum Attempt {
     /// Rolled back because some writes failed a precondition. The other writes are valid.
     Lost(FailedPreconditions),
     /// Rolled back, or never started.
-    Failed(Failure, DbErr),
+    Failed(DatabaseFailure, DbErr),
     /// The commit was sent and failed.
     Unknown(DbErr),
 }
@@ -52,7 +53,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
     }
     let transaction = match database.begin().await {
         Ok(transaction) => transaction,
-        Err(error) => return Attempt::Failed(Failure::of(&error), error),
+        Err(error) => return Attempt::Failed(DatabaseFailure::of(&error), error),
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
     let written = match writer.check_preconditions(writes).await {
@@ -64,7 +65,9 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
         Ok(Ok(receipts)) => match transaction.commit().await {
             Ok(()) => Attempt::Committed(receipts),
             // With this error the server reports a rollback. With any other error the outcome is unknown.
-            Err(error) if Failure::of(&error) == Failure::Contention => Attempt::Failed(Failure::Contention, error),
+            Err(error) if DatabaseFailure::of(&error) == DatabaseFailure::Contention => {
+                Attempt::Failed(DatabaseFailure::Contention, error)
+            }
             Err(error) => Attempt::Unknown(error),
         },
         Ok(Err(losers)) => {
@@ -73,7 +76,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
         }
         Err(error) => {
             roll_back(transaction).await;
-            Attempt::Failed(Failure::of(&error), error)
+            Attempt::Failed(DatabaseFailure::of(&error), error)
         }
     }
 }
@@ -91,13 +94,13 @@ pub(super) async fn attempt_new_payments(
         .collect::<Option<_>>()?;
     let (batch, values) = match statements.new_payments.bind(database.backend(), &initiations) {
         Ok(bound) => bound,
-        Err(error) => return Some(Attempt::Failed(Failure::of(&error), error)),
+        Err(error) => return Some(Attempt::Failed(DatabaseFailure::of(&error), error)),
     };
     match database.commit_in_one_statement(batch, values).await {
         Ok(()) => Some(Attempt::Committed(writes.iter().map(|_| Receipt::default()).collect())),
         Err(NotCommitted::Unknown(error)) => Some(Attempt::Unknown(error)),
-        Err(NotCommitted::RolledBack(error)) => match Failure::of(&error) {
-            Failure::Request => None,
+        Err(NotCommitted::RolledBack(error)) => match DatabaseFailure::of(&error) {
+            DatabaseFailure::Request => None,
             failure => Some(Attempt::Failed(failure, error)),
         },
     }

@@ -13,7 +13,7 @@ use payferry_entities::{payments, sendings};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, QueryFields};
-use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_runtime::observe::LOG_ENTRIES_MAX;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::json;
@@ -110,7 +110,7 @@ pub(crate) async fn let_run(operator: &Operator, of: impl Into<ActorSubject>) ->
     // Of two concurrent requests, only one releases it and writes an entry.
     let _turn = operator.releasing.lock().await;
     let Some(quarantined) = system.quarantine_of(of) else { return Ok(false) };
-    let entry = Entry {
+    let entry = NewAuditEntry {
         action: format!("{}.released", of.kind().as_str()),
         psp_id: psp_of(system, of).await?,
         subject: of.to_string(),

@@ -7,7 +7,7 @@ use payferry_actors::observe::Quarantine;
 use payferry_actors::system::ActorView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{
-    Action, ActorKind, Cause, Failure, Figures, Incident, LOG_ENTRIES_MAX, NodeState, NodeView,
+    Action, ActorFailure, ActorFigures, ActorKind, Cause, Incident, LOG_ENTRIES_MAX, NodeState, NodeView,
 };
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ const fn supervises(kind: ActorKind) -> bool {
 }
 
 /// Mailbox, messages and times.
-pub(super) fn of(figures: &Figures) -> Markup {
+pub(super) fn of(figures: &ActorFigures) -> Markup {
     html! {
         div { dt { "Mailbox" } dd { (count(figures.mailbox)) } }
         div { dt { "Messages" } dd { (count(figures.messages)) } }
@@ -53,7 +53,7 @@ pub(super) fn of(figures: &Figures) -> Markup {
 }
 
 /// Times as a list of facts, for panels without room for figures.
-fn times(figures: &Figures) -> Markup {
+fn times(figures: &ActorFigures) -> Markup {
     html! {
         dt { "Wait" } dd { (millis(figures.wait_ms)) " on average, " (millis(figures.wait_ms_max)) " max" }
         dt { "Handling" } dd { (millis(figures.handling_ms)) " on average, " (millis(figures.handling_ms_max)) " max" }
@@ -64,9 +64,9 @@ fn times(figures: &Figures) -> Markup {
 pub(crate) struct One<'a> {
     state: NodeState,
     since: Option<Timestamp>,
-    figures: Figures,
+    figures: ActorFigures,
     restarts: u64,
-    last_failure: Option<&'a Failure>,
+    last_failure: Option<&'a ActorFailure>,
     memory: Option<Memory>,
 }
 
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_running_actor_without_data_is_shown_as_busy() {
         let shown = |since: Option<Timestamp>, memory: Option<Memory>| {
-            let (state, figures) = (NodeState::Running, Figures::default());
+            let (state, figures) = (NodeState::Running, ActorFigures::default());
             let one = One { state, since, figures, restarts: 0, last_failure: None, memory };
             panel(Some(&one), &[], Timestamp(1)).into_string()
         };

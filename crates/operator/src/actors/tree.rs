@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use payferry_actors::observe::TreeView;
 use payferry_domain::Timestamp;
-use payferry_runtime::observe::{ActorKind, Figures, KindView, NodeState, NodeView};
+use payferry_runtime::observe::{ActorFigures, ActorKind, KindView, NodeState, NodeView};
 
 use crate::actors::{page as permanent, panel as actor};
 use crate::page::path;
@@ -118,7 +118,7 @@ fn total(all: &KindView, number: usize, how: &Markup, word: &str, depth: usize) 
     }
 }
 
-fn figures(figures: &Figures) -> Markup {
+fn figures(figures: &ActorFigures) -> Markup {
     html! {
         td.n { span.warn-ink[figures.mailbox > MAILBOX_HIGH] { (count(figures.mailbox)) } }
         td.n.wide { (count(figures.messages)) }
@@ -218,7 +218,7 @@ mod tests {
             name: name.to_owned(),
             state,
             since: None,
-            figures: Figures::default(),
+            figures: ActorFigures::default(),
             restarts: 0,
             last_failure: None,
             children_live: 0,

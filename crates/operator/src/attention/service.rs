@@ -17,7 +17,7 @@ use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelec
 use crate::attention::{AttentionItem, AttentionKind, Count, Found, Part, UNDELIVERED_AFTER_SECS};
 use crate::chains::{self, ChainState};
 use crate::decisions::query::Possible;
-use crate::webhooks::{Backlog, EndpointLine, Webhooks};
+use crate::webhooks::{EndpointLine, WebhookBacklog, Webhooks};
 
 /// Item id if no identity provider is configured.
 const NOBODY: &str = "none";
@@ -186,7 +186,7 @@ fn tripped(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
 }
 
 fn delayed(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
-    let Backlog { queued, retrying, unaddressed, waiting_since, unaddressed_since, .. } = line.backlog;
+    let WebhookBacklog { queued, retrying, unaddressed, waiting_since, unaddressed_since, .. } = line.backlog;
     let since = waiting_since.or(unaddressed_since)?.0;
     if now.millis_since(since) < UNDELIVERED_AFTER_SECS * 1_000 {
         return None;

@@ -11,7 +11,7 @@ use payferry_entities::customer_documents::{Column, Entity, Model};
 use payferry_entities::{Database, customers};
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Path;
-use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryTrait};
 use serde_json::json;
 
@@ -73,7 +73,7 @@ impl Reading<'_> {
     }
 
     async fn write_down(&self, customer: &customers::Model, document: &Model) -> Result<(), ApiError> {
-        let entry = Entry {
+        let entry = NewAuditEntry {
             action: "customer.document_read".to_owned(),
             psp_id: customer.psp_id.parse().ok(),
             subject: customer.id.clone(),

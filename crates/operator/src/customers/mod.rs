@@ -6,11 +6,11 @@ pub(crate) mod query;
 
 use axum::http::Uri;
 use payferry_domain::CustomerId;
-use payferry_domain::customer::{Command, KycStatus, Verdict};
+use payferry_domain::customer::{Command, IdentityVerdict, KycStatus};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
-use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::customers::Opened;
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ pub(super) async fn decide(
 
 /// Decision of the operator, with its reason.
 pub(super) struct Decision {
-    verdict: Verdict,
+    verdict: IdentityVerdict,
     reason: String,
 }
 
@@ -91,7 +91,8 @@ pub(super) fn read_decision(fields: &Fields<'_>) -> Option<Decision> {
         _ => Err(Fault::new("unknown_value", "must be one of approved, rejected")),
     });
     let reason = fields.required("reason", read::text)?;
-    let verdict = if outcome? { Verdict::Approved } else { Verdict::Rejected { reasons: vec![reason.clone()] } };
+    let verdict =
+        if outcome? { IdentityVerdict::Approved } else { IdentityVerdict::Rejected { reasons: vec![reason.clone()] } };
     Some(Decision { verdict, reason })
 }
 
@@ -99,14 +100,14 @@ pub(super) fn read_decision(fields: &Fields<'_>) -> Option<Decision> {
 pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Decision) -> Result<(), ApiError> {
     let system = &operator.system;
     let Decision { verdict, reason } = decision;
-    let outcome = if verdict == Verdict::Approved { "approved" } else { "rejected" };
+    let outcome = if verdict == IdentityVerdict::Approved { "approved" } else { "rejected" };
     let now = system.clock().now();
     let mut opened = Opened::find(system.database(), id, None).await?;
     let events = opened.apply(&Command::Decide(verdict), &Actor::Operator, now).await?;
     if events.is_empty() {
         return Ok(());
     }
-    let entry = Entry {
+    let entry = NewAuditEntry {
         action: "customer.decided_by_hand".to_owned(),
         psp_id: Some(opened.customer().psp_id),
         subject: id.to_string(),

@@ -82,7 +82,7 @@ pub(crate) struct CustomerView {
     /// Documents, the latest first.
     pub(crate) documents: Vec<customer_documents::Model>,
     /// Audit log, oldest first.
-    pub(crate) history: Vec<audit::Entry>,
+    pub(crate) history: Vec<audit::AuditEntry>,
 }
 
 impl CustomerView {

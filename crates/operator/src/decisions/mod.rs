@@ -10,16 +10,15 @@ pub(crate) mod query;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use payferry_actors::CommandError;
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
-use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId};
+use payferry_domain::{Address, Amount, Asset, Chain, CommandError, Hash32, PaymentId, RefundId};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, read};
 use payferry_httpkit::idempotency::{KEY_CHARS_MAX, is_key};
-use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, NewAuditEntry};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
@@ -261,8 +260,12 @@ pub(super) async fn carry_out(
         }
     };
     detail["reason"] = json!(reason);
-    let entry =
-        Entry { action: name.to_owned(), psp_id: Some(before.payment.terms.psp_id), subject: id.to_string(), detail };
+    let entry = NewAuditEntry {
+        action: name.to_owned(),
+        psp_id: Some(before.payment.terms.psp_id),
+        subject: id.to_string(),
+        detail,
+    };
     let carried_out = system.command(id, command, ResultRows::default().audited(entry, &Actor::Operator, now)).await;
     let _: Payment = carried_out.map_err(|error| match error {
         CommandError::Quarantined => quarantined(id),

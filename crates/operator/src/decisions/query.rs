@@ -32,7 +32,7 @@ pub(crate) struct Decisions {
     pub(crate) set_aside: Vec<SetAsideLine>,
     pub(crate) can: Vec<Possible>,
     /// Audit log, oldest first.
-    pub(crate) history: Vec<audit::Entry>,
+    pub(crate) history: Vec<audit::AuditEntry>,
     now: Timestamp,
 }
 

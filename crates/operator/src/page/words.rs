@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use payferry_accounts::audit::Entry;
+use payferry_accounts::audit::AuditEntry;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::ActorKind;
 
@@ -238,7 +238,7 @@ pub(crate) fn offset_pages(of: &str, offset: u64, size: u64, has_next: bool, at:
 
 /// Audit log of one object. All names of its actions start with `prefix`. An empty log shows `none`, if
 /// that is not empty.
-pub(crate) fn audit_log(entries: &[Entry], prefix: &str, note: &Markup, none: &str, now: Timestamp) -> Markup {
+pub(crate) fn audit_log(entries: &[AuditEntry], prefix: &str, note: &Markup, none: &str, now: Timestamp) -> Markup {
     html! {
         section.panel #history aria-labelledby="who" {
             header { h2 #who { "Audit log" } (note) }

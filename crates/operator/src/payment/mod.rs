@@ -40,7 +40,7 @@ pub struct PaymentFacts {
     /// Its actor, if it is running or quarantined.
     pub actor: Option<PaymentView>,
     /// Its history, oldest first; at most the last [`TRANSITIONS_MAX`].
-    pub transitions: Vec<Transition>,
+    pub transitions: Vec<TransitionView>,
     /// Newest revision of the watcher's row of each listed transfer. Transfers without a row are absent.
     pub row_revisions: HashMap<TransferKey, i64>,
     /// Webhooks about it.
@@ -56,7 +56,7 @@ pub struct PaymentFacts {
 
 /// One commit of a payment.
 #[derive(Debug, Clone)]
-pub struct Transition {
+pub struct TransitionView {
     /// Version of the payment after the commit.
     pub version: u32,
     /// Time of the commit, by the service's clock.
@@ -69,12 +69,12 @@ pub struct Transition {
 #[derive(Debug, Clone)]
 pub struct Operation {
     pub row: operations::Model,
-    pub transaction: Option<Transaction>,
+    pub transaction: Option<TransactionView>,
 }
 
 /// Transaction that the service signed.
 #[derive(Debug, Clone)]
-pub struct Transaction {
+pub struct TransactionView {
     pub row: chain_txs::Model,
     /// Its signatures, oldest first.
     pub attempts: Vec<chain_tx_attempts::Model>,
@@ -144,14 +144,14 @@ pub fn shards(system: &System) -> usize {
     system.tree().root.children.iter().filter(|node| node.kind == ActorKind::Shard).count()
 }
 
-async fn transitions(system: &System, payment_id: &str) -> Result<Vec<Transition>, DbErr> {
+async fn transitions(system: &System, payment_id: &str) -> Result<Vec<TransitionView>, DbErr> {
     let rows = payment_transitions::Entity::find()
         .filter(payment_transitions::Column::PaymentId.eq(payment_id))
         .order_by_desc(payment_transitions::Column::Version)
         .limit(TRANSITIONS_MAX)
         .all(system.database().reader())
         .await?;
-    let transition = |row: payment_transitions::Model| Transition {
+    let transition = |row: payment_transitions::Model| TransitionView {
         version: u32::try_from(row.version).unwrap_or(u32::MAX),
         at: Timestamp(row.at),
         events: serde_json::from_str(&row.events).unwrap_or_default(),
@@ -189,9 +189,9 @@ pub(super) async fn operations_of(system: &System, payment_id: &str) -> Result<V
             (&attempt.chain, &attempt.sender, attempt.nonce) == (&row.chain, &row.sender, row.nonce)
         };
         let attempts = attempts.iter().filter(same).cloned().collect();
-        (row.id, Transaction { row, attempts })
+        (row.id, TransactionView { row, attempts })
     };
-    let by_id: HashMap<i64, Transaction> = carrying.into_iter().map(transaction).collect();
+    let by_id: HashMap<i64, TransactionView> = carrying.into_iter().map(transaction).collect();
     let operation = |row: operations::Model| {
         // One transaction may carry many operations.
         let transaction = row.chain_tx_id.and_then(|id| by_id.get(&id).cloned());

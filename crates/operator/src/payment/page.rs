@@ -19,7 +19,7 @@ use crate::page::words::{
     Tone, ago, badge, clock, count, exact, float, head, millis, panel, plain, short, span, status,
 };
 use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
-use crate::payment::{self, Operation, PaymentFacts, Transition};
+use crate::payment::{self, Operation, PaymentFacts, TransitionView};
 
 /// Query of the search box.
 #[derive(Deserialize)]
@@ -289,12 +289,12 @@ struct TimelineEntry {
 }
 
 /// The history, oldest first.
-fn history(transitions: &[Transition], now: Timestamp) -> Markup {
+fn history(transitions: &[TransitionView], now: Timestamp) -> Markup {
     let entries = html! { ol.line { @for one in transitions { (history_entry(one, now)) } } };
     panel("history", "History", "service clock, UTC", &entries)
 }
 
-fn history_entry(transition: &Transition, now: Timestamp) -> Markup {
+fn history_entry(transition: &TransitionView, now: Timestamp) -> Markup {
     let entries: Vec<TimelineEntry> = transition.events.iter().map(entry_of).collect();
     let tone = entries.iter().map(|entry| entry.tone).max().unwrap_or(Tone::Idle);
     html! {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
-use crate::payment::{Operation, PaymentFacts, Transaction, Transition};
+use crate::payment::{Operation, PaymentFacts, TransactionView, TransitionView};
 
 /// All data of one payment.
 pub(crate) fn payment(facts: PaymentFacts) -> Result<impl Serialize, ApiError> {
@@ -79,7 +79,7 @@ pub(crate) fn payment(facts: PaymentFacts) -> Result<impl Serialize, ApiError> {
     })
 }
 
-fn transition(transition: &Transition) -> Result<impl Serialize + use<>, ApiError> {
+fn transition(transition: &TransitionView) -> Result<impl Serialize + use<>, ApiError> {
     let event = |event: &Event| -> Result<Value, ApiError> {
         let mut value = serde_json::to_value(event)?;
         if let Some(terms) = value.get_mut("terms").and_then(Value::as_object_mut) {
@@ -171,8 +171,8 @@ fn operation(operation: Operation) -> impl Serialize {
     }
 }
 
-fn transaction(transaction: Transaction) -> impl Serialize {
-    let Transaction { row, attempts } = transaction;
+fn transaction(transaction: TransactionView) -> impl Serialize {
+    let TransactionView { row, attempts } = transaction;
     let signed = attempts.into_iter().map(|attempt| {
         record! {
             tx_hash: attempt.tx_hash,

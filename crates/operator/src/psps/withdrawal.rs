@@ -18,7 +18,7 @@ use payferry_httpkit::extract::read::{self, address as wallet};
 use payferry_httpkit::extract::{Fields, JsonBody, Path};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::{
-    self, WALLET_DELAY_SECS, Wallet, WalletChange, WalletError, WalletState, Wallets,
+    self, PspWallet, WALLET_DELAY_SECS, WalletChange, WalletError, WalletState, Wallets,
 };
 use sea_orm::DbErr;
 use serde::Serialize;
@@ -234,13 +234,13 @@ impl WalletRecord {
     /// Lists all wallets: first those for every chain, and the current one before the pending one.
     pub fn of_all(wallets: &Wallets) -> Vec<Self> {
         let each = wallets.iter().flat_map(|(chain, WalletState { current, pending })| {
-            let record = |wallet: &Option<Wallet>, status| wallet.map(|wallet| Self::of(*chain, wallet, status));
+            let record = |wallet: &Option<PspWallet>, status| wallet.map(|wallet| Self::of(*chain, wallet, status));
             [record(current, "effective"), record(pending, "pending")]
         });
         each.flatten().collect()
     }
 
-    fn of(chain: Option<Chain>, wallet: Wallet, status: &'static str) -> Self {
+    fn of(chain: Option<Chain>, wallet: PspWallet, status: &'static str) -> Self {
         Self {
             chain: chain.map_or(EVERY_CHAIN, Chain::as_str),
             address: checksummed(wallet.address),

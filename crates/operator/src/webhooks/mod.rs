@@ -21,7 +21,7 @@ pub const ENDPOINTS_MAX: usize = 500;
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Webhooks {
     /// Total of all PSPs, or of the PSPs that are read if there are more.
-    pub backlog: Backlog,
+    pub backlog: WebhookBacklog,
     /// PSPs with undelivered events and PSPs with a running endpoint, those with problems first. At most
     /// [`ENDPOINTS_MAX`].
     pub endpoints: Vec<EndpointLine>,
@@ -31,7 +31,7 @@ pub struct Webhooks {
 
 /// Undelivered events.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Backlog {
+pub struct WebhookBacklog {
     /// Not attempted since they were queued. Only PSPs with a webhook URL.
     pub queued: Count,
     /// Waiting for a retry. Only PSPs with a webhook URL.
@@ -53,7 +53,7 @@ pub struct Backlog {
 pub struct EndpointLine {
     pub psp_id: String,
     pub psp_name: String,
-    pub backlog: Backlog,
+    pub backlog: WebhookBacklog,
     /// Reason why nothing is sent, if the receiver is not the cause.
     pub held_by: Option<&'static str>,
     /// True if the endpoint's actor is running.
@@ -81,7 +81,7 @@ impl EndpointLine {
     /// Line of a PSP without undelivered events. Its name is not read from the database.
     fn of_idle(psp_id: String, actor: Option<EndpointView>) -> Self {
         let held_by = actor.as_ref().and_then(|view| view.held_by);
-        Self { psp_id, psp_name: String::new(), backlog: Backlog::default(), held_by, running: true, actor }
+        Self { psp_id, psp_name: String::new(), backlog: WebhookBacklog::default(), held_by, running: true, actor }
     }
 }
 
@@ -120,7 +120,7 @@ pub async fn webhooks(system: &System) -> Result<Webhooks, DbErr> {
         endpoints.extend(actors.into_iter().map(|(psp_id, actor)| EndpointLine::of_idle(psp_id, actor)));
     }
     endpoints.sort_by_key(|line| {
-        let Backlog { waiting_since, unaddressed_since, exhausted_since, .. } = line.backlog;
+        let WebhookBacklog { waiting_since, unaddressed_since, exhausted_since, .. } = line.backlog;
         let since = waiting_since.into_iter().chain(exhausted_since).min();
         // A PSP without a URL may never set one.
         let is_unaddressed = since.is_none() && unaddressed_since.is_some();
@@ -133,7 +133,7 @@ pub async fn webhooks(system: &System) -> Result<Webhooks, DbErr> {
 }
 
 /// Reads the total of all PSPs without asking the endpoints' actors.
-pub async fn backlog(system: &System) -> Result<Backlog, DbErr> {
+pub async fn backlog(system: &System) -> Result<WebhookBacklog, DbErr> {
     let (rows, more) = longest(system.database()).await?;
     Ok(sum(&rows, more))
 }
@@ -156,8 +156,8 @@ async fn longest(database: &Database) -> Result<(Vec<Row>, bool), DbErr> {
 }
 
 /// Sums the PSPs. If more PSPs exist, every sum may be larger.
-fn sum(rows: &[Row], more: bool) -> Backlog {
-    let mut sum = rows.iter().map(Row::backlog).fold(Backlog::default(), |sum, one| sum.and(&one));
+fn sum(rows: &[Row], more: bool) -> WebhookBacklog {
+    let mut sum = rows.iter().map(Row::backlog).fold(WebhookBacklog::default(), |sum, one| sum.and(&one));
     for count in [&mut sum.queued, &mut sum.retrying, &mut sum.unaddressed, &mut sum.exhausted] {
         count.more |= more;
     }
@@ -231,21 +231,21 @@ impl Row {
         (self.endpoints == 0).then_some(NO_URL)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> WebhookBacklog {
         let moment = |at: i64| Moment(Timestamp(at));
         let (queued, retrying) = (Count::of(self.queued), Count::of(self.retrying));
         let waiting_since = [self.queued_since, self.retrying_since].into_iter().flatten().min().map(moment);
         let (exhausted, exhausted_since) = (Count::of(self.exhausted), self.exhausted_since.map(moment));
-        let given_up = Backlog { exhausted, exhausted_since, ..Backlog::default() };
+        let given_up = WebhookBacklog { exhausted, exhausted_since, ..WebhookBacklog::default() };
         if self.endpoints == 0 {
-            Backlog { unaddressed: queued.and(retrying), unaddressed_since: waiting_since, ..given_up }
+            WebhookBacklog { unaddressed: queued.and(retrying), unaddressed_since: waiting_since, ..given_up }
         } else {
-            Backlog { queued, retrying, waiting_since, ..given_up }
+            WebhookBacklog { queued, retrying, waiting_since, ..given_up }
         }
     }
 }
 
-impl Backlog {
+impl WebhookBacklog {
     fn and(self, other: &Self) -> Self {
         let oldest = |one: Option<Moment>, other: Option<Moment>| [one, other].into_iter().flatten().min();
         Self {

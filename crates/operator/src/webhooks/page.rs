@@ -16,7 +16,7 @@ use crate::Operator;
 use crate::actors::panel as actor;
 use crate::page::words::{Tone, ago, badge, bounded, count, grouped, panel as section, plain};
 use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
-use crate::webhooks::{self, Backlog, EndpointLine, Webhooks};
+use crate::webhooks::{self, EndpointLine, WebhookBacklog, Webhooks};
 
 /// Endpoints on the overview, those with problems first.
 pub(crate) const OVERVIEW_MAX: usize = 5;
@@ -113,7 +113,7 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
     }
 }
 
-fn figures(backlog: &Backlog, now: Timestamp) -> Markup {
+fn figures(backlog: &WebhookBacklog, now: Timestamp) -> Markup {
     html! {
         dl.figures {
             div { dt { "Queued" } dd { (bounded(backlog.queued)) small { "not attempted" } } }
@@ -194,7 +194,7 @@ fn table(endpoints: &[EndpointLine], now: Timestamp) -> Markup {
 }
 
 /// Queued and retrying deliveries together.
-pub(crate) fn waiting(backlog: &Backlog) -> Markup {
+pub(crate) fn waiting(backlog: &WebhookBacklog) -> Markup {
     bounded(backlog.queued.and(backlog.retrying))
 }
 

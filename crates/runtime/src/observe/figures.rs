@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::ActorKind;
-use super::log::{Cause, Failure};
+use super::log::{ActorFailure, Cause};
 use super::metrics::{self, KindMetrics};
 use super::registry::{ActorRegistry, Node};
 use crate::clock::{from_millis, millis, serialize_millis_or_null};
@@ -82,7 +82,7 @@ impl ActorMetrics {
     }
 
     /// Measurements of the actor.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> ActorFigures {
         self.totals.figures(self.depth())
     }
 }
@@ -114,11 +114,11 @@ impl Totals {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "sums are far below 2^52 us, which is 142 years")]
-    fn figures(&self, mailbox: usize) -> Figures {
+    fn figures(&self, mailbox: usize) -> ActorFigures {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mean = |sum_us: u64, count: u64| if count == 0 { 0.0 } else { sum_us as f64 / count as f64 / 1_000.0 };
         let (messages, handled) = (of(&self.messages), of(&self.handled));
-        Figures {
+        ActorFigures {
             mailbox,
             messages,
             wait_ms: mean(of(&self.wait_us), messages),
@@ -150,7 +150,7 @@ pub struct ActorKindMetrics {
     totals: Totals,
     restarts: [AtomicU64; Cause::ALL.len()],
     quarantined: AtomicU64,
-    last_failure: Mutex<Option<Failure>>,
+    last_failure: Mutex<Option<ActorFailure>>,
     metrics: KindMetrics,
 }
 
@@ -187,13 +187,13 @@ impl ActorKindMetrics {
         self.restarts().map(|(_, count)| count).sum()
     }
 
-    pub(super) fn restarted(&self, failure: &Failure) {
+    pub(super) fn restarted(&self, failure: &ActorFailure) {
         self.restarts[failure.cause as usize].fetch_add(1, Ordering::Relaxed);
         *self.last_failure.lock() = Some(failure.clone());
         metrics::restarted(self.kind, failure.cause);
     }
 
-    pub(super) fn quarantined(&self, failure: &Failure) {
+    pub(super) fn quarantined(&self, failure: &ActorFailure) {
         self.quarantined.fetch_add(1, Ordering::Relaxed);
         *self.last_failure.lock() = Some(failure.clone());
     }
@@ -270,7 +270,7 @@ pub enum NodeState {
 
 /// Measurements of one actor, or of all actors of a kind. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct ActorFigures {
     /// Messages in the mailbox.
     pub mailbox: usize,
     /// Messages handled so far.
@@ -299,11 +299,11 @@ pub struct NodeView {
     pub since: Option<SystemTime>,
     /// Measurements over all its restarts.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ActorFigures,
     /// Restarts so far.
     pub restarts: u64,
     /// Last failure.
-    pub last_failure: Option<Failure>,
+    pub last_failure: Option<ActorFailure>,
     /// Live children; of a shard and of the supervisor of payouts and withdrawals: those that are not in `children`.
     pub children_live: usize,
     /// Children.
@@ -319,13 +319,13 @@ pub struct KindView {
     pub live: usize,
     /// Measurements of all of them.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ActorFigures,
     /// Restarts so far, by class of failure.
     pub restarts: BTreeMap<Cause, u64>,
     /// Quarantined so far.
     pub quarantined: u64,
     /// Last failure of any of them.
-    pub last_failure: Option<Failure>,
+    pub last_failure: Option<ActorFailure>,
 }
 
 impl ActorRegistry {

@@ -48,7 +48,7 @@ impl Cause {
 
 /// Failure of an actor.
 #[derive(Debug, Clone, Serialize)]
-pub struct Failure {
+pub struct ActorFailure {
     /// Time, by the wall clock.
     #[serde(serialize_with = "serialize_millis")]
     pub at: SystemTime,
@@ -133,12 +133,12 @@ struct Inner {
 #[derive(Debug, Clone, Default)]
 struct Record {
     restarts: u64,
-    last: Option<Failure>,
+    last: Option<ActorFailure>,
 }
 
 impl SupervisionLog {
     /// Adds an incident.
-    pub(super) fn add(&self, kind: ActorKind, name: &str, failure: &Failure, action: Action) {
+    pub(super) fn add(&self, kind: ActorKind, name: &str, failure: &ActorFailure, action: Action) {
         let mut inner = self.inner.lock();
         let record = inner.record(kind, name);
         record.restarts += u64::from(action == Action::Restarted);
@@ -147,7 +147,7 @@ impl SupervisionLog {
         if inner.recent.len() == LOG_ENTRIES_MAX {
             inner.recent.pop_front();
         }
-        let Failure { at, cause, reason } = failure.clone();
+        let ActorFailure { at, cause, reason } = failure.clone();
         inner.recent.push_back(Incident { number, at, kind, name: name.to_owned(), cause, reason, action });
         // Under the lock, so that numbers increase in the order of the log.
         self.newest.send_replace(number);
@@ -182,7 +182,7 @@ impl SupervisionLog {
         self.newest.subscribe()
     }
 
-    pub(super) fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
+    pub(super) fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<ActorFailure>) {
         let Record { restarts, last } =
             self.inner.lock().records.get(&(kind, name.to_owned())).cloned().unwrap_or_default();
         (restarts, last)
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn drops_the_oldest_records_except_those_of_permanent_actors() {
         let log = SupervisionLog::default();
-        let failure = Failure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
+        let failure = ActorFailure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
         log.add(ActorKind::SendingDesk, "outbound supervisor", &failure, Action::Restarted);
         for number in 0..RECORDS_MAX {
             log.add(ActorKind::Sending, &format!("wd_{number}"), &failure, Action::Restarted);

@@ -15,8 +15,8 @@ use strum::{IntoStaticStr, VariantArray};
 
 pub use ::metrics::Unit;
 pub use actor::{ActorResult, Behaviour, Mailbox, panic_text};
-pub use figures::{ActorKindMetrics, ActorMetrics, Figures, KindView, NodeState, NodeView, ROOT_NAME, Stamp};
-pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, SupervisionLog, ended};
+pub use figures::{ActorFigures, ActorKindMetrics, ActorMetrics, KindView, NodeState, NodeView, ROOT_NAME, Stamp};
+pub use log::{Action, ActorFailure, Cause, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, SupervisionLog, ended};
 pub use metric::{Labels, Metric, MetricType};
 pub use metrics::{Counters, HANDLING, MAILBOX_WAIT};
 pub use registry::{ActorRegistry, RunningGuard};

@@ -11,7 +11,7 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use super::ActorKind;
 use super::actor::{Behaviour, Mailbox, MeasuredActor};
 use super::figures::{ActorKindMetrics, ActorMetrics, NodeState};
-use super::log::{Action, Cause, Failure, SupervisionLog, cut};
+use super::log::{Action, ActorFailure, Cause, SupervisionLog, cut};
 use super::metrics;
 use crate::clock::Clock;
 
@@ -127,7 +127,7 @@ impl ActorRegistry {
 
     /// Records a failure and the restart of the actor.
     pub fn restarted(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) {
-        let failure = Failure { at: self.now(), cause, reason: cut(reason) };
+        let failure = ActorFailure { at: self.now(), cause, reason: cut(reason) };
         tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
             "actor failed and is restarted");
         self.kind(kind).restarted(&failure);
@@ -138,8 +138,8 @@ impl ActorRegistry {
     }
 
     /// Records a failure and the quarantine of the actor. Returns the recorded failure.
-    pub fn quarantined(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) -> Failure {
-        let failure = Failure { at: self.now(), cause, reason: cut(reason) };
+    pub fn quarantined(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) -> ActorFailure {
+        let failure = ActorFailure { at: self.now(), cause, reason: cut(reason) };
         let (shown, cause) = (kind.as_str(), cause.as_str());
         tracing::error!(actor.kind = shown, actor.name = %name, cause, reason = %failure.reason,
             "{shown} {name} failed too often and is quarantined");
@@ -165,7 +165,7 @@ impl ActorRegistry {
     }
 
     /// Restarts and last failure of an actor, as far as they are still recorded.
-    pub fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
+    pub fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<ActorFailure>) {
         self.inner.log.failures_of(kind, name)
     }
 }

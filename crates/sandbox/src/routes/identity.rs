@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use payferry_actors::compliance::identity::{
     CallbackFact, SANDBOX_PROVIDER, VerdictEffect, VerificationLinks, apply_callback,
 };
-use payferry_domain::customer::{Command, Rejection, Verdict};
+use payferry_domain::customer::{Command, IdentityVerdict, Rejection};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
 use payferry_httpkit::caller::{Caller, Customers};
@@ -45,8 +45,9 @@ pub(super) async fn kyc<H: SandboxHost>(
     let verdict = fields(&body, |fields| {
         let outcome = fields.required("outcome", outcome);
         let reasons = fields.optional("reasons", reasons);
-        let rejected = || Verdict::Rejected { reasons: reasons.unwrap_or_else(|| vec![ROUTE_REASON.to_owned()]) };
-        Some(if outcome? { Verdict::Approved } else { rejected() })
+        let rejected =
+            || IdentityVerdict::Rejected { reasons: reasons.unwrap_or_else(|| vec![ROUTE_REASON.to_owned()]) };
+        Some(if outcome? { IdentityVerdict::Approved } else { rejected() })
     })?;
     let mut opened = Opened::find(app.database(), id, Some(caller.psp_id)).await?;
     if opened.customer().tos_accepted_at.is_none() {
@@ -95,7 +96,7 @@ pub(super) struct Decision {
 
 /// Page on which a developer plays the provider.
 pub(super) async fn page<H: SandboxHost>(
-    _: pages::Admitted,
+    _: pages::PageAdmitted,
     State(app): State<H>,
     token: Result<AxumPath<String>, PathRejection>,
 ) -> Response {
@@ -107,14 +108,14 @@ pub(super) async fn page<H: SandboxHost>(
 
 /// Handles the buttons of the page.
 pub(super) async fn decide<H: SandboxHost>(
-    _: pages::Admitted,
+    _: pages::PageAdmitted,
     State(app): State<H>,
     token: Result<AxumPath<String>, PathRejection>,
     form: Result<Form<Decision>, FormRejection>,
 ) -> Response {
     let verdict = match form.as_ref().map(|Form(form)| form.decision.as_str()) {
-        Ok("approve") => Verdict::Approved,
-        Ok("reject") => Verdict::Rejected { reasons: vec![PAGE_REASON.to_owned()] },
+        Ok("approve") => IdentityVerdict::Approved,
+        Ok("reject") => IdentityVerdict::Rejected { reasons: vec![PAGE_REASON.to_owned()] },
         _ => return failure(&ApiError::MalformedJson("the form has no decision".to_owned())),
     };
     let decided = async {

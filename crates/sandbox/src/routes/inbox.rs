@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::Body;
 use crate::env::SandboxEnv;
-use crate::inbox::{Entry, Signed, verify};
+use crate::inbox::{InboxEntry, Signed, verify};
 use crate::routes::SandboxHost;
 
 const NAME_CHARS_MAX: usize = 64;
@@ -74,7 +74,7 @@ pub(super) async fn receive<H: SandboxHost>(
     let body =
         serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
     let answered = |number| if number <= manners.times { manners.status } else { StatusCode::OK };
-    let kept = env.inboxes().keep(&name, |number| Entry {
+    let kept = env.inboxes().keep(&name, |number| InboxEntry {
         number,
         received_at: now.to_string(),
         verified: verdict.is_ok(),

@@ -2,8 +2,8 @@ mod properties;
 mod stories;
 
 use super::{
-    CheckPurpose, Command, Customer, CustomerKind, DocumentKind, Documents, Event, KycStatus, Rejection, Verdict,
-    transition,
+    CheckPurpose, Command, Customer, CustomerKind, DocumentKind, Documents, Event, IdentityVerdict, KycStatus,
+    Rejection, transition,
 };
 use crate::ids::{CheckId, CustomerId, PspId};
 use crate::time::Timestamp;
@@ -19,8 +19,8 @@ fn customer(kind: CustomerKind) -> Customer {
     Customer::new(CustomerId::from_ulid(ulid::Ulid(1)), PspId::from_ulid(ulid::Ulid(2)), kind)
 }
 
-fn rejected(reason: &str) -> Verdict {
-    Verdict::Rejected { reasons: vec![reason.to_owned()] }
+fn rejected(reason: &str) -> IdentityVerdict {
+    IdentityVerdict::Rejected { reasons: vec![reason.to_owned()] }
 }
 
 /// A customer in a given-when-then test.
@@ -38,7 +38,7 @@ impl Story {
     }
 
     fn approved() -> Self {
-        let conclude = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
+        let conclude = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
         Self::ready().given(&Command::RequestCheck(check(1))).given(&conclude)
     }
 

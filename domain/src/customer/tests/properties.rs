@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::customer::{missing, violations};
 
-fn verdicts() -> impl Strategy<Value = Verdict> {
-    prop_oneof![Just(Verdict::Approved), "[a-z]{1,8}".prop_map(|reason| rejected(&reason))]
+fn verdicts() -> impl Strategy<Value = IdentityVerdict> {
+    prop_oneof![Just(IdentityVerdict::Approved), "[a-z]{1,8}".prop_map(|reason| rejected(&reason))]
 }
 
 /// Generates commands. Check ids are placeholders for new checks, or refer to earlier checks.
@@ -56,8 +56,8 @@ proptest! {
             // Only a verdict clears a customer, and only after it accepted the terms.
             if after.is_cleared() && !customer.is_cleared() {
                 prop_assert!(after.tos_accepted_at.is_some());
-                let by_verdict = matches!(&command, Command::ConcludeCheck { verdict: Verdict::Approved, .. }
-                    | Command::Decide(Verdict::Approved));
+                let by_verdict = matches!(&command, Command::ConcludeCheck { verdict: IdentityVerdict::Approved, .. }
+                    | Command::Decide(IdentityVerdict::Approved));
                 prop_assert!(by_verdict, "cleared by {:?}", command);
                 if matches!(command, Command::ConcludeCheck { .. }) && customer.before_update.is_none() {
                     prop_assert_eq!(missing(&customer), []);

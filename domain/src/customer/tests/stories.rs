@@ -13,7 +13,7 @@ fn clears_a_person_after_terms_document_and_verification() {
     let story = story.given(&Command::RequestCheck(check(1))).is(KycStatus::Pending);
     let under_way = story.0.check.unwrap();
     assert_eq!((under_way.id, under_way.purpose, under_way.revision), (check(1), CheckPurpose::Identity, 1));
-    let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved });
+    let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved });
     assert!(story.0.is_cleared() && story.0.check.is_none());
     story.is(KycStatus::Approved).refuses(&Command::RequestCheck(check(2)), Rejection::AlreadyCleared);
 }
@@ -35,8 +35,8 @@ fn repeated_commands_change_nothing() {
     // A request while a verification is running does not start another one.
     let story = story.given(&Command::RequestCheck(check(1)));
     let story = story.unmoved_by(&Command::RequestCheck(check(2)));
-    let again = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
-    story.given(&again).unmoved_by(&again).unmoved_by(&Command::Decide(Verdict::Approved));
+    let again = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
+    story.given(&again).unmoved_by(&again).unmoved_by(&Command::Decide(IdentityVerdict::Approved));
 }
 
 #[test]
@@ -52,9 +52,11 @@ fn a_rejected_customer_can_start_again() {
     assert_eq!(story.0.rejection_reasons, ["face_mismatch"]);
     let story = story.is(KycStatus::Rejected).given(&Command::RequestCheck(check(2))).is(KycStatus::Pending);
     assert!(story.0.rejection_reasons.is_empty());
-    let old = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
+    let old = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
     let story = story.unmoved_by(&old);
-    story.given(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved }).is(KycStatus::Approved);
+    story
+        .given(&Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved })
+        .is(KycStatus::Approved);
 }
 
 #[test]
@@ -71,20 +73,24 @@ fn a_passed_screening_restores_the_status() {
     let story = story.refuses(&Command::RequestCheck(check(9)), Rejection::UpdateInProgress);
     // A customer cannot abandon a screening.
     let story = story.unmoved_by(&Command::LapseCheck(check(2)));
-    story.given(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved }).is(KycStatus::Approved);
+    story
+        .given(&Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved })
+        .is(KycStatus::Approved);
 }
 
 #[test]
 fn a_superseded_screening_does_not_count() {
     let story = Story::approved().given(&Command::ChangePhone(check(2)));
     let story = story.given(&Command::ReplaceWallet(check(3))).is(KycStatus::PendingUpdate);
-    let story = story.unmoved_by(&Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved });
-    story.given(&Command::ConcludeCheck { check: check(3), verdict: Verdict::Approved }).is(KycStatus::Approved);
+    let story = story.unmoved_by(&Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved });
+    story
+        .given(&Command::ConcludeCheck { check: check(3), verdict: IdentityVerdict::Approved })
+        .is(KycStatus::Approved);
 }
 
 #[test]
 fn a_screening_restores_the_status_before_the_update() {
-    let passed = Command::ConcludeCheck { check: check(2), verdict: Verdict::Approved };
+    let passed = Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved };
     let story = Story::of(CustomerKind::Individual).given(&Command::ChangePhone(check(2)));
     story.given(&passed).is(KycStatus::Pending);
 
@@ -96,7 +102,7 @@ fn a_screening_restores_the_status_before_the_update() {
     // The running verification used the old phone number, so it must be requested again.
     let story = Story::ready().given(&Command::RequestCheck(check(1)));
     let story = story.given(&Command::ChangePhone(check(2)));
-    let story = story.unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved });
+    let story = story.unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved });
     let story = story.given(&passed).is(KycStatus::Pending);
     story.given(&Command::RequestCheck(check(3)));
 }
@@ -116,11 +122,11 @@ fn screens_only_a_wallet_that_replaces_another() {
 
 #[test]
 fn the_operator_decides_manually_but_only_after_the_terms() {
-    let approve = Command::Decide(Verdict::Approved);
+    let approve = Command::Decide(IdentityVerdict::Approved);
     let story = Story::of(CustomerKind::Individual).refuses(&approve, Rejection::TermsNotAccepted);
     let story = story.given(&Command::Decide(rejected("known to us"))).is(KycStatus::Rejected);
     let story = story.given(&Command::AcceptTerms).given(&approve).is(KycStatus::Approved);
-    let story = story.given(&Command::ChangePhone(check(1))).given(&Command::Decide(Verdict::Approved));
+    let story = story.given(&Command::ChangePhone(check(1))).given(&Command::Decide(IdentityVerdict::Approved));
     story.is(KycStatus::Approved).unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: rejected("late") });
 }
 
@@ -137,12 +143,12 @@ fn a_deactivated_customer_does_not_change() {
         Command::ChangePhone(check(2)),
         Command::SetDetails,
         Command::ReplaceWallet(check(2)),
-        Command::Decide(Verdict::Approved),
+        Command::Decide(IdentityVerdict::Approved),
         Command::Decide(rejected("x")),
     ] {
         story = story.refuses(&command, Rejection::CustomerInactive);
     }
     // Facts from a provider are outdated.
-    let late = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
+    let late = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
     assert!(!story.unmoved_by(&late).0.is_active);
 }

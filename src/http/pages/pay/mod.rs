@@ -17,18 +17,18 @@ use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::ApiError;
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::pages::Admitted;
+use payferry_httpkit::pages::PageAdmitted;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::http::live;
-use crate::http::state::{AppState, Shared};
+use crate::http::state::{AppShared, AppState};
 
 /// Upper bound for a token's length in characters; real tokens are shorter.
 const TOKEN_CHARS_MAX: usize = 128;
 
 /// The page.
 pub(in crate::http) async fn serve(
-    _: Admitted,
+    _: PageAdmitted,
     State(app): State<AppState>,
     token: Result<Path<String>, PathRejection>,
 ) -> Response {
@@ -40,7 +40,7 @@ pub(in crate::http) async fn serve(
 
 /// Streams the page's content whenever it changes.
 pub(in crate::http) async fn events(
-    _: Admitted,
+    _: PageAdmitted,
     State(app): State<AppState>,
     token: Result<Path<String>, PathRejection>,
     parts: Parts,
@@ -56,11 +56,11 @@ pub(in crate::http) async fn events(
     }
 }
 
-fn event(app: &Shared, payment: &Payment) -> Event {
+fn event(app: &AppShared, payment: &Payment) -> Event {
     Event::default().event("page").data(view::content(app, payment).into_string())
 }
 
-async fn find(app: &Shared, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
+async fn find(app: &AppShared, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
     // A path that is not UTF-8 contains no token.
     let token = token.map_or_else(|_| String::new(), |Path(token)| token);
     let spelled = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));

@@ -17,7 +17,7 @@ use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
 use crate::http::live::is_over;
 use crate::http::payments::{Addresses, chain_id, progress};
-use crate::http::state::Shared;
+use crate::http::state::AppShared;
 
 const STYLE: &str = include_str!("pay.css");
 const SCRIPT: &str = include_str!("pay.js");
@@ -37,7 +37,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(STYLE, SCRIPT, "'none'"));
 
 /// Renders the complete page.
-pub(super) fn page(app: &Shared, payment: &Payment) -> Response {
+pub(super) fn page(app: &AppShared, payment: &Payment) -> Response {
     let title = Scene::of(payment, app.clock().now()).headline;
     let markup = html! {
         (DOCTYPE)
@@ -70,7 +70,7 @@ pub(super) fn page(app: &Shared, payment: &Payment) -> Response {
 }
 
 /// Renders the part of the page that changes with the payment.
-pub(super) fn content(app: &Shared, payment: &Payment) -> Markup {
+pub(super) fn content(app: &AppShared, payment: &Payment) -> Markup {
     let now = app.clock().now();
     let scene = Scene::of(payment, now);
     html! {
@@ -87,7 +87,7 @@ pub(super) fn content(app: &Shared, payment: &Payment) -> Markup {
     }
 }
 
-fn state(app: &Shared, payment: &Payment, scene: &Scene) -> Markup {
+fn state(app: &AppShared, payment: &Payment, scene: &Scene) -> Markup {
     let terms = &payment.terms;
     html! {
         section #state aria-labelledby="headline" {
@@ -106,7 +106,7 @@ fn state(app: &Shared, payment: &Payment, scene: &Scene) -> Markup {
     }
 }
 
-fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
+fn steps(app: &AppShared, payment: &Payment, at: Step) -> Markup {
     let seen = match progress(app, payment) {
         Some(progress) => format!("{} of {} confirmations", progress.confirmations, progress.required),
         None if at == Step::Seen
@@ -140,7 +140,7 @@ fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
 }
 
 /// Renders the amount to send and its address.
-fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
+fn asking(app: &AppShared, payment: &Payment, to_pay: Amount) -> Markup {
     let terms = &payment.terms;
     let (chains, chain) = (app.system.chains(), chain_name(terms.chain));
     let addresses = Addresses::of(terms);

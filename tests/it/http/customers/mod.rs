@@ -9,7 +9,7 @@ pub(crate) mod paid_out;
 mod payments;
 mod transferred;
 
-use payferry_domain::customer::{Command, Verdict};
+use payferry_domain::customer::{Command, IdentityVerdict};
 use payferry_journal::audit::Actor;
 
 use crate::prelude::*;
@@ -93,7 +93,7 @@ async fn deactivate(app: &TestApp, id: &str) -> Reply {
 
 /// Accepts the terms and approves the customer as the operator.
 async fn clear(app: &TestApp, id: &str) {
-    for command in [Command::AcceptTerms, Command::Decide(Verdict::Approved)] {
+    for command in [Command::AcceptTerms, Command::Decide(IdentityVerdict::Approved)] {
         app.change_customer(id.parse().unwrap(), &command, &Actor::Operator).await;
     }
     assert_eq!(read(app, id).await["kyc_status"], "approved");

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::plot::{Line, Plot, Scale, raw};
-use super::{Report, TIMED_OUT_NOTE};
+use super::{LoadReport, TIMED_OUT_NOTE};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::Second;
 
@@ -15,7 +15,7 @@ const FINDINGS_MAX: usize = 1_000;
 const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
 
 /// Returns the content of the file.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &LoadReport) -> String {
     let asked = &report.asked;
     let title = format!("{} payments at {}/s", asked.payments, asked.rate.get());
     let page = html! {
@@ -57,7 +57,7 @@ pub fn page(report: &Report) -> String {
     page.into_string()
 }
 
-fn cards(report: &Report) -> Markup {
+fn cards(report: &LoadReport) -> Markup {
     let stage = |name: &str| report.stages.iter().find(|figures| figures.stage.as_str() == name);
     let p99 = |name: &str| stage(name).map_or_else(|| "-".to_owned(), |found| ms(found.from_intended.p99_ms));
     let cores = |cores: Option<f64>| cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
@@ -77,7 +77,7 @@ fn cards(report: &Report) -> Markup {
     }
 }
 
-fn latency(report: &Report) -> Markup {
+fn latency(report: &LoadReport) -> Markup {
     // Positions of the percentiles: each further nine has the same width.
     let place = |percent: f64| if percent >= 100.0 { 4.6 } else { -(1.0 - percent / 100.0).log10() };
     let lines = report.curves.iter().map(|(stage, points)| Line {
@@ -197,7 +197,7 @@ fn has_rate(second: &Second) -> bool {
     second.period_secs >= RATE_SECS_LEAST
 }
 
-fn counts(report: &Report) -> Markup {
+fn counts(report: &LoadReport) -> Markup {
     html! {
         div.columns {
             @for (name, count) in report.counted.entries() { div { span { (name.replace('_', " ")) } b { (count) } } }
@@ -205,13 +205,13 @@ fn counts(report: &Report) -> Markup {
     }
 }
 
-fn errors(report: &Report) -> Markup {
+fn errors(report: &LoadReport) -> Markup {
     html! {
         table { tbody { @for (kind, count) in &report.errors { tr { td.number { (count) } td { (kind) } } } } }
     }
 }
 
-fn holdings(report: &Report) -> Markup {
+fn holdings(report: &LoadReport) -> Markup {
     html! {
         div.wide { table {
             thead { tr {
@@ -231,7 +231,7 @@ fn holdings(report: &Report) -> Markup {
     }
 }
 
-fn findings(report: &Report) -> Markup {
+fn findings(report: &LoadReport) -> Markup {
     let left = report.findings.len().saturating_sub(FINDINGS_MAX);
     html! {
         div.wide { table.findings {

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Achieved, LoadRequest, Report, TIMED_OUT_NOTE};
+use super::{Achieved, LoadReport, LoadRequest, TIMED_OUT_NOTE};
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::findings::Finding;
-use payferry_testkit::audit::stages::{Figures, StageFigures};
+use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
 use payferry_testkit::audit::tally::Counted;
 
 /// Largest number of findings. The JSON and the HTML file have all of them.
@@ -13,7 +13,7 @@ const FINDINGS_MAX: usize = 20;
 const MEBIBYTE: u64 = 1_024 * 1_024;
 
 #[derive(Debug)]
-pub struct Terminal<'a>(pub &'a Report);
+pub struct Terminal<'a>(pub &'a LoadReport);
 
 impl Display for Terminal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -34,7 +34,7 @@ impl Display for Terminal<'_> {
     }
 }
 
-fn counts(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
+fn counts(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let Counted { held, due, turned_away, accepted, refused, unanswered, .. } = report.counted;
     let not_made = format!("{refused} refused, {unanswered} unanswered, {turned_away} rejected");
     writeln!(f, "made      {accepted} of {due} due ({not_made}), {held} of {} held", report.asked.hold)?;
@@ -64,9 +64,9 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
     )?;
     writeln!(f, "{}", "-".repeat(104))?;
     for StageFigures { stage, from_intended, step_from, step, timed_out } in stages {
-        let Figures { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_intended;
+        let LatencyFigures { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_intended;
         write!(f, "{stage:<10}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}")?;
-        let Figures { count, p50_ms, p99_ms, max_ms, .. } = step;
+        let LatencyFigures { count, p50_ms, p99_ms, max_ms, .. } = step;
         write!(f, "  {step_from:<11}{p50_ms:>9.1}{p99_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
         match timed_out {
             0 => writeln!(f)?,
@@ -79,7 +79,7 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
     writeln!(f)
 }
 
-fn machine(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
+fn machine(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let machine = &report.machine;
     let cores = |cores: Option<f64>| cores.map_or_else(|| "unknown".to_owned(), |cores| format!("{cores:.2}"));
     write!(f, "cores     {}; {} busy with the service", machine.cores, cores(machine.service_cores))?;
@@ -97,7 +97,7 @@ fn machine(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     writeln!(f)
 }
 
-fn holdings(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
+fn holdings(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     if report.holdings.is_empty() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn holdings(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     writeln!(f)
 }
 
-fn errors(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
+fn errors(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     if report.errors.is_empty() {
         return Ok(());
     }

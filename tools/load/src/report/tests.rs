@@ -58,8 +58,8 @@ fn holding(balance_grew: &str) -> Holding {
     }
 }
 
-fn report() -> Report {
-    Report {
+fn report() -> LoadReport {
+    LoadReport {
         version: "0.0.0",
         run: "0a1b2c3d".to_owned(),
         began_at: "2026-01-01T00:00:00.000Z".to_owned(),
@@ -104,8 +104,8 @@ fn report() -> Report {
 }
 
 /// Returns the report with findings, errors and a note.
-fn ill() -> Report {
-    Report {
+fn ill() -> LoadReport {
+    LoadReport {
         errors: [("initiate: 503 overloaded".to_owned(), 7), ("webhook: the timestamp is not now".to_owned(), 1)]
             .into(),
         findings: vec![
@@ -119,7 +119,7 @@ fn ill() -> Report {
 }
 
 /// Returns the markup of a page without its style, one element a line.
-fn markup(report: &Report) -> String {
+fn markup(report: &LoadReport) -> String {
     let page = page(report);
     let (head, rest) = page.split_once("<style>").expect("a style");
     let (_, body) = rest.split_once("</style>").expect("its end");
@@ -127,7 +127,7 @@ fn markup(report: &Report) -> String {
 }
 
 /// Compares page and table with their snapshots.
-fn assert_shown(name: &str, report: &Report) {
+fn assert_shown(name: &str, report: &LoadReport) {
     let (page, text) = (markup(report), Terminal(report).to_string());
     for shown in [&page, &text] {
         assert!(!shown.contains("NaN") && !shown.contains("inf\"") && !shown.contains("\"inf"), "{name}: {shown}");
@@ -145,7 +145,7 @@ fn pages_and_tables_show_the_run() {
 #[test]
 fn pages_and_tables_limit_the_listed_findings() {
     let findings = (0..1_003).map(|_| finding(FindingKind::Lost, Some(PAYMENT), "gone")).collect();
-    let report = Report { findings, ..report() };
+    let report = LoadReport { findings, ..report() };
     let (page, text) = (page(&report), Terminal(&report).to_string());
     assert_eq!([page.matches(PAYMENT).count(), text.matches(PAYMENT).count()], [1_000, 20]);
     assert!(page.contains("... and 3 more, see the JSON."));
@@ -158,7 +158,7 @@ fn a_second_without_latencies_is_a_gap_in_the_line() {
     let (second, silent) = (course[0], Second { accepted_p50_ms: 0.0, accepted_p99_ms: 0.0, ..course[0] });
     course = [second, second, silent, second, second, silent, second, silent].to_vec();
     (1..).zip(&mut course).for_each(|(at, second)| second.at_secs = f64::from(at));
-    assert_shown("gaps", &Report { course, ..report() });
+    assert_shown("gaps", &LoadReport { course, ..report() });
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_report_without_accepted_payments_is_drawn() {
         accepted_p99_ms: 0.0,
         ..second
     };
-    let report = Report {
+    let report = LoadReport {
         curves: Vec::new(),
         counted: Counted { due: 160, refused: 160, ..Counted::default() },
         not_made_percent: 100.0,
@@ -184,7 +184,7 @@ fn a_report_without_accepted_payments_is_drawn() {
 
 #[test]
 fn shows_the_seed_of_arrivals() {
-    let seeded = Report { asked: LoadRequest { pacing: "poisson", seed: Some(7), ..report().asked }, ..report() };
+    let seeded = LoadReport { asked: LoadRequest { pacing: "poisson", seed: Some(7), ..report().asked }, ..report() };
     assert!(page(&seeded).contains("poisson (seed 7) arrivals"));
     let text = Terminal(&seeded).to_string();
     assert!(text.contains("(poisson (seed 7)), exact=100"), "{text}");
@@ -199,7 +199,7 @@ fn shows_timeouts_beside_their_stage() {
         for _ in 0..timed_out {
             stages.record_timed_out(Stage::Accepted, Duration::from_secs(10), Some(Duration::from_secs(10)));
         }
-        Report { stages: stages.figures(), ..report() }
+        LoadReport { stages: stages.figures(), ..report() }
     };
     let (well, ill) = (waited(0), waited(3));
     insta::assert_snapshot!("timeouts_terminal", Terminal(&ill).to_string());
@@ -212,7 +212,7 @@ fn shows_timeouts_beside_their_stage() {
 
 #[test]
 fn fails_if_too_many_payments_were_not_made() {
-    let missing = |accepted, held, max| Report {
+    let missing = |accepted, held, max| LoadReport {
         counted: Counted { due: 160, accepted, held, ..Counted::default() },
         not_made_percent: f64::from(160 - u32::try_from(accepted).expect("small")) / 1.6,
         not_held_percent: f64::from(20 - u32::try_from(held).expect("small")) * 5.0,
@@ -234,17 +234,17 @@ fn fails_if_too_many_payments_were_not_made() {
 
 #[test]
 fn fails_if_payments_were_not_compared() {
-    let unread = Report {
+    let unread = LoadReport {
         audited: false,
         findings: vec![Finding::of_none("all payments are read back and compared", "the comparison failed".to_owned())],
         ..report()
     };
-    assert!(!unread.is_ok() && !Report { findings: Vec::new(), ..unread.clone() }.is_ok());
+    assert!(!unread.is_ok() && !LoadReport { findings: Vec::new(), ..unread.clone() }.is_ok());
     assert_eq!(unread.verdict(), "Payments were not compared. Failed: 1 wrong.");
-    let interrupted = Report { audited: false, interrupted: true, ..report() };
+    let interrupted = LoadReport { audited: false, interrupted: true, ..report() };
     let says = "Interrupted: the report shows the state at the interruption; payments were not compared.";
     assert_eq!(interrupted.verdict(), says);
-    let known = Report { findings: vec![finding(FindingKind::Wrong, Some(PAYMENT), "a fault")], ..interrupted };
+    let known = LoadReport { findings: vec![finding(FindingKind::Wrong, Some(PAYMENT), "a fault")], ..interrupted };
     assert_eq!(known.verdict(), format!("{says} Wrong so far: 1 wrong."));
     assert!(!known.is_ok());
 }

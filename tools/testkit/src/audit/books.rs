@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::wire::{Amount, Chain, PaymentId, Token};
 use alloy::primitives::Address;
 
-use crate::ledger::{Entry, LedgerReading};
+use crate::ledger::{LedgerEntry, LedgerReading};
 
 /// Largest number of payments that are named if a balance differs by their share.
 const SUSPECTS_MAX: usize = 3;
@@ -48,7 +48,7 @@ impl Postings {
         Self { of_payments, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, entry: &Entry) {
+    pub(super) fn add(&mut self, entry: &LedgerEntry) {
         let asset = (entry.chain, entry.token_address);
         let vault = self.vaults.entry(asset).or_default();
         *vault = vault.saturating_add(entry.change_of(&["psp", "in_flight"]));
@@ -180,7 +180,7 @@ mod tests {
         ExpectedPostings { number, id: PaymentId::generate(), asset: ASSET, posted }
     }
 
-    fn entry(subject: &str, kind: &str, accounts: [&str; 2], units: i64) -> Entry {
+    fn entry(subject: &str, kind: &str, accounts: [&str; 2], units: i64) -> LedgerEntry {
         let entry = json!({
             "position": 1, "subject": subject, "kind": kind, "debit": accounts[0], "credit": accounts[1],
             "amount": Amount(units).to_string(), "chain": "base", "token_address": CONTRACT.to_string(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     /// Returns the postings of settled payments.
-    fn entries(owed: &[ExpectedPostings]) -> Vec<Entry> {
+    fn entries(owed: &[ExpectedPostings]) -> Vec<LedgerEntry> {
         let of_one = |owed: &ExpectedPostings| {
             let (id, Posted { received, psp, treasury }) = (owed.id.to_string(), owed.posted);
             [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     /// Compares with a balance that increased by `grew`.
-    fn compared(owed: &[ExpectedPostings], entries: &[Entry], grew: i64) -> Compared {
+    fn compared(owed: &[ExpectedPostings], entries: &[LedgerEntry], grew: i64) -> Compared {
         let mut postings = Postings::of(owed.iter().map(|owed| (owed.id, (ASSET.0, CONTRACT))));
         for entry in entries {
             postings.add(entry);

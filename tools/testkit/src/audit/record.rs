@@ -11,7 +11,7 @@ use super::behaviour::{Behaviour, Intent};
 use super::clock::SLACK_MS;
 use super::expect;
 use super::stages::Stage;
-use crate::receiver::Event;
+use crate::receiver::WebhookEvent;
 
 /// Largest number of recorded faults of one payment.
 const FAULTS_MAX: usize = 8;
@@ -220,7 +220,7 @@ impl Record {
     }
 
     /// Records an event and compares it with the expected one.
-    pub fn receive(&mut self, event: &Event, webhook_id: &str) -> Novelty {
+    pub fn receive(&mut self, event: &WebhookEvent, webhook_id: &str) -> Novelty {
         if self.made.is_none() {
             self.reported_id = event.payment_id.parse().ok().or(self.reported_id);
         }
@@ -266,7 +266,7 @@ impl Record {
     }
 
     /// Returns the differences of an event, and the values that cannot be compared yet.
-    fn differences(&self, event: &Event, place: usize) -> (Vec<String>, Vec<(&'static str, String)>) {
+    fn differences(&self, event: &WebhookEvent, place: usize) -> (Vec<String>, Vec<(&'static str, String)>) {
         let intent = &self.intent;
         let mut differences = Vec::new();
         let mut early = Vec::new();
@@ -317,7 +317,7 @@ impl Record {
     }
 }
 
-fn reported(event: &Event) -> Option<ReportedSettlement> {
+fn reported(event: &WebhookEvent) -> Option<ReportedSettlement> {
     Some(ReportedSettlement {
         psp_amount: event.psp_amount.as_deref()?.parse().ok()?,
         treasury_fee: event.treasury_fee.as_deref()?.parse().ok()?,

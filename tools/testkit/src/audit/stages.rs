@@ -53,11 +53,11 @@ impl Latencies {
     }
 
     /// Returns the figures for the report.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> LatencyFigures {
         if self.histogram.is_empty() {
-            return Figures::default();
+            return LatencyFigures::default();
         }
-        Figures {
+        LatencyFigures {
             count: self.histogram.len(),
             min_ms: millis(self.histogram.min()),
             mean_ms: round(self.histogram.mean() / 1_000.0),
@@ -81,7 +81,7 @@ fn round(ms: f64) -> f64 {
 
 /// Figures of a histogram in milliseconds. All zero if it is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct LatencyFigures {
     /// Number of latencies.
     pub count: u64,
     /// Minimum.
@@ -160,11 +160,11 @@ pub struct StageFigures {
     /// Stage.
     pub stage: Stage,
     /// Latencies from the scheduled start.
-    pub from_intended: Figures,
+    pub from_intended: LatencyFigures,
     /// Beginning of the step.
     pub step_from: &'static str,
     /// Latencies of the step.
-    pub step: Figures,
+    pub step: LatencyFigures,
     /// Number of payments that timed out at this stage. Their waits count, as lower bounds.
     #[serde(rename = "in_vain")]
     pub timed_out: u64,
@@ -256,7 +256,7 @@ mod tests {
     fn shows_only_stages_that_were_reached() {
         let stages = Stages::default();
         assert!(stages.figures().is_empty());
-        assert_eq!(Latencies::default().figures(), Figures::default());
+        assert_eq!(Latencies::default().figures(), LatencyFigures::default());
         stages.record(Stage::Settled, Duration::from_secs(3), Duration::from_secs(1));
         let figures = stages.figures();
         assert_eq!(figures.len(), 1);

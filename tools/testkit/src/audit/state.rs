@@ -20,7 +20,7 @@ use super::record::{InitiatedAt, InitiationFailure, Record};
 use super::stages::{Stage, Stages};
 use super::tally::Tally;
 use crate::payers::{Sent, Unsent};
-use crate::psp::{InitiateError, Initiated};
+use crate::psp::{InitiateFailed, Initiated};
 
 /// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
 const MINED_EARLY_MAX: usize = 10_000;
@@ -125,7 +125,7 @@ impl RunState {
         &self,
         number: u32,
         begun: Option<Instant>,
-        answer: Result<Initiated, InitiateError>,
+        answer: Result<Initiated, InitiateFailed>,
     ) -> Option<Initiated> {
         let at = Instant::now();
         let mut inner = self.inner.lock();
@@ -151,7 +151,7 @@ impl RunState {
 
     fn measure_answer(
         &self,
-        answer: &Result<Initiated, InitiateError>,
+        answer: &Result<Initiated, InitiateFailed>,
         intended: Instant,
         begun: Option<Instant>,
         at: Instant,
@@ -166,8 +166,8 @@ impl RunState {
                 self.tally.count(|counted| &mut counted.accepted);
                 stages.record(Stage::Accepted, whole, begun.map_or(whole, |begun| at - begun));
             }
-            Err(InitiateError::Refused(..)) => self.tally.count(|counted| &mut counted.refused),
-            Err(InitiateError::Unanswered(_) | InitiateError::Unreadable) => {
+            Err(InitiateFailed::Refused(..)) => self.tally.count(|counted| &mut counted.refused),
+            Err(InitiateFailed::Unanswered(_) | InitiateFailed::Unreadable) => {
                 self.tally.count(|counted| &mut counted.unanswered);
                 stages.record_timed_out(Stage::Accepted, whole, begun.map(|begun| at - begun));
             }

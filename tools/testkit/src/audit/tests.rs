@@ -34,18 +34,18 @@ fn state(numbers: &[u8]) -> Inner {
 }
 
 /// Makes a movement of `tokens` to the vault and the fee to the treasury.
-fn moved(tokens: i64, tx_hashes: &[B256]) -> MovedAmounts {
-    MovedAmounts { to_vault: Amount::from_tokens(tokens), to_treasury: FEE, tx_hashes: tx_hashes.to_vec() }
+fn moved(tokens: i64, tx_hashes: &[B256]) -> SettledAmounts {
+    SettledAmounts { to_vault: Amount::from_tokens(tokens), to_treasury: FEE, tx_hashes: tx_hashes.to_vec() }
 }
 
 /// Returns the faults of each payment and the amounts of other payments.
-fn held(numbers: &[u8], moved: &[(u8, MovedAmounts)]) -> (Vec<Vec<String>>, HashMap<Token, VaultAmounts>) {
+fn held(numbers: &[u8], moved: &[(u8, SettledAmounts)]) -> (Vec<Vec<String>>, HashMap<Token, VaultAmounts>) {
     compared(state(numbers), moved, &HashMap::new())
 }
 
 fn compared(
     mut inner: Inner,
-    moved: &[(u8, MovedAmounts)],
+    moved: &[(u8, SettledAmounts)],
     listed: &HashMap<u32, ChainSide>,
 ) -> (Vec<Vec<String>>, HashMap<Token, VaultAmounts>) {
     let moved = moved.iter().map(|(number, moved)| ((Token::Usdc, wallet(*number)), moved.clone()));

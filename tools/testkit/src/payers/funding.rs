@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256};
 use alloy::sol_types::SolCall;
 use anyhow::{bail, ensure};
 use payferry_contracts::Token as TokenContract;
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ struct Receipt {
 }
 
 /// Gives each payer gas and tokens, and waits until the transactions are mined.
-pub(super) async fn fund(rpc: &Rpc, chain: &ChainInfo, payers: &[Wallet]) -> anyhow::Result<()> {
+pub(super) async fn fund(rpc: &Rpc, chain: &ChainInfo, payers: &[DevWallet]) -> anyhow::Result<()> {
     let giver = deployer();
     let mut failure = String::new();
     for _ in 0..TRIES_MAX {
@@ -53,8 +53,8 @@ pub(super) async fn fund(rpc: &Rpc, chain: &ChainInfo, payers: &[Wallet]) -> any
     bail!("{failure}")
 }
 
-fn sign_all(giver: &Wallet, nonce: u64, chain: &ChainInfo, payers: &[Wallet]) -> Vec<(Bytes, B256)> {
-    let addresses: Vec<Address> = payers.iter().map(Wallet::address).collect();
+fn sign_all(giver: &DevWallet, nonce: u64, chain: &ChainInfo, payers: &[DevWallet]) -> Vec<(Bytes, B256)> {
+    let addresses: Vec<Address> = payers.iter().map(DevWallet::address).collect();
     let coins = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
     let values = vec![U256::from(FUNDS.units().unsigned_abs()); addresses.len()];
     let mint = TokenContract::mintBatchCall { to: addresses.clone(), values }.abi_encode();

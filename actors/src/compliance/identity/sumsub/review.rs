@@ -1,6 +1,6 @@
 //! Sumsub's review of an applicant, and its translation.
 
-use payferry_domain::customer::Verdict;
+use payferry_domain::customer::IdentityVerdict;
 use serde::Deserialize;
 
 use super::super::provider::CheckStatus;
@@ -51,8 +51,8 @@ impl Review {
         let Some(result) = result.filter(|_| is_ours) else { return CheckStatus::InProgress };
         let may_retry = result.review_reject_type.as_deref() == Some("RETRY") && level == levels.identity;
         match result.review_answer.as_deref() {
-            Some("GREEN") => CheckStatus::Decided(Verdict::Approved),
-            Some("RED") if !may_retry => CheckStatus::Decided(Verdict::Rejected { reasons: result.reasons() }),
+            Some("GREEN") => CheckStatus::Decided(IdentityVerdict::Approved),
+            Some("RED") if !may_retry => CheckStatus::Decided(IdentityVerdict::Rejected { reasons: result.reasons() }),
             _ => CheckStatus::InProgress,
         }
     }

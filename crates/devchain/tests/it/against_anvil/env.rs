@@ -6,7 +6,7 @@ use alloy::primitives::{Address, B256, Bytes, Signature, TxKind, U256};
 use alloy::signers::SignerSync;
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Token, payferry_init_code, test_usdc_init_code, test_usdt_init_code};
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 
 use super::pair::Pair;
 pub use crate::env::{CHAIN_ID, GWEI, payee};
@@ -14,7 +14,7 @@ pub use crate::env::{CHAIN_ID, GWEI, payee};
 /// Both nodes, with an owner that has deployed the tokens and the settlement contract.
 pub struct Env {
     pub pair: Pair,
-    pub owner: Wallet,
+    pub owner: DevWallet,
     pub usdc: Address,
     pub usdt: Address,
     pub payferry: Address,
@@ -24,7 +24,7 @@ impl Env {
     /// Block 1 deploys the three contracts, block 2 mints tokens.
     pub async fn new() -> Self {
         let pair = Pair::start().await;
-        let owner = Wallet::from_seed("owner");
+        let owner = DevWallet::from_seed("owner");
         pair.fund(owner.address(), ether(1_000)).await;
         let me = owner.address();
         let env = Self { pair, usdc: me.create(0), usdt: me.create(1), payferry: me.create(2), owner };
@@ -78,7 +78,7 @@ pub fn tx(nonce: u64) -> TxEip1559 {
 }
 
 /// Returns the raw signed transaction, of any type.
-pub fn signed<T: SignableTransaction<Signature>>(wallet: &Wallet, tx: T) -> Bytes
+pub fn signed<T: SignableTransaction<Signature>>(wallet: &DevWallet, tx: T) -> Bytes
 where
     TxEnvelope: From<Signed<T>>,
 {

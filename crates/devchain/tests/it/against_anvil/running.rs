@@ -3,7 +3,7 @@
 use alloy::primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy::sol_types::{Panic, PanicKind, Revert, SolCall, SolError};
 use payferry_contracts::{Payferry, SettleItem, Token, test_usdc_init_code, vault_address};
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use serde_json::{Value, json};
 
 use super::env::{Env, GWEI, ether, payee};
@@ -262,7 +262,7 @@ async fn fee_history(pair: &Pair, params: &Value) -> [Value; 2] {
 async fn fees_are_equal() {
     let env = env().await;
     let pair = &env.pair;
-    let other = Wallet::from_seed("other");
+    let other = DevWallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
     // A block with three different tips.
     for (nonce, tip) in [GWEI, 2 * GWEI, 3 * GWEI / 2].into_iter().enumerate() {
@@ -317,7 +317,7 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
     assert_ne!(anvil["baseFeePerGas"][2], devchain["baseFeePerGas"][2]);
     assert_eq!(anvil["reward"], devchain["reward"]);
     // A third of the gas is in the first transaction, so at 33.4 % the tip of the second one counts. Anvil rounds.
-    let other = Wallet::from_seed("other");
+    let other = DevWallet::from_seed("other");
     pair.fund(other.address(), ether(1)).await;
     for (nonce, tip) in [1, 2, 3].into_iter().enumerate() {
         let tx = super::env::tx(nonce as u64);

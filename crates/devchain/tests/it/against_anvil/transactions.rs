@@ -3,7 +3,7 @@
 
 use alloy::consensus::{TxEip1559, TxEip2930, TxLegacy};
 use alloy::primitives::{Address, Bytes, TxKind, U256};
-use payferry_devchain::Wallet;
+use payferry_devchain::DevWallet;
 use serde_json::{Value, json};
 
 use super::env::{CHAIN_ID, GWEI, ether, payee, signed, tx};
@@ -11,14 +11,14 @@ use super::pair::{BLOCK_GAS_LIMIT, Expected, Pair};
 
 const SEND: &str = "eth_sendRawTransaction";
 
-async fn funded(seed: &str, wei: U256) -> (Pair, Wallet) {
+async fn funded(seed: &str, wei: U256) -> (Pair, DevWallet) {
     let pair = Pair::start().await;
-    let wallet = Wallet::from_seed(seed);
+    let wallet = DevWallet::from_seed(seed);
     pair.fund(wallet.address(), wei).await;
     (pair, wallet)
 }
 
-async fn rich() -> (Pair, Wallet) {
+async fn rich() -> (Pair, DevWallet) {
     funded("rich", ether(10)).await
 }
 
@@ -100,7 +100,7 @@ async fn rejects_replacements_that_anvil_accepts() {
 async fn rejects_senders_without_funds() {
     // One transaction costs 600,000 gwei here, and the account holds a little more.
     let (pair, poor) = funded("poor", U256::from(GWEI) * U256::from(700_000)).await;
-    let nobody = Wallet::from_seed("nobody");
+    let nobody = DevWallet::from_seed("nobody");
     let words = "insufficient funds for gas * price + value: balance 0, tx cost 600000000000000";
     let insufficient = (-32_003, "Insufficient funds for gas * price + value");
     refuses(&pair, &nobody.sign(tx(0)).0, insufficient, (-32_000, words)).await;
@@ -209,9 +209,9 @@ async fn a_nonce_gap_waits_and_is_promoted() {
     }
 }
 
-async fn three_senders() -> (Pair, [Wallet; 3]) {
+async fn three_senders() -> (Pair, [DevWallet; 3]) {
     let pair = Pair::start().await;
-    let senders = ["one", "two", "three"].map(Wallet::from_seed);
+    let senders = ["one", "two", "three"].map(DevWallet::from_seed);
     for sender in &senders {
         pair.fund(sender.address(), ether(1)).await;
     }

@@ -13,7 +13,7 @@ use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoAct
 use serde_json::json;
 
 use super::*;
-use crate::writer::{ChainBatch, ChainTxOutcome, JournalWrite, OperationOutcome, SignedOperation, Submission};
+use crate::writer::{ChainBatch, ChainTxOutcome, ChainTxSubmission, JournalWrite, OperationOutcome, SignedOperation};
 use env::{Env, REAL, START, USDC, observed};
 
 impl Env {
@@ -149,7 +149,7 @@ async fn applied_settlement_marks_its_operation_succeeded() {
     let env = Env::new().await;
     let payment = env.confirmed().await;
     let operation = env.operation(&payment).await;
-    let submission = Submission {
+    let submission = ChainTxSubmission {
         chain_tx: chain_txs::Model {
             chain: "base".to_owned(),
             sender: "0x1".to_owned(),

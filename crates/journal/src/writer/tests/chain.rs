@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::writer::{
-    ChainTxOutcome, MovedAmounts, OperationChange, OperationOutcome, Refusal, RefusedOperation, Renumbering,
+    ChainTxOutcome, MovedAmounts, OperationChange, OperationOutcome, OperationRefusal, RefusedOperation, Renumbering,
 };
 
 fn write(batch: ChainBatch) -> JournalWrite {
@@ -242,7 +242,7 @@ fn refusal(operations: &[(&str, i64)]) -> JournalWrite {
         revision: *revision,
         failure: "given up".to_owned(),
     };
-    JournalWrite::Refusal(Box::new(Refusal { at: 50, operations: operations.iter().map(refused).collect() }))
+    JournalWrite::Refusal(Box::new(OperationRefusal { at: 50, operations: operations.iter().map(refused).collect() }))
 }
 
 #[tokio::test]

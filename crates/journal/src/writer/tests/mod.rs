@@ -19,7 +19,7 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_entities::{
-    Database, Failure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, events,
+    Database, DatabaseFailure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, events,
     idempotency_keys, ledger_postings, operations, payment_transitions, payments, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
@@ -29,8 +29,8 @@ use tokio::task::JoinHandle;
 use super::statements::Statements;
 use super::write::{Attempt, FailedPreconditions, attempt};
 use super::{
-    ChainBatch, Consequences, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask, JournalWrite, NewEvent,
-    Receipt, SignedOperation, Submission, Transition,
+    ChainBatch, ChainTxSubmission, Consequences, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask,
+    JournalTransition, JournalWrite, NewEvent, Receipt, SignedOperation,
 };
 
 /// Faults to inject, in order; one per group.
@@ -70,8 +70,8 @@ impl Faults {
                 let _transaction = database.begin().await.unwrap();
                 panic!("injected fault within a transaction");
             }
-            Fault::Away => Some(Attempt::Failed(Failure::Away, error())),
-            Fault::Contention => Some(Attempt::Failed(Failure::Contention, error())),
+            Fault::Away => Some(Attempt::Failed(DatabaseFailure::Away, error())),
+            Fault::Contention => Some(Attempt::Failed(DatabaseFailure::Contention, error())),
             Fault::AnswerLost => match attempt(database, statements, writes).await {
                 Attempt::Committed(_) => Some(Attempt::Unknown(error())),
                 other => Some(other),
@@ -247,12 +247,12 @@ fn initiation(name: &str, key: Option<&str>) -> JournalWrite {
 }
 
 /// Returns the next version of the payment, with `announced` events.
-fn transition(before: &payments::Model, announced: i64) -> Transition {
+fn transition(before: &payments::Model, announced: i64) -> JournalTransition {
     let mut payment = before.clone();
     payment.version += 1;
     payment.status = "confirmed".to_owned();
     let announcements = (0..announced).map(|n| event(before, before.version * 100 + n)).collect();
-    Transition {
+    JournalTransition {
         transition: transition_row(&payment),
         payment,
         consequences: Consequences { announcements, ..Consequences::default() },
@@ -279,7 +279,7 @@ fn posting(payment: &payments::Model) -> ledger_postings::Model {
     }
 }
 
-fn boxed(transition: Transition) -> JournalWrite {
+fn boxed(transition: JournalTransition) -> JournalWrite {
     JournalWrite::Transition(Box::new(transition))
 }
 
@@ -395,7 +395,7 @@ fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
 }
 
 fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
-    JournalWrite::Submission(Box::new(Submission {
+    JournalWrite::Submission(Box::new(ChainTxSubmission {
         chain_tx: chain_txs::Model {
             chain: "base".to_owned(),
             sender: "0xsender".to_owned(),

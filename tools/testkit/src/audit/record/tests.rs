@@ -21,14 +21,14 @@ pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
 }
 
 /// Makes the expected event of this position (from 0).
-pub(in crate::audit) fn event(record: &Record, place: usize) -> Event {
+pub(in crate::audit) fn event(record: &Record, place: usize) -> WebhookEvent {
     let intent = &record.intent;
     let wanted = expect::events(intent.behaviour)[place];
     let received = Amount(expect::received_units(intent, place));
     let paid = matches!(wanted.status, Status::Confirmed | Status::Settled);
     let failed = wanted.status == Status::Failed;
     let treasury = received.units() * i64::from(record.fee_bps) / 10_000;
-    Event {
+    WebhookEvent {
         event: wanted.name.to_string(),
         payment_id: record.made.map_or_else(PaymentId::generate, |made| made.id).to_string(),
         event_id: EventId::generate().to_string(),
@@ -48,7 +48,7 @@ pub(in crate::audit) fn event(record: &Record, place: usize) -> Event {
     }
 }
 
-fn receive(record: &mut Record, event: &Event) -> Novelty {
+fn receive(record: &mut Record, event: &WebhookEvent) -> Novelty {
     record.receive(event, &event.event_id)
 }
 
@@ -73,11 +73,11 @@ fn duplicate_and_surplus_events_are_faults() {
     let mut record = record(Behaviour::Exact);
     let first = event(&record, 3);
     receive(&mut record, &first);
-    let again = Event { event_id: EventId::generate().to_string(), ..first.clone() };
+    let again = WebhookEvent { event_id: EventId::generate().to_string(), ..first.clone() };
     assert_eq!(receive(&mut record, &again), Novelty::Wrong);
-    let beyond = Event { sequence: 5, ..again };
+    let beyond = WebhookEvent { sequence: 5, ..again };
     assert_eq!(receive(&mut record, &beyond), Novelty::Wrong);
-    let before = Event { sequence: 0, ..beyond };
+    let before = WebhookEvent { sequence: 0, ..beyond };
     assert_eq!(receive(&mut record, &before), Novelty::Wrong);
     assert!(record.faults[0].contains("event 4 arrived as"), "{:?}", record.faults);
     assert!(record.faults[1].contains("payin.settled arrived as event 5"), "{:?}", record.faults);
@@ -88,7 +88,7 @@ fn duplicate_and_surplus_events_are_faults() {
 
 #[test]
 fn names_each_wrong_field() {
-    type Change = fn(&mut Event);
+    type Change = fn(&mut WebhookEvent);
     let wrong: [(&str, Change); 9] = [
         ("payment_id", |event| event.payment_id = PaymentId::generate().to_string()),
         ("status", |event| event.status = "settled".into()),
@@ -108,7 +108,7 @@ fn names_each_wrong_field() {
         assert!(record.faults.iter().any(|fault| fault.contains(&format!("{what} is"))), "{:?}", record.faults);
     }
     let mut record = record(Behaviour::Exact);
-    let other = Event { event: "payin.failed".into(), ..event(&record, 0) };
+    let other = WebhookEvent { event: "payin.failed".into(), ..event(&record, 0) };
     assert_eq!(receive(&mut record, &other), Novelty::Wrong);
 }
 
@@ -122,7 +122,7 @@ fn a_split_that_differs_from_the_settings_is_a_fault() {
         };
         // The fee of 5.00 at 0.33 % is 0.0165. The PSP gets one base unit more, the treasury one less.
         let (psp_amount, treasury_fee) = (moved(&right.psp_amount, 1), moved(&right.treasury_fee, -1));
-        receive(&mut record, &Event { psp_amount, treasury_fee, ..right });
+        receive(&mut record, &WebhookEvent { psp_amount, treasury_fee, ..right });
         let [fault] = record.faults.as_slice() else { panic!("{:?}", record.faults) };
         let says = "psp_amount and treasury_fee is `4.983501 and 0.016499`, not `4.9835 and 0.0165`";
         assert!(fault.ends_with(says), "{fault}");
@@ -135,7 +135,7 @@ fn an_early_expiry_is_a_fault() {
         for (early_ms, is_fault) in [(0, false), (SLACK_MS, false), (SLACK_MS + 1, true), (54_000, true)] {
             let mut record = record(behaviour);
             let at = DUE_AT.plus_secs(60).plus_millis(-early_ms);
-            let failed = Event { timestamp: at.to_string(), ..event(&record, 0) };
+            let failed = WebhookEvent { timestamp: at.to_string(), ..event(&record, 0) };
             receive(&mut record, &failed);
             assert_eq!(record.faults.len(), usize::from(is_fault), "{early_ms} ms: {:?}", record.faults);
             assert!(record.faults.iter().all(|fault| fault.contains("it expired at ")));
@@ -173,7 +173,7 @@ fn a_webhook_may_overtake_the_payers_answer() {
     }
     // A payer that does not pay has no transfer.
     let mut record = record(Behaviour::Never);
-    let paid = Event { tx_hash: Some(HASH.to_string()), ..event(&record, 0) };
+    let paid = WebhookEvent { tx_hash: Some(HASH.to_string()), ..event(&record, 0) };
     receive(&mut record, &paid);
     let fault = &record.faults[0];
     assert!(fault.contains(": tx_hash is `0x0707") && fault.ends_with("not `-`"), "{fault}");

@@ -6,7 +6,7 @@ use super::*;
 use crate::audit::record::tests::{HASH, event};
 use crate::audit::stages::StageFigures;
 use crate::client::CallError;
-use crate::receiver::{Arrived, Delivery, Event};
+use crate::receiver::{Arrived, Delivery, WebhookEvent};
 
 const WAIT: Duration = Duration::from_millis(30);
 /// Places of the events of a payment that is paid exactly.
@@ -39,7 +39,7 @@ fn receive(state: &RunState, payment_id: PaymentId, place: usize) {
 fn receive_named(state: &RunState, payment_id: PaymentId, place: usize, reference: Option<String>) {
     let at_wall = Timestamp::now();
     let (payment_id, timestamp) = (payment_id.to_string(), at_wall.to_string());
-    let event = Event { payment_id, timestamp, reference, ..event(&state.read().records[0], place) };
+    let event = WebhookEvent { payment_id, timestamp, reference, ..event(&state.read().records[0], place) };
     let webhook_id = event.event_id.clone();
     state.receive(Delivery::Webhook(Box::new(Arrived { at: Instant::now(), at_wall, webhook_id, event })));
 }
@@ -54,9 +54,9 @@ fn an_unanswered_initiation_counts_with_its_wait() {
     made(&state, 0);
     let begun = Some(Instant::now());
     std::thread::sleep(WAIT);
-    state.answered(1, begun, Err(InitiateError::Unanswered(CallError::TimedOut)));
-    state.answered(2, begun, Err(InitiateError::Unreadable));
-    state.answered(3, begun, Err(InitiateError::Refused(503, "overloaded".to_owned())));
+    state.answered(1, begun, Err(InitiateFailed::Unanswered(CallError::TimedOut)));
+    state.answered(2, begun, Err(InitiateFailed::Unreadable));
+    state.answered(3, begun, Err(InitiateFailed::Refused(503, "overloaded".to_owned())));
     let accepted = stage(&state, Stage::Accepted).unwrap();
     // A refused payment did not wait for long, and counts by its kind.
     assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.timed_out), (3, 3, 2), "{accepted:?}");
@@ -70,7 +70,7 @@ fn an_unanswered_initiation_counts_with_its_wait() {
 #[test]
 fn held_payments_are_in_no_figure() {
     let state = state(&[Behaviour::Held]);
-    state.answered(0, Some(Instant::now()), Err(InitiateError::Unanswered(CallError::TimedOut)));
+    state.answered(0, Some(Instant::now()), Err(InitiateFailed::Unanswered(CallError::TimedOut)));
     assert!(state.stages.figures().is_empty());
     assert_eq!(state.tally.counted().unanswered, 0);
 }
@@ -143,7 +143,7 @@ fn the_wait_for_a_connection_is_not_the_services() {
     let (begun, accepted) = (stage(&state, Stage::Begun).unwrap(), stage(&state, Stage::Accepted).unwrap());
     assert!(begun.step.min_ms >= 30.0 && accepted.step.max_ms < 30.0, "{begun:?} {accepted:?}");
     // This one never got a connection.
-    state.answered(1, None, Err(InitiateError::Unanswered(CallError::NotSent)));
+    state.answered(1, None, Err(InitiateFailed::Unanswered(CallError::NotSent)));
     let (begun, accepted) = (stage(&state, Stage::Begun).unwrap(), stage(&state, Stage::Accepted).unwrap());
     assert_eq!((begun.step.count, begun.timed_out), (2, 1), "{begun:?}");
     assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.timed_out), (2, 1, 1), "{accepted:?}");
@@ -161,7 +161,7 @@ fn missing_events_count_with_their_wait_at_the_end() {
     for number in 1..5 {
         made(&state, number);
     }
-    state.answered(5, Some(Instant::now()), Err(InitiateError::Refused(503, "overloaded".to_owned())));
+    state.answered(5, Some(Instant::now()), Err(InitiateFailed::Refused(503, "overloaded".to_owned())));
     let now = Instant::now();
     // The first payment lacks settlement and last webhooks. The transfer of the second is in no block. The third could
     // not be paid.

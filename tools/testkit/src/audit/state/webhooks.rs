@@ -7,7 +7,7 @@ use super::{Inner, RunState};
 use crate::audit::behaviour::Behaviour;
 use crate::audit::record::{Novelty, Record};
 use crate::audit::stages::Stage;
-use crate::receiver::{Arrived, Delivery, Event};
+use crate::receiver::{Arrived, Delivery, WebhookEvent};
 
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
@@ -90,7 +90,7 @@ impl RunState {
     }
 
     /// Returns the number of the payment of an event: by its reference, or else by its id.
-    fn number_of(&self, inner: &Inner, event: &Event) -> Option<u32> {
+    fn number_of(&self, inner: &Inner, event: &WebhookEvent) -> Option<u32> {
         let named = event.reference.as_deref().and_then(|reference| self.number(reference));
         let known = named.filter(|number| (*number as usize) < inner.records.len());
         known.or_else(|| inner.by_id.get(&event.payment_id.parse().ok()?).copied())
@@ -119,7 +119,7 @@ impl RunState {
 }
 
 impl Inner {
-    fn receive_foreign(&mut self, event: &Event) {
+    fn receive_foreign(&mut self, event: &WebhookEvent) {
         if self.foreign.len() < UNWANTED_MAX {
             let reference = event.reference.as_deref().unwrap_or("-");
             self.foreign.push(format!("{} of {} (reference {reference})", event.event, event.payment_id));
