@@ -18,7 +18,6 @@ pub mod outbound;
 pub mod pauses;
 pub mod payment;
 pub mod reconcile;
-mod services;
 pub mod system;
 
 pub use system::{

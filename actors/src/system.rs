@@ -25,6 +25,7 @@ use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::aggregate::Services;
 use crate::aggregate::{Aggregate, Aggregates, Message, Request};
 use crate::chain::ChainView;
 use crate::chains::Chains;
@@ -35,7 +36,6 @@ use crate::outbound::OutboundTransfers;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, Payments, ResultRows};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
-use crate::services::Services;
 
 use payferry_webhook::WebhookSender;
 

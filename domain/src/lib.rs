@@ -21,7 +21,7 @@ pub mod outbound;
 pub mod payment;
 pub mod time;
 
-pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
+pub use chain::{Address, Chain, Finality, FinalityPolicy, FinalityProgress, Hash32};
 pub use command_error::{CommandError, InitiateError, OrderError};
 pub use ids::{
     CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, KeyScope, MerchantId, OperationId, PaymentId,

@@ -26,7 +26,7 @@ use crate::observe::ActorSubject;
 
 pub use actor::ActorMemory;
 pub(crate) use actor::{Message, Request};
-pub(crate) use router::Aggregates;
+pub(crate) use router::{Aggregates, Services};
 pub(crate) use supervisor::{Supervisor, SupervisorMessage};
 
 /// A kind of aggregate with actors.

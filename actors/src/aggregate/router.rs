@@ -8,18 +8,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::{Address, Chain, CommandError, PaymentId, PspId, Timestamp};
+use payferry_entities::Database;
 use payferry_entities::postgres::LATE_COMMIT_MAX;
-use payferry_journal::{JournalError, JournalWrite};
+use payferry_journal::psps::PspDirectory;
+use payferry_journal::{Journal, JournalError, JournalWrite};
+use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorResult, Mailbox};
+use payferry_webhook::WebhookSender;
 use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
 use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message};
 use super::supervisor::SupervisorMessage;
 use super::{Aggregate, ChainProgress, log_about};
-use crate::compliance::ScreenRequest;
-use crate::observe::ActorSubject;
-use crate::services::Services;
+use crate::chains::Chains;
+use crate::compliance::{ScreenRequest, Screening};
+use crate::observe::{ActorSubject, TreeBooks};
+use crate::pauses::Pauses;
 
 /// Number of logical shards of ids.
 const LOGICAL_SHARDS: usize = 256;
@@ -27,6 +32,21 @@ const LOGICAL_SHARDS: usize = 256;
 const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
 type Live<A> = BTreeMap<<A as Aggregate>::Id, Mailbox<Message<A>>>;
+
+/// Services that payments and outbound transfers of one tree share: storage, clock, policies, chains, screening and webhooks.
+pub(crate) struct Services {
+    pub(crate) database: Database,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    pub(crate) psps: PspDirectory,
+    pub(crate) pauses: Pauses,
+    pub(crate) registry: TreeBooks,
+    pub(crate) chains: Arc<Chains>,
+    /// Set at the start of the actor and at each restart.
+    pub(crate) screening: RwLock<Option<Screening>>,
+    /// Like `screening`.
+    pub(crate) webhooks: RwLock<Option<WebhookSender>>,
+}
 
 /// The live aggregates of a kind and their supervisors. Shared by everything that sends messages to them.
 pub(crate) struct Aggregates<A: Aggregate> {

@@ -14,10 +14,10 @@ use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Cause, Mailbo
 use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
+use super::Services;
 use super::actor::Message;
 use super::{Aggregate, Aggregates, ChainProgress, log_about};
 use crate::observe::ActorSubject;
-use crate::services::Services;
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);

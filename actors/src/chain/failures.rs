@@ -2,10 +2,10 @@
 
 use alloy::primitives::U256;
 use payferry_contracts::{Payferry, Token as TokenContract};
+use payferry_domain::FinalityProgress;
 use payferry_domain::{Amount, Finality};
 use payferry_entities::{chain_txs, operations};
 use payferry_evm::client::ClientError;
-use payferry_evm::finality::ChainProgress;
 use payferry_evm::pace::Severity;
 use payferry_journal::OperationOutcome;
 
@@ -33,7 +33,7 @@ enum Decision {
 #[derive(Clone, Copy)]
 struct Refused<'a> {
     place: &'a TxPosition,
-    reach: ChainProgress,
+    reach: FinalityProgress,
 }
 
 impl SettlerState {
@@ -44,7 +44,7 @@ impl SettlerState {
         tx: &chain_txs::Model,
         failed: Vec<operations::Model>,
         number: u64,
-        reach: ChainProgress,
+        reach: FinalityProgress,
         errors: &mut Errors,
     ) -> Result<bool, SettleError> {
         if failed.is_empty() {

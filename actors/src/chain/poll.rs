@@ -8,10 +8,10 @@ use payferry_domain::payment::Command;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
+use payferry_domain::FinalityProgress;
 use payferry_evm::Degradation;
 use payferry_evm::client::{BlockHeader, ClientError, Heads};
 use payferry_evm::config::SpecError;
-use payferry_evm::finality::ChainProgress;
 use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
 use payferry_journal::chain::rows;
 use payferry_journal::payments::StoreError;
@@ -155,7 +155,7 @@ impl WatcherState {
     }
 
     /// Finality reached once this block, the head, is read; `None` while the watcher catches up.
-    fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<ChainProgress> {
+    fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<FinalityProgress> {
         let [last] = links else { return None };
         if last.hash != heads.latest.hash {
             return None;
@@ -163,7 +163,7 @@ impl WatcherState {
         let spec = &self.args.spec;
         let of_branch = |header: &&BlockHeader| header.number != last.number || header.hash == last.hash;
         let tag = |header: Option<&BlockHeader>, is_known| self.tag(header.filter(of_branch), is_known, heads);
-        Some(ChainProgress {
+        Some(FinalityProgress {
             read: last.number,
             safe: tag(heads.safe.as_ref(), spec.has_safe),
             finalized: tag(heads.finalized.as_ref(), spec.has_finalized),
@@ -340,7 +340,7 @@ impl WatcherState {
         }
     }
 
-    fn finalise(&self, reach: ChainProgress) {
+    fn finalise(&self, reach: FinalityProgress) {
         let WatcherArgs { spec, watchlist, inbox, .. } = &self.args;
         let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
             let (key, revision, reached) = (wait.key, wait.revision, wait.finality);

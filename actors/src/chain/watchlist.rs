@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
+use payferry_domain::FinalityProgress;
 use payferry_domain::payment::TransferKey;
 use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
-use payferry_evm::finality::ChainProgress;
 use tokio::sync::{Notify, watch};
 
 /// Bits in a block's bloom filter.
@@ -118,8 +118,8 @@ pub struct ChainView {
 
 impl ChainView {
     /// Progress of finality.
-    pub fn reach(&self) -> ChainProgress {
-        ChainProgress { read: self.read_number, safe: self.safe, finalized: self.finalized }
+    pub fn reach(&self) -> FinalityProgress {
+        FinalityProgress { read: self.read_number, safe: self.safe, finalized: self.finalized }
     }
 
     /// Milliseconds since the newest block, at least 0.
@@ -257,7 +257,7 @@ impl Watchlist {
     }
 
     /// Progress of the chain's finality, without copying the view.
-    pub fn reach(&self, chain: Chain) -> Option<ChainProgress> {
+    pub fn reach(&self, chain: Chain) -> Option<FinalityProgress> {
         self.lane(chain).view.read().as_ref().map(ChainView::reach)
     }
 
@@ -287,7 +287,7 @@ impl Watchlist {
     }
 
     /// Removes and returns the waits that are over.
-    pub(crate) fn take_reached(&self, chain: Chain, reach: ChainProgress) -> Vec<FinalityWait> {
+    pub(crate) fn take_reached(&self, chain: Chain, reach: FinalityProgress) -> Vec<FinalityWait> {
         let mut waits = self.lane(chain).waits.lock();
         waits.extract_if(|_, wait| reach.reached(wait.block_number, wait.finality)).map(|(_, wait)| wait).collect()
     }
@@ -355,7 +355,7 @@ mod tests {
         list.await_finality(payment, key(0), 1, 10, Finality::Blocks(2));
         list.await_finality(payment, key(1), 1, 10, Finality::Blocks(2));
         list.await_finality(payment, key(0), 1, 10, Finality::Blocks(5));
-        let reach = |read| ChainProgress { read, safe: None, finalized: None };
+        let reach = |read| FinalityProgress { read, safe: None, finalized: None };
         assert!(list.take_reached(Chain::Base, reach(10)).is_empty());
         assert_eq!(list.take_reached(Chain::Base, reach(11)).iter().map(|wait| wait.key).collect::<Vec<_>>(), [key(1)]);
         assert!(list.take_reached(Chain::Base, reach(13)).is_empty());

@@ -21,13 +21,13 @@ use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
+use crate::aggregate::Services;
 use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, SupervisorMessage};
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::inbox::PaymentInbox;
 use crate::observe::{Note, PaymentLine};
 use crate::outbound::OutboundTransfers;
-use crate::services::Services;
 
 use metrics::PaymentMetrics;
 use outages::Outages;

@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
+use crate::aggregate::Services;
 use crate::aggregate::{Aggregate, Aggregates, Supervisor};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
@@ -32,7 +33,6 @@ use crate::pauses::Pauses;
 use crate::payment::{Inbox, PaymentServices};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
-use crate::services::Services;
 
 /// Configuration of a tree.
 pub struct SystemConfig {

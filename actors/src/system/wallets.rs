@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::System;
-use crate::services::Services;
+use crate::aggregate::Services;
 
 /// Time that a wallet stays after its payment ended: longer than any commit started before can take.
 const LINGER: Duration = Duration::from_mins(2);

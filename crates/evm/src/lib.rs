@@ -1,5 +1,5 @@
 //! Access to EVM chains: the JSON-RPC client with failover between endpoints, what is configured of a chain and its checks
-//! against the chain, fees, finality, deployment, and the keys that sign.
+//! against the chain, fees, deployment, and the keys that sign.
 //!
 //! This crate uses neither the database nor payments. alloy's types are used here and by the engine's watcher and
 //! settler.
@@ -10,7 +10,6 @@ pub mod deploy;
 mod endpoint;
 mod failover;
 pub mod fees;
-pub mod finality;
 mod http;
 pub mod inspect;
 pub mod metrics;
