@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use metrics::{Unit, describe_gauge, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
 use payferry_actors::observe::BUCKETS;
@@ -28,11 +27,14 @@ pub fn init(log: &LogSection, usual: &str) {
     };
 }
 
+payferry_runtime::metrics! {
+    Gauge(Seconds) UPTIME = "payferry_uptime_seconds", "Time since the service started in this process.";
+    Gauge BUILD = "payferry_build_info", "Always 1; the label is the running version.";
+}
+
 /// Upper bounds of the histogram buckets of incoming and outgoing requests, seconds.
 const REQUEST_BUCKETS_SECS: [f64; 15] =
     [0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-const UPTIME: &str = "payferry_uptime_seconds";
-const BUILD: &str = "payferry_build_info";
 /// Interval at which recorded values are put into buckets, so that they do not accumulate in a process that is never
 /// scraped, and at which process metrics are read.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -59,9 +61,8 @@ pub fn metrics() -> &'static PrometheusHandle {
 pub fn keep_metrics() -> AbortOnDropHandle<()> {
     let (metrics, process) = (metrics(), Collector::default());
     process.describe();
-    describe_gauge!(UPTIME, Unit::Seconds, "Time since the service started in this process.");
-    describe_gauge!(BUILD, "Always 1; the label is the running version.");
-    gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    describe();
+    BUILD.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let started = Instant::now();
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(UPKEEP_EVERY);
@@ -69,7 +70,7 @@ pub fn keep_metrics() -> AbortOnDropHandle<()> {
             ticks.tick().await;
             metrics.run_upkeep();
             process.collect();
-            gauge!(UPTIME).set(started.elapsed().as_secs_f64());
+            UPTIME.set(&[], started.elapsed().as_secs_f64());
         }
     }))
 }

@@ -17,7 +17,7 @@ use super::{
 
 /// The router for PSPs and payers, with the routes that only some environments have.
 pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
-    metrics::describe();
+    metrics::install();
     // Served with and without the prefix `/api/v1`.
     let (bare, bare_document) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(merchants::sync))

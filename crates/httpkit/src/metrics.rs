@@ -5,12 +5,15 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::http::Method;
-use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use parking_lot::RwLock;
 
-const REQUESTS: &str = "payferry_http_requests_total";
-const SECONDS: &str = "payferry_http_request_duration_seconds";
-const STREAMS: &str = "payferry_http_streams_open";
+payferry_runtime::metrics! {
+    Counter REQUESTS = "payferry_http_requests_total", "Requests answered, by method, route template and status.";
+    Histogram(Seconds) SECONDS = "payferry_http_request_duration_seconds",
+        "Time from the request head to the response head.";
+    Gauge STREAMS = "payferry_http_streams_open", "Open payment streams of payers' pages and PSPs.";
+}
 
 /// Metric handles of one route and method, looked up once. Their number is bounded by the routes.
 struct Handles {
@@ -23,18 +26,16 @@ type ByRoute = HashMap<String, Vec<(&'static str, Handles)>>;
 
 static HANDLES: LazyLock<RwLock<ByRoute>> = LazyLock::new(RwLock::default);
 
-/// Registers the descriptions of the metrics.
-pub fn describe() {
-    describe_counter!(REQUESTS, "Requests answered, by method, route template and status.");
-    describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time from the request head to the response head.");
-    describe_gauge!(STREAMS, "Open payment streams of payers' pages and PSPs.");
+/// Registers the help texts of the metrics, for a recorder that was just installed.
+pub fn install() {
+    describe();
     // Handles from before the recorder was installed would record nothing.
     HANDLES.write().clear();
 }
 
 /// Counts an open stream until the returned value is dropped.
 pub fn stream_opened() -> OpenStream {
-    gauge!(STREAMS).increment(1.0);
+    gauge!(STREAMS.name).increment(1.0);
     OpenStream
 }
 
@@ -43,7 +44,7 @@ pub struct OpenStream;
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        gauge!(STREAMS).decrement(1.0);
+        gauge!(STREAMS.name).decrement(1.0);
     }
 }
 
@@ -71,14 +72,14 @@ fn record(routes: &ByRoute, method: &'static str, route: &str, status: u16, took
 fn prepare(routes: &mut ByRoute, method: &'static str, route: &str, status: u16) {
     let methods = routes.entry(route.to_owned()).or_default();
     let place = methods.iter().position(|(of, _)| *of == method).unwrap_or_else(|| {
-        let seconds = histogram!(SECONDS, "method" => method, "route" => route.to_owned());
+        let seconds = histogram!(SECONDS.name, "method" => method, "route" => route.to_owned());
         methods.push((method, Handles { seconds, requests: Vec::new() }));
         methods.len() - 1
     });
     let requests = &mut methods[place].1.requests;
     if !requests.iter().any(|(of, _)| *of == status) {
         let labels = [("method", method.to_owned()), ("route", route.to_owned()), ("status", status.to_string())];
-        requests.push((status, counter!(REQUESTS, &labels)));
+        requests.push((status, counter!(REQUESTS.name, &labels)));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::rust::{Source, arguments, calls, literal, message, name, sources};
+use super::rust::{Source, calls, literal, message, name, sources};
 use super::{assert_page, head, root, row, sentence};
 
 const TEXT: &str = "`GET /metrics` of the operator listener returns these in Prometheus text format. Labels are kinds, \
@@ -16,41 +16,9 @@ struct Metric {
     help: String,
 }
 
-/// The value of the constant, in the same file or else in any.
-fn constant(name: &str, source: &Source, all: &[Source]) -> Option<String> {
-    let name = name.rsplit("::").next()?.trim();
-    let value = |source: &Source| {
-        let (_, declared) = source.text.split_once(&format!("const {name}: &str = "))?;
-        literal(declared).map(|(value, _)| value)
-    };
-    value(source).or_else(|| all.iter().find_map(value))
-}
-
 fn metrics(all: &[Source]) -> BTreeMap<String, Metric> {
-    let mut found = BTreeMap::new();
-    for source in all {
-        for kind in ["counter", "gauge", "histogram"] {
-            for (_, call) in calls(&source.text, &format!("describe_{kind}!(")) {
-                let arguments = arguments(call);
-                let [name, between @ .., help] = arguments.as_slice() else {
-                    panic!("{}: {call}", source.path.display())
-                };
-                let Some(name) = literal(name).map(|(name, _)| name).or_else(|| constant(name, source, all)) else {
-                    assert!(source.path.ends_with(MACRO), "{}: the name in {arguments:?}", source.path.display());
-                    continue;
-                };
-                let unit = between.first().map_or("", |unit| unit.rsplit("::").next().unwrap());
-                let help = message(help).unwrap_or_else(|| panic!("{name} needs a help text"));
-                found.insert(name, Metric { kind, unit: shown_unit(unit), help });
-            }
-        }
-        if !source.path.ends_with(MACRO) {
-            for (_, block) in calls(&source.text, "metrics! {") {
-                found.extend(defined(block));
-            }
-        }
-    }
-    found
+    let defining = all.iter().filter(|source| !source.path.ends_with(MACRO));
+    defining.flat_map(|source| calls(&source.text, "metrics! {")).flat_map(|(_, block)| defined(block)).collect()
 }
 
 /// File of the macro `metrics!`.

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use metrics::{counter, describe_counter};
 use payferry_domain::Timestamp;
 use payferry_entities::{Database, deliveries, delivery_attempts, event_floors, events};
 use payferry_runtime::clock::Clock;
@@ -27,7 +26,9 @@ pub const BATCH_EVENTS: u64 = 100;
 const BATCH_PAUSE: Duration = Duration::from_millis(100);
 const DAY_SECS: i64 = 24 * 3_600;
 
-const PRUNED: &str = "payferry_pruned_rows_total";
+payferry_runtime::metrics! {
+    Counter PRUNED = "payferry_pruned_rows_total", "Rows deleted because they were old, by table.";
+}
 
 /// Retention period of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +80,9 @@ impl Pruned {
 
 /// Deletes old events at this pace, while the future is polled.
 pub async fn prune_on(database: Database, clock: Clock, retention: Retention, pace: Pace) {
-    describe_counter!(PRUNED, "Rows deleted because they were old, by table.");
+    describe();
     for table in ["events", "deliveries", "delivery_attempts"] {
-        counter!(PRUNED, "table" => table).absolute(0);
+        PRUNED.register(&[("table", table)]);
     }
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + pace.first, pace.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -117,7 +118,7 @@ pub async fn prune(database: &Database, retention: Retention, now: Timestamp) ->
         for (table, rows) in
             [("events", batch.events), ("deliveries", batch.deliveries), ("delivery_attempts", batch.attempts)]
         {
-            counter!(PRUNED, "table" => table).increment(rows);
+            PRUNED.add(&[("table", table)], rows);
         }
         tokio::time::sleep(BATCH_PAUSE).await;
     }

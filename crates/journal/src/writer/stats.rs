@@ -4,33 +4,28 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use metrics::{Counter, Gauge, Histogram, counter, gauge};
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 
-/// Writes of a group.
-pub const GROUP_UNITS: &str = "payferry_journal_group_units";
-/// Duration of a group's commit.
-pub const COMMIT_SECONDS: &str = "payferry_journal_commit_seconds";
-const QUEUED: &str = "payferry_journal_queued_units";
-const CONFLICTS: &str = "payferry_journal_conflicts_total";
-const REFUSED: &str = "payferry_journal_refused_total";
-const FAILED: &str = "payferry_journal_failed_total";
-const RETRIES: &str = "payferry_journal_retries_total";
-const HINDERED: &str = "payferry_journal_hindered";
-
-fn describe() {
-    describe_histogram!(GROUP_UNITS, "Writes in one commit.");
-    describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "Time from BEGIN to the end of COMMIT.");
-    describe_gauge!(QUEUED, "Writes that wait for a commit, by queue.");
-    describe_counter!(CONFLICTS, "Writes that failed a precondition: another write changed the row, or used the key.");
-    describe_counter!(REFUSED, "Writes that the database rejected as invalid.");
-    describe_counter!(FAILED, "Writes that were not committed, or may not have been, except failed preconditions.");
-    describe_counter!(RETRIES, "Retries of groups, because of another writer or an unavailable database.");
-    describe_gauge!(HINDERED, "1 while the last group could not be committed.");
+payferry_runtime::metrics! {
+    Histogram UNITS = "payferry_journal_group_units", "Writes in one commit.";
+    Histogram(Seconds) COMMIT = "payferry_journal_commit_seconds", "Time from BEGIN to the end of COMMIT.";
+    Gauge QUEUED = "payferry_journal_queued_units", "Writes that wait for a commit, by queue.";
+    Counter CONFLICTS = "payferry_journal_conflicts_total",
+        "Writes that failed a precondition: another write changed the row, or used the key.";
+    Counter REFUSED = "payferry_journal_refused_total", "Writes that the database rejected as invalid.";
+    Counter FAILED = "payferry_journal_failed_total",
+        "Writes that were not committed, or may not have been, except failed preconditions.";
+    Counter RETRIES = "payferry_journal_retries_total",
+        "Retries of groups, because of another writer or an unavailable database.";
+    Gauge HINDERED = "payferry_journal_hindered", "1 while the last group could not be committed.";
 }
+
+/// Writes of a group.
+pub const GROUP_UNITS: &str = UNITS.name;
+/// Duration of a group's commit.
+pub const COMMIT_SECONDS: &str = COMMIT.name;
 
 /// Statistics of the journal since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -121,17 +116,17 @@ impl Counters {
             group_units_max: AtomicUsize::default(),
             commit_time_us: AtomicU64::default(),
             commit_time_us_max: AtomicU64::default(),
-            conflicts: Count::new(counter!(CONFLICTS)),
-            refused: Count::new(counter!(REFUSED)),
-            failed: Count::new(counter!(FAILED)),
-            retries: Count::new(counter!(RETRIES)),
+            conflicts: Count::new(counter!(CONFLICTS.name)),
+            refused: Count::new(counter!(REFUSED.name)),
+            failed: Count::new(counter!(FAILED.name)),
+            retries: Count::new(counter!(RETRIES.name)),
             panics: AtomicU64::default(),
             hindered: Mutex::default(),
-            group_units: histogram!(GROUP_UNITS),
-            commit_seconds: histogram!(COMMIT_SECONDS),
-            transitions_queued: gauge!(QUEUED, "queue" => "transitions"),
-            initiations_queued: gauge!(QUEUED, "queue" => "initiations"),
-            is_hindered: gauge!(HINDERED),
+            group_units: UNITS.histogram(&[]),
+            commit_seconds: COMMIT.histogram(&[]),
+            transitions_queued: gauge!(QUEUED.name, "queue" => "transitions"),
+            initiations_queued: gauge!(QUEUED.name, "queue" => "initiations"),
+            is_hindered: gauge!(HINDERED.name),
         }
     }
 

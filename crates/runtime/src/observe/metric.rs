@@ -103,7 +103,7 @@ macro_rules! metrics {
         pub(crate) const ALL: &[$crate::observe::Metric] = &[$($constant),+];
 
         /// Registers the help texts.
-        pub(crate) fn describe() {
+        pub fn describe() {
             ALL.iter().for_each($crate::observe::Metric::describe);
         }
     };

@@ -4,36 +4,29 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use metrics::{Counter, Gauge, Histogram, counter, gauge};
 use parking_lot::RwLock;
 
 use super::ActorKind;
 use super::log::Cause;
 
-const ACTORS_LIVE: &str = "payferry_actors_live";
-const MAILBOX_MESSAGES: &str = "payferry_actor_mailbox_messages";
-/// Time a message waits in a mailbox.
-pub const MAILBOX_WAIT: &str = "payferry_actor_mailbox_wait_seconds";
-/// Time a message is handled.
-pub const HANDLING: &str = "payferry_actor_handling_seconds";
-const MESSAGES: &str = "payferry_actor_messages_total";
-const RESTARTS: &str = "payferry_actor_restarts_total";
-
-/// Registers the help texts of the metrics.
-pub(super) fn describe() {
-    describe_gauge!(ACTORS_LIVE, "Actors that are there, by kind.");
-    describe_gauge!(MAILBOX_MESSAGES, "Messages that wait in mailboxes, by kind of actor; of the journal: its queues.");
-    describe_histogram!(MAILBOX_WAIT, Unit::Seconds, "Time a message waited before it was taken, by kind of actor.");
-    describe_histogram!(
-        HANDLING,
-        Unit::Seconds,
-        "Time a message was handled, waiting for others included, by kind of actor; of the journal: a group of units."
-    );
-    describe_counter!(MESSAGES, "Messages taken, by kind of actor; of the journal: units.");
-    describe_counter!(RESTARTS, "Actors started again after a failure, by kind and class of failure.");
+crate::metrics! {
+    Gauge ACTORS_LIVE = "payferry_actors_live", "Actors that are there, by kind.";
+    Gauge MAILBOX_MESSAGES = "payferry_actor_mailbox_messages",
+        "Messages that wait in mailboxes, by kind of actor; of the journal: its queues.";
+    Histogram(Seconds) WAIT = "payferry_actor_mailbox_wait_seconds",
+        "Time a message waited before it was taken, by kind of actor.";
+    Histogram(Seconds) HANDLED = "payferry_actor_handling_seconds",
+        "Time a message was handled, waiting for others included, by kind of actor; of the journal: a group of units.";
+    Counter MESSAGES = "payferry_actor_messages_total", "Messages taken, by kind of actor; of the journal: units.";
+    Counter RESTARTS = "payferry_actor_restarts_total",
+        "Actors started again after a failure, by kind and class of failure.";
 }
+
+/// Time a message waits in a mailbox.
+pub const MAILBOX_WAIT: &str = WAIT.name;
+/// Time a message is handled.
+pub const HANDLING: &str = HANDLED.name;
 
 /// Metric handles of one kind, looked up once.
 #[derive(Debug)]
@@ -51,11 +44,11 @@ impl KindMetrics {
         show_failures(kind);
         let kind = kind.as_str();
         Self {
-            wait: histogram!(MAILBOX_WAIT, "kind" => kind),
-            handling: histogram!(HANDLING, "kind" => kind),
-            live: gauge!(ACTORS_LIVE, "kind" => kind),
-            mailbox: gauge!(MAILBOX_MESSAGES, "kind" => kind),
-            messages: counter!(MESSAGES, "kind" => kind),
+            wait: WAIT.histogram(&[("kind", kind)]),
+            handling: HANDLED.histogram(&[("kind", kind)]),
+            live: gauge!(ACTORS_LIVE.name, "kind" => kind),
+            mailbox: gauge!(MAILBOX_MESSAGES.name, "kind" => kind),
+            messages: counter!(MESSAGES.name, "kind" => kind),
             messages_shown: AtomicU64::new(0),
         }
     }
@@ -72,12 +65,12 @@ impl KindMetrics {
 /// Exports every cause as 0: an alert on an increase does not fire if a counter first appears at 1.
 fn show_failures(kind: ActorKind) {
     for cause in Cause::ALL {
-        counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(0);
+        counter!(RESTARTS.name, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(0);
     }
 }
 
 pub(super) fn restarted(kind: ActorKind, cause: Cause) {
-    counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(1);
+    counter!(RESTARTS.name, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(1);
 }
 
 /// Counters of one name with one label that takes few values, each looked up once.
