@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
-use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder};
+use payferry_journal::lists::{text_list, texts_of};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder};
 
 use super::summary::{Summary, is_vault, query, step_end};
 use super::{StatementEntry, Wanted};
@@ -80,16 +81,12 @@ async fn own_references(database: &Database, rows: &[Model]) -> Result<HashMap<S
     let rows_of =
         |subject: &&str| subject.strip_prefix("tr_").map_or_else(|| (*subject).to_owned(), |id| format!("pay_{id}"));
     let ids: HashMap<String, &str> = subjects.iter().map(|subject| (rows_of(subject), *subject)).collect();
-    let list = match database.backend() {
-        DbBackend::Postgres => "SELECT jsonb_array_elements_text($1::jsonb)",
-        _ => "SELECT value FROM json_each($1)",
-    };
-    let wanted =
-        serde_json::to_string(&ids.keys().collect::<Vec<_>>()).map_err(|error| DbErr::Json(error.to_string()))?;
+    let list = texts_of(database.backend(), 1);
+    let wanted = text_list(ids.keys())?;
     let mut own = HashMap::new();
     for table in ["payments", "sendings"] {
         let sql = format!("SELECT id, reference FROM {table} WHERE id IN ({list}) AND reference IS NOT NULL");
-        for row in query(database, &sql, [wanted.as_str().into()]).await? {
+        for row in query(database, &sql, [wanted.clone()]).await? {
             let id: String = row.try_get_by_index(0)?;
             if let Some(subject) = ids.get(&id) {
                 own.insert((*subject).to_owned(), row.try_get_by_index(1)?);

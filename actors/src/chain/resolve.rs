@@ -16,6 +16,7 @@ use payferry_journal::chain::attempts::{self, Attempts};
 use payferry_journal::chain::queue;
 use payferry_journal::chain::rows::row_number;
 use payferry_journal::{ChainTxOutcome, JournalWrite, MovedAmounts, OperationOutcome};
+use payferry_runtime::supervise::doubled;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
@@ -31,9 +32,9 @@ const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// The first of these blocks may have been in progress when the transaction was sent.
 const BLOCKS_BEFORE_RAISE: u64 = 2;
 /// Wait before a failed operation is batched again; doubles with each attempt.
-const REQUEUE_WAIT_MS: i64 = 1_000;
+const REQUEUE_WAIT: Duration = Duration::from_secs(1);
 /// Upper limit of that wait.
-const REQUEUE_WAIT_MAX_MS: i64 = 300_000;
+const REQUEUE_WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// Number of concurrent broadcasts at the start.
 const SENDS_AT_ONCE: usize = 16;
@@ -340,8 +341,9 @@ impl SettlerState {
     }
 
     pub(super) fn requeued(&self, row: &operations::Model, why: &str) -> OperationOutcome {
-        let doublings = u32::try_from(row.attempts.clamp(0, 20)).unwrap_or(20);
-        let wait_ms = REQUEUE_WAIT_MS.saturating_mul(1 << doublings).min(REQUEUE_WAIT_MAX_MS);
+        let attempts = u32::try_from(row.attempts).unwrap_or_default();
+        let wait = doubled(REQUEUE_WAIT, REQUEUE_WAIT_MAX, attempts);
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         OperationOutcome {
             id: row.id.clone(),
             status: "queued",
@@ -349,7 +351,7 @@ impl SettlerState {
             block_number: None,
             carried: None,
             failure: Some(why.to_owned()),
-            not_before: self.args.clock.real_now::<Timestamp>().as_millis().saturating_add(wait_ms),
+            not_before: self.args.clock.real_now::<Timestamp>().plus_millis(wait_ms).as_millis(),
         }
     }
 }

@@ -11,6 +11,7 @@ use payferry_domain::payment::{Command, Decision, Verdict};
 use payferry_domain::{Timestamp, outbound};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
+use payferry_runtime::supervise::doubled;
 use ractor::{ActorCell, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -199,8 +200,7 @@ impl ScreeningActor {
     /// Repeats the request until there is an answer. After the first failure the payment receives `review`, so that it
     /// shows why it waits.
     async fn ask(&self, request: &ScreenRequest) -> Verdict {
-        let mut pause = self.config.retry_min;
-        let mut is_notified = false;
+        let mut failures = 0;
         loop {
             let answer = {
                 let _permit = self.permits.acquire().await;
@@ -219,11 +219,11 @@ impl ScreeningActor {
             let (subject, provider) = (&request.subject, self.screener.name());
             tracing::warn!(%subject, provider, %error, "screening failed, retrying");
             metrics::ERRORS.add(&[], 1);
-            if !std::mem::replace(&mut is_notified, true) {
+            if failures == 0 {
                 self.notify(request, self.unavailable());
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(self.config.retry_max);
+            tokio::time::sleep(doubled(self.config.retry_min, self.config.retry_max, failures)).await;
+            failures += 1;
         }
     }
 

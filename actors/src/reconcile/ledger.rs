@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use payferry_domain::Address;
 use payferry_entities::Database;
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
+use payferry_journal::lists::{text_list, texts_of};
+use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
 use super::Unbalanced;
 
@@ -55,17 +56,13 @@ pub(super) async fn of_payments(
     database: &Database,
     subjects: &[&str],
 ) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
-    let list = match database.backend() {
-        DbBackend::Postgres => "SELECT jsonb_array_elements_text($1::jsonb)",
-        _ => "SELECT value FROM json_each($1)",
-    };
+    let list = texts_of(database.backend(), 1);
     let sql = format!(
         "SELECT subject, chain, token_address, {} FROM ledger_postings WHERE subject IN ({list}) \
          AND (debit IN ('payment', 'suspense') OR credit IN ('payment', 'suspense')) GROUP BY subject, chain, token_address",
         held("'payment', 'suspense'")
     );
-    let list = serde_json::to_string(subjects).map_err(|error| DbErr::Json(error.to_string()))?;
-    by_owner(query(database, &sql, [list.into()]).await?)
+    by_owner(query(database, &sql, [text_list(subjects)?]).await?)
 }
 
 /// Balances of the vaults of PSPs according to the postings, including reserved amounts; of one PSP or of all.

@@ -11,6 +11,7 @@ extern crate self as payferry_journal;
 pub mod audit;
 pub mod chain;
 pub mod customers;
+pub mod lists;
 pub mod opening;
 pub mod outbound;
 pub mod payments;

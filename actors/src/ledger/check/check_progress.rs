@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use payferry_domain::ledger::{Account, Asset, Holdings};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{Database, Transaction, payments, sendings};
+use payferry_journal::lists::{text_list, texts_of};
 use payferry_journal::outbound as sending_store;
 use payferry_journal::payments::{StoreError, payment_of};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, Value};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, QueryResult, Statement, Value};
 
 use super::findings::{Compared, Findings, ImbalanceKind, Where};
 use super::metrics;
@@ -234,10 +235,10 @@ async fn posted(
     let sql = format!(
         "SELECT subject, psp_id, chain, token_address, debit, credit, CAST(SUM(amount) AS BIGINT) FROM ledger_postings \
          WHERE subject IN ({}) GROUP BY subject, psp_id, chain, token_address, debit, credit",
-        listed(snapshot)
+        texts_of(snapshot.get_database_backend(), 1)
     );
     let mut posted: BTreeMap<String, (String, Holdings)> = BTreeMap::new();
-    for row in query(snapshot, &sql, [list(subjects.iter())?]).await? {
+    for row in query(snapshot, &sql, [text_list(subjects.iter())?]).await? {
         let (_, holdings) =
             posted.entry(row.try_get_by_index(0)?).or_insert((row.try_get_by_index(1)?, Holdings::default()));
         let asset = Asset { chain: parsed(&row, 2)?, address: parsed(&row, 3)? };
@@ -256,8 +257,8 @@ async fn by_id<M: FromQueryResult>(
     table: &str,
     ids: impl Iterator<Item = String>,
 ) -> Result<Vec<M>, DbErr> {
-    let sql = format!("SELECT * FROM {table} WHERE id IN ({})", listed(snapshot));
-    rows(snapshot, &sql, [list(ids)?]).await
+    let sql = format!("SELECT * FROM {table} WHERE id IN ({})", texts_of(snapshot.get_database_backend(), 1));
+    rows(snapshot, &sql, [text_list(ids)?]).await
 }
 
 async fn after<M: FromQueryResult>(
@@ -277,17 +278,4 @@ async fn rows<M: FromQueryResult, const N: usize>(
 ) -> Result<Vec<M>, DbErr> {
     let statement = Statement::from_sql_and_values(snapshot.get_database_backend(), sql, values);
     M::find_by_statement(statement).all(snapshot).await
-}
-
-/// One statement for any number of ids.
-fn listed(snapshot: &Transaction) -> &'static str {
-    match snapshot.get_database_backend() {
-        DbBackend::Postgres => "SELECT jsonb_array_elements_text($1::jsonb)",
-        _ => "SELECT value FROM json_each($1)",
-    }
-}
-
-fn list(ids: impl Iterator<Item = impl serde::Serialize>) -> Result<Value, DbErr> {
-    let list = serde_json::to_string(&ids.collect::<Vec<_>>());
-    list.map(Value::from).map_err(|error| DbErr::Json(error.to_string()))
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::lists::{text_list, texts_of};
 use payferry_domain::payment::{BlockRef, ObservedTransfer, Presence, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp, Token};
 use payferry_entities::{Database, chain_cursors, chain_headers, transfers};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder, Statement};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, Statement};
 
 use super::cursor::{Known, Link};
 
@@ -149,22 +150,16 @@ pub async fn first_block_times(
     chain: Chain,
     rows: &[transfers::Model],
 ) -> Result<HashMap<(String, String), Timestamp>, DbErr> {
-    let sql = match database.backend() {
-        DbBackend::Sqlite => {
-            "SELECT tx_hash, payment_id, MIN(block_time) FROM transfers WHERE chain = $1 \
-             AND tx_hash IN (SELECT value FROM json_each($2)) GROUP BY tx_hash, payment_id"
-        }
-        _ => {
-            "SELECT tx_hash, payment_id, MIN(block_time) FROM transfers WHERE chain = $1 \
-             AND tx_hash IN (SELECT jsonb_array_elements_text($2::jsonb)) GROUP BY tx_hash, payment_id"
-        }
-    };
+    let sql = format!(
+        "SELECT tx_hash, payment_id, MIN(block_time) FROM transfers WHERE chain = $1 AND tx_hash IN ({}) \
+         GROUP BY tx_hash, payment_id",
+        texts_of(database.backend(), 2)
+    );
     let hashes: Vec<&str> = rows.iter().map(|row| row.tx_hash.as_str()).collect();
     let mut times = HashMap::new();
     for hashes in hashes.chunks(LOOKUP_ADDRESSES_MAX) {
-        let list = serde_json::to_string(hashes).unwrap_or_default();
-        let values = [chain.as_str().into(), list.into()];
-        let statement = Statement::from_sql_and_values(database.backend(), sql, values);
+        let values = [chain.as_str().into(), text_list(hashes)?];
+        let statement = Statement::from_sql_and_values(database.backend(), &sql, values);
         for row in database.reader().query_all_raw(statement).await? {
             let key = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
             times.insert(key, Timestamp(row.try_get_by_index(2)?));

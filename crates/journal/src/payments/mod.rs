@@ -12,6 +12,7 @@ mod units;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
+use crate::lists::{text_list, texts_of};
 use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
@@ -161,14 +162,8 @@ pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId
 
 /// The live payments among these.
 pub async fn live_among(database: &Database, ids: &[PaymentId]) -> Result<HashSet<PaymentId>, StoreError> {
-    let sql = match database.backend() {
-        DbBackend::Postgres => {
-            "SELECT id FROM payments WHERE live AND id IN (SELECT jsonb_array_elements_text($1::jsonb))"
-        }
-        _ => "SELECT id FROM payments WHERE live AND id IN (SELECT value FROM json_each($1))",
-    };
-    let list = serde_json::to_string(ids).map_err(|error| StoreError::unreadable("payment", &"list", &error))?;
-    let ids: Vec<String> = rows_of(database, sql, [list.into()]).await?;
+    let sql = format!("SELECT id FROM payments WHERE live AND id IN ({})", texts_of(database.backend(), 1));
+    let ids: Vec<String> = rows_of(database, &sql, [text_list(ids)?]).await?;
     ids.iter().map(|id| id_of(id)).collect()
 }
 
@@ -299,13 +294,16 @@ pub enum WalletScope {
     All,
 }
 
-const OVER_SQLITE: &str =
-    "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1))";
-// Each part uses the index that holds its wallets.
-const ALL_SQLITE: &str = "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1)) \
-    UNION ALL SELECT id, wallet FROM payments WHERE live AND wallet IN (SELECT value FROM json_each($1))";
-const ALL_POSTGRES: &str =
-    "SELECT id, wallet FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))";
+fn by_wallets_sql(backend: DbBackend, among: WalletScope) -> String {
+    let select = "SELECT id, wallet FROM payments WHERE";
+    let listed = format!("wallet IN ({})", texts_of(backend, 1));
+    match (backend, among) {
+        (DbBackend::Postgres, _) => format!("{select} {listed}"),
+        (_, WalletScope::Over) => format!("{select} NOT live AND {listed}"),
+        // Each part uses the index that holds its wallets.
+        (_, WalletScope::All) => format!("{select} NOT live AND {listed} UNION ALL {select} live AND {listed}"),
+    }
+}
 
 /// Payments of these wallets, as far as they exist.
 pub async fn by_wallets(
@@ -313,15 +311,10 @@ pub async fn by_wallets(
     wallets: &[Address],
     among: WalletScope,
 ) -> Result<Vec<(Address, PaymentId)>, StoreError> {
-    let sql = match (database.backend(), among) {
-        (DbBackend::Postgres, _) => ALL_POSTGRES,
-        (_, WalletScope::Over) => OVER_SQLITE,
-        (_, WalletScope::All) => ALL_SQLITE,
-    };
+    let sql = by_wallets_sql(database.backend(), among);
     let mut found = Vec::new();
     for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {
-        let list = serde_json::to_string(wallets).map_err(|error| StoreError::unreadable("wallet", &"list", &error))?;
-        let rows: Vec<(String, String)> = rows_of(database, sql, [list.into()]).await?;
+        let rows: Vec<(String, String)> = rows_of(database, &sql, [text_list(wallets)?]).await?;
         for (id, wallet) in rows {
             found.push(owner_of(&id, &wallet)?);
         }

@@ -78,9 +78,9 @@ async fn live_payments_and_wallets_use_their_indexes() {
         assert_eq!(plan, [format!("SEARCH payments USING {index} payments_live (id>?)")]);
     }
     let wallets = || vec![r#"["0x00"]"#.into()];
-    let plan_over = plan(OVER_SQLITE, wallets()).await;
+    let plan_over = plan(&by_wallets_sql(DbBackend::Sqlite, WalletScope::Over), wallets()).await;
     assert_eq!(plan_over[0], over);
-    let plan_all = plan(ALL_SQLITE, wallets()).await;
+    let plan_all = plan(&by_wallets_sql(DbBackend::Sqlite, WalletScope::All), wallets()).await;
     for part in [over, "SCAN payments USING COVERING INDEX payments_live"] {
         assert!(plan_all.iter().any(|step| step == part), "{plan_all:?}");
     }
