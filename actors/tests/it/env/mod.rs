@@ -4,6 +4,7 @@ mod chain;
 pub mod senses;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use payferry_actors::{
 use payferry_devchain::{ChainConfig, Mining};
 use payferry_domain::customer::{self, CustomerKind};
 use payferry_domain::outbound::{OutboundId, OutboundTransfer};
-use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict};
+use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict, fixtures};
 use payferry_domain::{Address, Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_evm::ChainSpec;
@@ -106,12 +107,34 @@ pub struct Env {
     _hold: senses::Hold,
 }
 
+/// The first chain.
+impl Deref for Env {
+    type Target = ChainEnv;
+
+    fn deref(&self) -> &ChainEnv {
+        &self.chains[&self.options.chains[0]]
+    }
+}
+
+impl DerefMut for Env {
+    fn deref_mut(&mut self) -> &mut ChainEnv {
+        self.chains.get_mut(&self.options.chains[0]).expect("the environment has a chain")
+    }
+}
+
 impl Env {
     pub async fn new() -> Self {
         Self::with(Options::default()).await
     }
 
     pub async fn with(options: Options) -> Self {
+        let mut env = Self::unstarted(options).await;
+        env.start().await;
+        env
+    }
+
+    /// Creates the chains and the database, without a service.
+    pub async fn unstarted(options: Options) -> Self {
         payferry_harness::install_tls();
         let hold = senses::hold(options.senses).await;
         let (mining, finalized_depth) = (options.mining, options.finalized_depth);
@@ -126,9 +149,7 @@ impl Env {
         let changed = psps::Entity::update_many().col_expr(psps::Column::Settings, policies);
         changed.exec(database.writer()).await.unwrap();
         let chains = futures::future::join_all(opened).await.into_iter().collect();
-        let mut env = Self { chains, psp, merchant, options, system: None, database, test_database, _hold: hold };
-        env.start().await;
-        env
+        Self { chains, psp, merchant, options, system: None, database, test_database, _hold: hold }
     }
 
     /// Starts the service on the current database and chains, and waits until it has read every chain: before that it
@@ -199,7 +220,7 @@ impl Env {
 
     /// The first chain.
     pub fn chain(&self) -> &ChainEnv {
-        &self.chains[&self.options.chains[0]]
+        self
     }
 
     pub fn psp_vault(&self) -> Address {
@@ -437,7 +458,7 @@ pub async fn until_some<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>, 
 }
 
 /// Creates a migrated database with a PSP and its merchant.
-pub async fn open_new() -> (TestDatabase, Database, PspId, MerchantId) {
+async fn open_new() -> (TestDatabase, Database, PspId, MerchantId) {
     let test_database = TestDatabase::create().await;
     let database = open(&test_database).await;
     Migrator::up(database.long_timeout(), None).await.unwrap();
@@ -459,16 +480,6 @@ async fn open(test_database: &TestDatabase) -> Database {
 
 /// A verdict without details.
 pub fn verdict(decision: Decision, by_operator: bool, checked_at: Timestamp) -> Verdict {
-    Verdict {
-        decision,
-        by_operator,
-        risk_level: None,
-        score: None,
-        flags: Vec::new(),
-        provider: "test".to_owned(),
-        provider_ref: None,
-        list_version: None,
-        plain_sender: None,
-        checked_at,
-    }
+    let provider = "test".to_owned();
+    Verdict { by_operator, provider, plain_sender: None, checked_at, ..fixtures::verdict(decision) }
 }
