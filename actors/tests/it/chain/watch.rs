@@ -157,12 +157,9 @@ fn recorded(env: &Env, n: usize, payment: PaymentId, count: i64) -> Vec<transfer
         amount: 1,
         block_number: 1,
         block_hash: format!("0x{:064x}", 1),
-        block_time: 0,
         presence: "present".to_owned(),
         revision: 1,
-        applied_revision: 0,
-        applied_version: 0,
-        created_at: 0,
+        ..transfers::Model::default()
     };
     (0..count).map(row).collect()
 }

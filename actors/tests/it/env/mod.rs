@@ -28,7 +28,6 @@ use payferry_harness::database::TestDatabase;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::{Ceilings, PspPolicies};
-use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
@@ -328,6 +327,24 @@ impl Env {
         payments
     }
 
+    /// Creates this many payments of 10 tokens.
+    pub async fn initiate_many(&self, count: usize) -> Vec<Payment> {
+        futures::future::join_all((0..count).map(|_| self.initiate("10"))).await
+    }
+
+    /// Creates a payment of 10 tokens, pays it, and waits until it is settled.
+    pub async fn initiate_and_settle(&self) -> Payment {
+        let payment = self.initiate_and_pay(1).await.remove(0);
+        self.until_status(payment.id(), Status::Settled).await
+    }
+
+    /// Creates a payment of 10 tokens and pays so much of it.
+    pub async fn underpaid(&self, tokens: &str) -> Payment {
+        let payment = self.initiate("10").await;
+        self.pay(&payment, tokens).await;
+        self.until_status(payment.id(), Status::Mismatched).await
+    }
+
     pub async fn load(&self, id: PaymentId) -> Payment {
         payferry_journal::payments::load(&self.database, id).await.unwrap().unwrap()
     }
@@ -343,6 +360,15 @@ impl Env {
     /// Waits until the condition holds.
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         self.until_some(what, async || condition().await.then_some(())).await;
+    }
+
+    /// Waits until the condition holds, for longer than usual.
+    pub async fn until_within(&self, patience: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let since = Instant::now();
+        while !condition().await {
+            assert!(since.elapsed() < patience, "never {what}: {}", self.state());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Waits until `ask` returns a value.
@@ -457,11 +483,10 @@ pub async fn until_some<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>, 
     }
 }
 
-/// Creates a migrated database with a PSP and its merchant.
+/// Creates a database with a PSP and its merchant.
 async fn open_new() -> (TestDatabase, Database, PspId, MerchantId) {
     let test_database = TestDatabase::create().await;
     let database = open(&test_database).await;
-    Migrator::up(database.long_timeout(), None).await.unwrap();
     let (psp, merchant) = (PspId::generate(), MerchantId::generate());
     test_database.add_psp(&psp.to_string(), &merchant.to_string()).await;
     (test_database, database, psp, merchant)

@@ -35,7 +35,7 @@ async fn payment_expires_by_the_time_of_the_chain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_during_a_shard_restart_extends_every_deadline() {
     let env = Env::new().await;
-    let waiting = futures::future::join_all((0..20).map(|_| env.initiate("10"))).await;
+    let waiting = env.initiate_many(20).await;
     env.system().inject_crash(ActorKind::Shard);
     env.options.clock.advance_secs(1_300);
     env.chain().devchain.jump_time(1_300).await.unwrap();
@@ -89,9 +89,7 @@ impl KytScreener for UndecidedScreener {
 #[tokio::test(flavor = "multi_thread")]
 async fn money_in_review_is_screened_again_until_decided() {
     let env = Env::with(UndecidedScreener::options(1, 4).1).await;
-    let payment = env.initiate("10").await;
-    env.pay(&payment, "10").await;
-    env.until_status(payment.id(), Status::Settled).await;
+    env.initiate_and_settle().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,9 +114,8 @@ async fn review_of_more_than_a_day_raises_an_alarm() {
 async fn blocked_money_raises_an_alarm() {
     const ALARMS: &str = "payferry_alarms_total";
     let env = Env::with(Options { senses: Senses::Alone, ..Options::default() }).await;
-    let (clean, tainted) = (env.initiate("10").await, env.initiate("10").await);
-    env.pay(&clean, "10").await;
-    env.until_status(clean.id(), Status::Settled).await;
+    let tainted = env.initiate("10").await;
+    env.initiate_and_settle().await;
     assert_eq!(metric(ALARMS, &[]), 0);
     env.pay_from(PAYERS[2], &tainted, "10").await;
     let failed = env.until_status(tainted.id(), Status::Failed).await;
