@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use super::normal::{self, normal};
 use crate::env::CHAIN_ID;
+pub use crate::env::quantity;
 
 /// Timestamp of block 0 on both nodes.
 pub const GENESIS_SECS: u64 = 1_800_000_000;
@@ -263,9 +264,4 @@ impl Drop for Pair {
             assert!(differences.is_empty(), "{} differences\n\n{}", differences.len(), differences.join("\n\n"));
         }
     }
-}
-
-pub fn quantity(value: &Value) -> u64 {
-    let text = value.as_str().unwrap_or_else(|| panic!("not a quantity: {value}"));
-    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
