@@ -147,6 +147,13 @@ impl Env {
         Self::finalized_at(ChainConfig::default().finalized_depth).await
     }
 
+    /// The same with a watcher.
+    pub async fn watching() -> Self {
+        let env = Self::new().await;
+        env.watch().await;
+        env
+    }
+
     /// Creates the environment on a chain whose `finalized` block is so far below the head.
     pub async fn finalized_at(finalized_depth: u64) -> Self {
         let options = Options { mining: Mining::OnDemand, finalized_depth, ..Options::default() };

@@ -10,8 +10,7 @@ use crate::env::chain_config;
 
 /// Pays during the faults, checks the effect (`reads_on`), ends the faults, and waits for the money.
 async fn survives(faults: Faults, reads_on: bool) {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     env.mine_and_read(6).await;
     let payment = env.payment().await;
     env.devchain.set_faults(faults);

@@ -95,8 +95,7 @@ async fn assert_settled_anew(env: &Env, foreign: &BTreeSet<String>, payment: Pay
 
 /// A settlement gets the number of another one, whose event is found or lies too far back to be searched.
 async fn settled_under_a_used_number(is_far_back: bool) {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     let (foreign, payment) = restored(&env).await;
     if is_far_back {
         made_later(&env).await;
@@ -111,8 +110,7 @@ async fn settled_under_a_used_number(is_far_back: bool) {
 async fn killed_before_and_after_the_commit_of_a_new_number() {
     // Before the new number, only the mined transaction is recorded.
     for (nth, has_fresh) in [(1, false), (2, true)] {
-        let env = Env::new().await;
-        env.watch().await;
+        let env = Env::watching().await;
         let (foreign, payment) = restored(&env).await;
         env.settle_until_dead(&vec![Step::Recorded; nth]).await;
         let row = env.operation().await;

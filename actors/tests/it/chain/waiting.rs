@@ -127,8 +127,7 @@ async fn long_after(env: &Env) {
 
 #[tokio::test]
 async fn endpoint_without_the_block_reorgs_nothing() {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     let block = mined_and_left(&env).await;
     long_after(&env).await;
     // Like an endpoint that was restored from an earlier copy.
@@ -152,8 +151,7 @@ async fn endpoint_without_the_block_reorgs_nothing() {
 
 #[tokio::test]
 async fn replaced_block_is_reorged_at_any_depth_after_downtime() {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     let block = mined_and_left(&env).await;
     assert_eq!(env.devchain.head().number, block);
     env.reorg(1, Dropped::Discard).await;

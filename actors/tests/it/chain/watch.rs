@@ -10,8 +10,7 @@ use crate::env::Coin;
 
 #[tokio::test]
 async fn transfer_is_final_at_exactly_the_required_confirmations() {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     let payment = env.payment().await;
     env.watchlist.watch(env.vault(payment), payment);
     env.pay(payment, 10_000_000).await;
@@ -45,8 +44,7 @@ async fn transfer_is_final_at_exactly_the_required_confirmations() {
 
 #[tokio::test]
 async fn records_only_possible_payments() {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     // Never added to the watchlist: found in the database.
     let payment = env.payment().await;
     let wallet = env.vault(payment);
@@ -63,8 +61,7 @@ async fn records_only_possible_payments() {
 
 #[tokio::test]
 async fn new_watcher_resumes_at_the_cursor_and_reports_unapplied_transfers() {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     let payment = env.payment().await;
     env.pay(payment, 5).await;
     env.mine_and_read(20).await;
@@ -83,8 +80,7 @@ async fn new_watcher_resumes_at_the_cursor_and_reports_unapplied_transfers() {
 
 #[tokio::test]
 async fn outage_is_reported_before_later_progress() {
-    let env = Env::new().await;
-    env.watch().await;
+    let env = Env::watching().await;
     env.mine_and_read(1).await;
     env.inbox.progress.lock().clear();
     let before = env.devchain.head();

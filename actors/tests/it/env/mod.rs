@@ -1,6 +1,7 @@
 //! Test environment: the service's actor tree over a new database, with chains and a PSP.
 
 mod chain;
+mod screener;
 pub mod senses;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +38,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use self::senses::Senses;
 
 pub use self::chain::{ChainEnv, Coin, GWEI, PAYERS, account, chain_config, operator, operator_signer, quantity};
+pub use self::screener::TestScreener;
 
 pub const MASTER: [u8; 32] = [9; 32];
 /// Time between blocks, unless a test mines them.
@@ -86,6 +88,15 @@ impl Options {
     pub fn tweaked(mut self, tweak: fn(&mut ChainSpec)) -> Self {
         self.tweaks.push(tweak);
         self
+    }
+
+    /// Screens with this, and often.
+    pub fn screened_by(self, screener: Arc<TestScreener>) -> Self {
+        self.configured(move |config| {
+            let brief = Duration::from_millis(20);
+            config.screener = screener.clone();
+            (config.screening.retry_min, config.screening.review_interval) = (brief, brief);
+        })
     }
 
     pub fn configured(self, configure: impl Fn(&mut SystemConfig) + 'static) -> Self {
