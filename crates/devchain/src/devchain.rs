@@ -60,11 +60,6 @@ impl Devchain {
         Ok(chain)
     }
 
-    /// Returns the chain as an alloy transport: `RpcClient::new(chain.transport(), true)`. Faults apply.
-    pub fn transport(&self) -> Self {
-        self.clone()
-    }
-
     /// Returns a router for `POST /`: JSON-RPC over HTTP, single and batch, open to any origin. Faults apply.
     pub fn router(&self) -> axum::Router {
         crate::http::router(self.clone())

@@ -1,14 +1,12 @@
 //! The chain as an alloy transport, and the simulated connection, shared with `http.rs`.
 
 use std::borrow::Cow;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use alloy::rpc::json_rpc::{ErrorPayload, RequestPacket, Response, ResponsePacket, ResponsePayload, SerializedRequest};
-use alloy::transports::{TransportError, TransportErrorKind, TransportFut};
+use alloy::transports::{Transport, TransportError, TransportErrorKind, TransportFut};
 use axum::http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
-use tower::Service;
 
 use crate::devchain::Devchain;
 use crate::error::RpcError;
@@ -16,6 +14,12 @@ use crate::faults::Faults;
 use crate::rpc;
 
 impl Devchain {
+    /// Returns the chain as an alloy transport: `RpcClient::new(chain.transport(), true)`. Faults apply.
+    pub fn transport(&self) -> impl Transport + Clone + use<> {
+        let chain = self.clone();
+        tower::service_fn(move |packet| -> TransportFut<'static> { Box::pin(chain.clone().answer(packet)) })
+    }
+
     async fn answer(self, packet: RequestPacket) -> Result<ResponsePacket, TransportError> {
         let wire = Wire::of(&self, packet.method_names());
         wire.before().await.map_err(WireFailure::transport_error)?;
@@ -42,21 +46,6 @@ async fn answer_one(request: &SerializedRequest, wire: &Wire<'_>) -> Response {
         }),
     };
     Response { id: request.id().clone(), payload }
-}
-
-/// A tower service for alloy's request and response packets.
-impl Service<RequestPacket> for Devchain {
-    type Response = ResponsePacket;
-    type Error = TransportError;
-    type Future = TransportFut<'static>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, packet: RequestPacket) -> Self::Future {
-        Box::pin(self.clone().answer(packet))
-    }
 }
 
 /// Handles the requests of a batch: one after the other like geth, but concurrently if all have the same method, so

@@ -9,7 +9,7 @@ use crate::ids::{CustomerId, PayoutId, PspId, WithdrawalId};
 use crate::ledger::{Account, Asset, Holdings, PostingKind};
 use crate::money::Token;
 use crate::payment::Verdict;
-use crate::payment::tests::{START, verdict as provided};
+use crate::payment::fixtures::{START, verdict as provided};
 
 const TX: Hash32 = Hash32([7; 32]);
 

@@ -13,6 +13,8 @@ mod command;
 mod decide;
 mod event;
 mod evolve;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 mod money_out;
 mod react;
 mod state;

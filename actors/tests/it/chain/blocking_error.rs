@@ -11,7 +11,7 @@ use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Condition, Expr};
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel};
 
-use super::env::{Env, Running, stop, stop_both};
+use super::env::Env;
 use super::fees;
 use crate::env::operator;
 
@@ -23,7 +23,6 @@ const LOOKS: u32 = 12;
 
 fn tx_of(env: &Env, sender: String, nonce: i64, status: &str) -> chain_txs::ActiveModel {
     let tx = chain_txs::Model {
-        id: 0,
         chain: "base".to_owned(),
         sender,
         nonce,
@@ -31,11 +30,7 @@ fn tx_of(env: &Env, sender: String, nonce: i64, status: &str) -> chain_txs::Acti
         input: "0x".to_owned(),
         gas_limit: 100_000,
         status: status.to_owned(),
-        tx_hash: None,
-        block_number: None,
-        block_hash: None,
-        created_at: 0,
-        updated_at: 0,
+        ..chain_txs::Model::default()
     };
     chain_txs::ActiveModel { id: NotSet, ..tx.into_active_model() }
 }
@@ -59,17 +54,15 @@ async fn many_unfinal_transactions_hide_no_other_transactions() {
     let env = Env::new().await;
     // In blocks that are far from final, and from being read.
     before_ours(&env, "mined", 1_000_000).await;
-    let (run, _) = env.settling(2, 10_000_000).await;
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, 10_000_000).await;
+    env.settling(2, 10_000_000).await;
+    env.settle_all_once(2, 10_000_000).await;
     env.mine_until("ours is final", async || {
         let txs = env.txs().await;
         let ours: Vec<_> = txs.iter().filter(|tx| tx.nonce >= 0).collect();
         let open = usize::try_from(BEFORE).unwrap();
-        ours.iter().all(|tx| tx.status == "final") && run.report().await.open == open
+        ours.iter().all(|tx| tx.status == "final") && env.report().await.open == open
     })
     .await;
-    run.stop().await;
 }
 
 #[tokio::test]
@@ -79,20 +72,18 @@ async fn old_reverted_transactions_do_not_hide_current_ones() {
     env.spec.batch_items_max = 1;
     before_ours(&env, "reverted", 1).await;
     env.mine(20).await;
-    let (run, _) = env.settling(2, 10_000_000).await;
+    env.settling(2, 10_000_000).await;
     let ours = async || env.txs().await.into_iter().filter(|tx| tx.nonce >= 0).count();
     env.until("one is in progress", async || ours().await == 1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(ours().await, 1, "one at a time is configured");
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, 10_000_000).await;
-    run.stop().await;
+    env.settle_all_once(2, 10_000_000).await;
 }
 
 #[tokio::test]
 async fn invalid_token_answers_delay_only_its_own_operations() {
     let env = Env::new().await;
-    let run = env.start().await;
+    env.start().await;
     let payments = env.paid(3, 10_000_000).await;
     env.handle.set_paused(Role::Settle, true);
     env.queue_settlements(&payments, 10_000_000).await;
@@ -105,25 +96,24 @@ async fn invalid_token_answers_delay_only_its_own_operations() {
     })
     .await;
     env.assert_settled_once(2, 10_000_000).await;
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn unfinal_transactions_are_sent_again_at_startup() {
     let env = Env::new().await;
-    let (Running { watcher, settler }, _) = env.settling(1, 10_000_000).await;
+    env.settling(1, 10_000_000).await;
     env.mine_until_all("mined").await;
     let tx = env.txs().await.remove(0);
     let hash = tx.tx_hash.unwrap();
-    stop_both(settler, watcher).await;
+    env.stop_settler().await;
+    env.stop_watcher().await;
     // Its block is reorged while no actor runs, and no watcher notifies the next settler.
     let number = u64::try_from(tx.block_number.unwrap()).unwrap();
     env.reorg_from(number, Dropped::Discard).await;
     assert!(env.receipt(&hash).await.is_null());
-    let settler = env.settle().await;
+    env.settle().await;
     env.mine_until("it is in a block again", async || !env.receipt(&hash).await.is_null()).await;
     env.assert_settled_once(1, 10_000_000).await;
-    stop(settler).await;
 }
 
 /// Resets the rows of the operations, as if the database had no results.
@@ -141,11 +131,11 @@ pub(crate) async fn reset_results(env: &Env) {
 /// found where it was done: in one of our transactions, or by its event.
 async fn done_before(forgotten: bool) {
     let env = Env::new().await;
-    let (Running { watcher, settler }, _) = env.settling(1, 10_000_000).await;
+    env.settling(1, 10_000_000).await;
     env.mine_until_all("mined").await;
     let done = env.operation().await.tx_hash;
     assert!(done.is_some());
-    stop(settler).await;
+    env.stop_settler().await;
     if forgotten {
         chain_txs::Entity::delete_many().exec(env.database.writer()).await.unwrap();
         chain_tx_attempts::Entity::delete_many().exec(env.database.writer()).await.unwrap();
@@ -154,14 +144,13 @@ async fn done_before(forgotten: bool) {
     // The search halves steps that the endpoint does not allow.
     env.mine(40).await;
     env.devchain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
-    let settler = env.settle().await;
+    env.settle().await;
     env.mine_until("it is found where it was done", async || {
         let row = env.operation().await;
         row.status == "mined" && row.tx_hash == done
     })
     .await;
     env.assert_settled_once(1, 10_000_000).await;
-    stop_both(settler, watcher).await;
 }
 
 cases! {
@@ -201,24 +190,23 @@ async fn unsignable_transaction_blocks_no_other_and_stays_reported() {
     env.spec.stuck_after = Duration::from_millis(300);
     left_by_a_former_account(&env).await;
     let payments = env.paid(4, 10_000_000).await;
-    let run = env.start().await;
+    env.start().await;
     let is_told = async || {
-        let trouble = run.report().await.trouble;
+        let trouble = env.report().await.trouble;
         trouble.is_some_and(|trouble| trouble.contains("no longer configured as a signer"))
     };
-    env.until("many passes met the error", async || run.report().await.failures >= LOOKS).await;
+    env.until("many passes met the error", async || env.report().await.failures >= LOOKS).await;
     env.queue_settlements(&payments[..2], 10_000_000).await;
-    env.until_signed(&run.settler, 2).await;
+    env.until_signed(2).await;
     assert!(is_told().await);
     env.queue_settlements(&payments[2..], 10_000_000).await;
-    env.until_signed(&run.settler, 4).await;
+    env.until_signed(4).await;
     assert!(is_told().await, "later transactions do not hide the error");
     // Not mined, and replaced with higher fees.
     fees::until_mined_at(&env, fees::RAISED_WEI).await;
-    assert!(run.report().await.raised >= 1);
+    assert!(env.report().await.raised >= 1);
     env.assert_settled_once(4, 10_000_000).await;
     assert!(is_told().await);
-    run.stop().await;
 }
 
 #[tokio::test]
@@ -227,18 +215,17 @@ async fn gas_balance_is_kept_on_read_errors() {
     let operator = alloy_address(operator());
     env.devchain.set_balance(operator, U256::from(123_000_000_000_000_000_u64)).await.unwrap();
     assert_eq!(env.handle.gas_balance_wei(), None, "nothing was read yet");
-    let settler = env.settle().await;
+    env.settle().await;
     let is = async |wei: u128| env.handle.gas_balance_wei() == Some(wei);
     env.until("it is read", async || is(123_000_000_000_000_000).await).await;
-    stop(settler).await;
+    env.stop_settler().await;
     env.devchain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
     env.devchain.set_balance(operator, U256::from(7)).await.unwrap();
-    let settler = env.settle().await;
+    env.settle().await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(is(123_000_000_000_000_000).await);
-    stop(settler).await;
+    env.stop_settler().await;
     env.devchain.set_faults(Faults::default());
-    let settler = env.settle().await;
+    env.settle().await;
     env.until("it is read again", async || is(7).await).await;
-    stop(settler).await;
 }

@@ -2,41 +2,31 @@
 
 use std::time::Duration;
 
-use payferry_actors::chain::{SettlerMessage, Step};
+use payferry_actors::chain::Step;
 use payferry_domain::payment::Command;
-use payferry_runtime::observe::Mailbox;
 
-use super::env::{Env, stop, stop_both};
+use super::env::Env;
 use super::fees;
 use super::send::{self, AbandonedWithdrawal};
-use crate::env::{GWEI, SettlerKill};
+use crate::env::GWEI;
 
 const UNITS: u64 = 10_000_000;
-
-/// Mines until the settler is dead.
-pub(crate) async fn until_dead(env: &Env, settler: &Mailbox<SettlerMessage>, step: Step) {
-    env.mine_until(&format!("the settler died after {step:?}"), async || {
-        settler.get_status() == ractor::ActorStatus::Stopped
-    })
-    .await;
-}
 
 async fn killed_at(step: Step, nth: usize) {
     let mut env = Env::new().await;
     env.spec.batch_items_max = 4;
     let payments = env.paid(10, UNITS).await;
-    let watcher = env.watch().await;
-    let settler = env.settle_until(SettlerKill::after(&vec![step; nth])).await;
+    env.watch().await;
+    env.settle_until(&vec![step; nth]).await;
     env.queue_settlements(&payments, 10_000_000).await;
-    until_dead(&env, &settler, step).await;
-    let settler = env.settle().await;
+    env.until_dead(step).await;
+    env.settle().await;
     env.mine_until_all("mined").await;
     env.mine(1).await;
     env.until("all results are reported", async || env.inbox.completed() >= 10).await;
     env.assert_settled_once(10, UNITS).await;
     let nonces: Vec<i64> = env.txs().await.iter().map(|tx| tx.nonce).collect();
     assert_eq!(nonces, (0..i64::try_from(nonces.len()).unwrap()).collect::<Vec<_>>(), "no nonce is skipped");
-    stop_both(settler, watcher).await;
 }
 
 #[tokio::test]
@@ -61,13 +51,13 @@ async fn killed_while_recording_an_older_transaction() {
     for step in MINED_STEPS {
         let env = Env::new().await;
         let payments = env.paid(1, UNITS).await;
-        let watcher = env.watch().await;
-        let settler = env.settle_until(SettlerKill::after(&[step])).await;
+        env.watch().await;
+        env.settle_until(&[step]).await;
         env.queue_settlements(&payments, 10_000_000).await;
         env.until("it is signed", async || !env.txs().await.is_empty()).await;
         env.confirmed_anew(4_000_000, 1_000_000).await;
-        until_dead(&env, &settler, step).await;
-        let settler = env.settle().await;
+        env.until_dead(step).await;
+        env.settle().await;
         let moved = |command: &Command| match command {
             Command::CompleteSettlement { amount, .. } => Some(amount.units()),
             _ => None,
@@ -77,7 +67,6 @@ async fn killed_while_recording_an_older_transaction() {
         assert!(notified().iter().all(|amount| *amount == 10_000_000), "{step:?}: {:?}", notified());
         assert_eq!(env.operation().await.amount, 10_000_000);
         env.assert_settled_once(1, UNITS).await;
-        stop_both(settler, watcher).await;
     }
 }
 
@@ -85,16 +74,14 @@ async fn killed_while_recording_an_older_transaction() {
 async fn killed_while_recording_a_given_up_operation_mined_after_a_reorg() {
     for step in MINED_STEPS {
         let env = send::env().await;
-        let (watcher, settler) = (env.watch().await, env.settle().await);
+        env.start().await;
         let given_up = AbandonedWithdrawal::of(&env, true).await;
-        stop(settler).await;
+        env.stop_settler().await;
         given_up.reorganise(&env).await;
         let kill: &[Step] = if step == Step::Mined { &[step] } else { &[Step::Mined, step] };
-        let settler = env.settle_until(SettlerKill::after(kill)).await;
-        until_dead(&env, &settler, step).await;
-        let settler = env.settle().await;
+        env.settle_until_dead(kill).await;
+        env.settle().await;
         given_up.until_notified(&env).await;
-        stop_both(settler, watcher).await;
     }
 }
 
@@ -102,30 +89,29 @@ async fn killed_while_recording_a_given_up_operation_mined_after_a_reorg() {
 async fn killed_while_signing_again_with_a_higher_fee() {
     for step in [Step::Signed, Step::Stored, Step::Broadcast] {
         let env = fees::env().await;
-        let watcher = env.watch().await;
+        env.watch().await;
         fees::under_way(&env).await;
         let signed = env.attempts_len().await;
         env.mine_at(fees::RAISED_WEI).await;
-        let settler = env.settle_until(SettlerKill::after(&[step])).await;
+        env.settle_until(&[step]).await;
         env.until(&format!("the settler died after {step:?}"), async || {
             env.mine_at(fees::RAISED_WEI).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
-            settler.get_status() == ractor::ActorStatus::Stopped
+            env.is_settler_dead()
         })
         .await;
         assert_eq!(env.attempts_len().await > signed, step != Step::Signed, "{step:?}");
-        let settler = env.settle().await;
+        env.settle().await;
         fees::until_mined_at(&env, fees::RAISED_WEI).await;
         fees::assert_done_once(&env, 2).await;
         assert_eq!(env.txs().await.len(), 2, "{step:?}");
-        stop_both(settler, watcher).await;
     }
 }
 
 #[tokio::test]
 async fn killed_while_giving_up_nonces_that_were_taken() {
     let env = fees::env().await;
-    let watcher = env.watch().await;
+    env.watch().await;
     fees::under_way(&env).await;
     // The operator's key signs elsewhere with the nonces of the settlements and of the withdrawals.
     for nonce in [0, 1] {
@@ -133,15 +119,13 @@ async fn killed_while_giving_up_nonces_that_were_taken() {
     }
     env.mine(1).await;
     // The settler gives up one nonce at a time.
-    let settler = env.settle_until(SettlerKill::after(&[Step::Recorded])).await;
-    until_dead(&env, &settler, Step::Recorded).await;
+    env.settle_until_dead(&[Step::Recorded]).await;
     let statuses = async || env.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();
     assert_eq!(statuses().await, ["cancelled", "submitted"]);
-    let settler = env.settle().await;
+    env.settle().await;
     env.mine_until_all("mined").await;
     fees::assert_moved_once(&env, 2).await;
     assert_eq!(statuses().await, ["cancelled", "cancelled"]);
     let rows = env.operations().await;
     assert!(rows.iter().all(|row| row.attempts == 2), "{rows:?}");
-    stop_both(settler, watcher).await;
 }

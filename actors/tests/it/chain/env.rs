@@ -7,63 +7,63 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use payferry_actors::chain::{
-    NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs,
+    NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher, WatcherArgs,
     WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
-use payferry_devchain::ChainConfig;
+use payferry_devchain::{ChainConfig, Mining};
 use payferry_domain::outbound::{self, OutboundId};
-use payferry_domain::payment::{
-    ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Payment, Purpose, Terms, initiate,
-};
+use payferry_domain::payment::fixtures::{EXPIRY_SECS, at, terms};
+use payferry_domain::payment::{Command, ObservedTransfer, Payment, Terms, initiate};
 use payferry_domain::{
-    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp,
-    Token, Tolerance, WithdrawalId,
+    Address, Amount, Chain, Finality, FinalityPolicy, OperationId, PaymentId, Timestamp, WithdrawalId,
 };
-use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments, sendings, transfers};
-use payferry_evm::ChainClient;
-use payferry_harness::database::TestDatabase;
+use payferry_entities::{chain_tx_attempts, chain_txs, operations, payments, sendings, transfers};
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::Journal;
 use payferry_journal::payments::row_of;
-use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorRegistry, Mailbox};
+use ractor::ActorStatus;
 use sea_orm::sea_query::{Condition, Expr, IntoCondition};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
-use crate::env::{ChainEnv, Coin, SettlerKill, chain_config, open_new, operator_signer, senses, until_some};
+use crate::env::{self, Coin, Options, SettlerKill, operator_signer, until_some};
 
-/// Time of the service for payments without an actor.
-pub const NOW: Timestamp = Timestamp(1_732_000_000_000);
 /// A base fee above the ceiling of every transaction of ours (Base's ceiling, unless a test sets another).
 const TOO_DEAR_WEI: u64 = 30_000_000_000;
 /// Initial base fee of the chains.
 const USUAL_WEI: u64 = 10_000_000;
 
+/// An environment without a service, in which a test starts a watcher and a settler.
 pub struct Env {
-    chain: ChainEnv,
-    pub psp: PspId,
-    pub merchant: MerchantId,
-    pub database: Database,
+    base: env::Env,
     pub journal: Journal,
     pub watchlist: Watchlist,
     pub inbox: Arc<Inbox>,
-    pub clock: Clock,
     pub handle: SettlerHandle,
-    _test_database: TestDatabase,
-    _hold: senses::Hold,
+    watcher: Mutex<Option<Mailbox<WatcherMessage>>>,
+    settler: Mutex<Option<Mailbox<SettlerMessage>>>,
 }
 
 impl Deref for Env {
-    type Target = ChainEnv;
+    type Target = env::Env;
 
-    fn deref(&self) -> &ChainEnv {
-        &self.chain
+    fn deref(&self) -> &env::Env {
+        &self.base
     }
 }
 
 impl DerefMut for Env {
-    fn deref_mut(&mut self) -> &mut ChainEnv {
-        &mut self.chain
+    fn deref_mut(&mut self) -> &mut env::Env {
+        &mut self.base
+    }
+}
+
+impl Drop for Env {
+    fn drop(&mut self) {
+        // The next environment of a test would share its time with them.
+        self.watcher.get_mut().take().inspect(|actor| actor.stop(None));
+        self.settler.get_mut().take().inspect(|actor| actor.stop(None));
     }
 }
 
@@ -142,73 +142,58 @@ impl Inbox {
     }
 }
 
-/// A running watcher and settler.
-pub struct Running {
-    pub watcher: Mailbox<WatcherMessage>,
-    pub settler: Mailbox<SettlerMessage>,
-}
-
-impl Running {
-    pub async fn report(&self) -> SettlerReport {
-        settler_report(&self.settler).await
-    }
-
-    pub async fn stop(self) {
-        stop_both(self.settler, self.watcher).await;
-    }
-}
-
 impl Env {
     pub async fn new() -> Self {
-        Self::on(chain_config(Chain::Base)).await
+        Self::finalized_at(ChainConfig::default().finalized_depth).await
     }
 
-    /// Creates the environment on a chain with this configuration.
-    pub async fn on(config: ChainConfig) -> Self {
-        let hold = senses::hold(senses::Senses::Unused).await;
-        let mut chain = ChainEnv::open(Chain::Base, config, 0).await;
-        chain.spec.poll_interval = Duration::from_millis(25);
-        chain.spec.batch_window = Duration::from_millis(30);
-        let (test_database, database, psp, merchant) = open_new().await;
-        let (journal, task) = Journal::start(database.clone());
+    /// The same with a watcher.
+    pub async fn watching() -> Self {
+        let env = Self::new().await;
+        env.watch().await;
+        env
+    }
+
+    /// Creates the environment on a chain whose `finalized` block is so far below the head.
+    pub async fn finalized_at(finalized_depth: u64) -> Self {
+        let options = Options { mining: Mining::OnDemand, finalized_depth, ..Options::default() };
+        let reads_often = |spec: &mut ChainSpec| {
+            spec.poll_interval = Duration::from_millis(25);
+            spec.batch_window = Duration::from_millis(30);
+        };
+        let base = env::Env::unstarted(options.tweaked(reads_often)).await;
+        let (journal, task) = Journal::start(base.database.clone());
         tokio::spawn(task.supervise(|reason| panic!("the journal panicked: {reason}")));
         Self {
-            chain,
-            psp,
-            merchant,
-            database,
+            base,
             journal,
             watchlist: Watchlist::new(),
             inbox: Arc::default(),
-            clock: Clock::default(),
             handle: SettlerHandle::new(),
-            _test_database: test_database,
-            _hold: hold,
+            watcher: Mutex::default(),
+            settler: Mutex::default(),
         }
     }
 
     pub fn client(&self) -> ChainClient {
-        self.chain.client(Duration::from_secs(2))
+        self.chain().client(Duration::from_secs(2))
     }
 
     pub fn vault(&self, payment: PaymentId) -> Address {
         self.vaults().of_payment(payment)
     }
 
-    pub fn psp_vault(&self) -> Address {
-        self.vaults().of_psp(self.psp)
-    }
-
     /// Starts a watcher and a settler.
-    pub async fn start(&self) -> Running {
-        Running { watcher: self.watch().await, settler: self.settle().await }
+    pub async fn start(&self) {
+        self.watch().await;
+        self.settle().await;
     }
 
-    pub async fn watch(&self) -> Mailbox<WatcherMessage> {
-        self.watch_with(self.client()).await
+    pub async fn watch(&self) {
+        self.watch_with(self.client()).await;
     }
 
-    pub async fn watch_with(&self, client: ChainClient) -> Mailbox<WatcherMessage> {
+    pub async fn watch_with(&self, client: ChainClient) {
         let args = WatcherArgs {
             spec: Arc::new(self.spec.clone()),
             client,
@@ -216,10 +201,11 @@ impl Env {
             journal: self.journal.clone(),
             watchlist: self.watchlist.clone(),
             inbox: self.inbox.clone(),
-            clock: self.clock.clone(),
+            clock: self.clock().clone(),
             wake_ups: Some(wake_on_change(self.devchain.heads())),
         };
-        ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap()
+        let watcher = ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap();
+        *self.watcher.lock() = Some(watcher);
     }
 
     pub fn settler_args(&self) -> SettlerArgs {
@@ -230,7 +216,7 @@ impl Env {
             journal: self.journal.clone(),
             watchlist: self.watchlist.clone(),
             inbox: self.inbox.clone(),
-            clock: self.clock.clone(),
+            clock: self.clock().clone(),
             settle_signer: operator_signer(),
             send_signer: operator_signer(),
             handle: self.handle.clone(),
@@ -238,12 +224,53 @@ impl Env {
         }
     }
 
-    pub async fn settle(&self) -> Mailbox<SettlerMessage> {
-        settle_with(self.settler_args()).await
+    pub async fn settle(&self) {
+        self.settle_with(self.settler_args()).await;
     }
 
-    pub async fn settle_until(&self, checkpoint: Arc<SettlerKill>) -> Mailbox<SettlerMessage> {
-        settle_with(SettlerArgs { checkpoint, ..self.settler_args() }).await
+    pub async fn settle_with(&self, args: SettlerArgs) {
+        let settler = ActorRegistry::default().spawn(args.spec.chain.as_str(), Settler, args, None).await.unwrap();
+        *self.settler.lock() = Some(settler);
+    }
+
+    /// Starts a settler that is killed after these steps, and mines until it is dead.
+    pub async fn settle_until_dead(&self, steps: &[Step]) {
+        self.settle_until(steps).await;
+        self.until_dead(steps[steps.len() - 1]).await;
+    }
+
+    /// Starts a settler that will be killed after these steps.
+    pub async fn settle_until(&self, steps: &[Step]) {
+        self.settle_with(SettlerArgs { checkpoint: SettlerKill::after(steps), ..self.settler_args() }).await;
+    }
+
+    /// Mines until the settler is dead.
+    pub async fn until_dead(&self, step: Step) {
+        self.mine_until(&format!("the settler died after {step:?}"), async || self.is_settler_dead()).await;
+    }
+
+    pub fn is_settler_dead(&self) -> bool {
+        self.settler.lock().as_ref().is_some_and(|settler| settler.get_status() == ActorStatus::Stopped)
+    }
+
+    pub async fn stop_watcher(&self) {
+        let watcher = self.watcher.lock().take().expect("a watcher runs");
+        watcher.stop_and_wait(None, None).await.unwrap();
+    }
+
+    pub async fn stop_settler(&self) {
+        let settler = self.settler.lock().take().expect("a settler runs");
+        settler.stop_and_wait(None, None).await.unwrap();
+    }
+
+    pub async fn watcher_report(&self) -> WatcherReport {
+        let watcher = self.watcher.lock().clone().expect("a watcher runs");
+        ractor::call!(watcher, WatcherMessage::Observe).unwrap()
+    }
+
+    pub async fn report(&self) -> SettlerReport {
+        let settler = self.settler.lock().clone().expect("a settler runs");
+        ractor::call!(settler, SettlerMessage::Observe).unwrap()
     }
 
     /// Inserts only the row of a payment; the watcher is not notified.
@@ -253,7 +280,7 @@ impl Env {
 
     pub async fn payments(&self, count: usize) -> Vec<PaymentId> {
         let finality = FinalityPolicy::flat(Finality::Blocks(2));
-        let new = || initiate(self.terms(PaymentId::generate(), 10_000_000, finality), NOW.plus_secs(1_200)).payment;
+        let new = || initiate(self.terms(PaymentId::generate(), 10_000_000, finality), at(EXPIRY_SECS)).payment;
         let payments: Vec<Payment> = (0..count).map(|_| new()).collect();
         let rows = payments.iter().map(|payment| row_of(payment).unwrap().into_active_model());
         payments::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();
@@ -264,25 +291,13 @@ impl Env {
         Terms {
             id,
             psp_id: self.psp,
-            purpose: Purpose::PayIn,
             merchant_id: Some(self.merchant),
-            customer_id: None,
-            reference: None,
-            metadata: None,
             amount: Amount::from_units(units),
-            token: Token::Usdc,
             token_address: self.coin(Coin::Usdc),
-            chain: Chain::Base,
-            chain_choice: ChainChoice::Asked,
             wallet: self.vault(id),
             link_token: id.to_string(),
-            fee_bps: FeeBps::DEFAULT,
-            tolerance: Tolerance::default(),
-            overpayment: OverpaymentPolicy::Hold,
-            refund_to_sender: false,
-            dust_floor: Amount::ZERO,
             finality,
-            created_at: NOW,
+            ..terms()
         }
     }
 
@@ -332,7 +347,7 @@ impl Env {
     }
 
     pub async fn balance(&self, of: Address) -> u64 {
-        self.chain.balance(Coin::Usdc, of).await.try_into().unwrap()
+        self.base.balance(of).await.try_into().unwrap()
     }
 
     pub async fn transfers(&self) -> Vec<transfers::Model> {
@@ -394,27 +409,13 @@ impl Env {
 
     fn operation_row(&self, amount: i64) -> operations::Model {
         operations::Model {
-            id: String::new(),
             chain: "base".to_owned(),
-            number: 0,
-            kind: String::new(),
-            payment_id: String::new(),
             psp_id: self.psp.to_string(),
             token_address: self.coin(Coin::Usdc).to_string(),
             amount,
-            psp_amount: 0,
-            treasury_fee: 0,
-            recipient: None,
             status: "queued".to_owned(),
-            chain_tx_id: None,
-            tx_hash: None,
-            block_number: None,
-            failure: None,
             revision: 1,
-            attempts: 0,
-            not_before: 0,
-            created_at: 0,
-            updated_at: 0,
+            ..operations::Model::default()
         }
     }
 
@@ -454,19 +455,14 @@ impl Env {
             id: row.payment_id.clone(),
             psp_id: row.psp_id.clone(),
             kind: "withdrawal".to_owned(),
-            customer_id: None,
-            reference: None,
             chain: row.chain.clone(),
             token: "USDC".to_owned(),
             amount: row.amount,
             recipient: row.recipient.clone().unwrap(),
             version: 3,
             status: "failed".to_owned(),
-            live: false,
-            in_review: false,
-            created_at: 0,
-            updated_at: 0,
             state: "{}".to_owned(),
+            ..sendings::Model::default()
         };
         row.into_active_model().insert(self.database.writer()).await.unwrap();
     }
@@ -476,6 +472,26 @@ impl Env {
         let head = self.devchain.head();
         let is_read = async || self.watchlist.view(Chain::Base).is_some_and(|view| view.read_hash.0 == head.hash.0);
         self.until("the head is read", is_read).await;
+    }
+
+    /// Mines these blocks, and waits until the watcher has read them.
+    pub async fn mine_and_read(&self, blocks: u64) {
+        self.mine(blocks).await;
+        self.read_all().await;
+    }
+
+    /// Starts a watcher that reads a transfer to a new payment.
+    pub async fn seen(&self) -> PaymentId {
+        self.watch().await;
+        self.pay_another().await
+    }
+
+    /// Creates a payment, pays it, and waits until the watcher has read that.
+    pub async fn pay_another(&self) -> PaymentId {
+        let payment = self.payment().await;
+        self.pay(payment, 5).await;
+        self.read_all().await;
+        payment
     }
 
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
@@ -511,8 +527,14 @@ impl Env {
         self.mine_until(&format!("an operation is {status}"), has_it).await;
     }
 
-    pub async fn until_signed(&self, settler: &Mailbox<SettlerMessage>, operations: u64) {
-        self.until("they are signed", async || settler_report(settler).await.operations == operations).await;
+    pub async fn until_signed(&self, operations: u64) {
+        self.until("they are signed", async || self.report().await.operations == operations).await;
+    }
+
+    /// Stops the settler when it has signed this many operations.
+    pub async fn sign_and_stop(&self, operations: u64) {
+        self.until_signed(operations).await;
+        self.stop_settler().await;
     }
 
     /// Lets blocks pass until the transaction was replaced twice, with at least an eighth more each time.
@@ -529,11 +551,17 @@ impl Env {
     }
 
     /// Creates paid payments, starts a watcher and a settler, and queues the settlements.
-    pub async fn settling(&self, count: usize, units: u64) -> (Running, Vec<PaymentId>) {
+    pub async fn settling(&self, count: usize, units: u64) -> Vec<PaymentId> {
         let payments = self.paid(count, units).await;
-        let run = self.start().await;
+        self.start().await;
         self.queue_settlements(&payments, units).await;
-        (run, payments)
+        payments
+    }
+
+    /// Mines until all operations are mined, and asserts that each of these payments was settled once.
+    pub async fn settle_all_once(&self, payments: usize, units: u64) {
+        self.mine_until_all("mined").await;
+        self.assert_settled_once(payments, units).await;
     }
 
     /// Asserts all balances: each payment was settled once.
@@ -542,25 +570,4 @@ impl Env {
         assert_eq!(self.balance(self.spec.treasury).await, payments * (units / 100));
         assert_eq!(self.balance(self.psp_vault()).await, payments * (units - units / 100));
     }
-}
-
-pub async fn settle_with(args: SettlerArgs) -> Mailbox<SettlerMessage> {
-    ActorRegistry::default().spawn(args.spec.chain.as_str(), Settler, args, None).await.unwrap()
-}
-
-pub async fn report(watcher: &Mailbox<WatcherMessage>) -> WatcherReport {
-    ractor::call!(watcher, WatcherMessage::Observe).unwrap()
-}
-
-pub async fn settler_report(settler: &Mailbox<SettlerMessage>) -> SettlerReport {
-    ractor::call!(settler, SettlerMessage::Observe).unwrap()
-}
-
-pub async fn stop_both(settler: Mailbox<SettlerMessage>, watcher: Mailbox<WatcherMessage>) {
-    stop(settler).await;
-    stop(watcher).await;
-}
-
-pub async fn stop<M>(actor: Mailbox<M>) {
-    actor.stop_and_wait(None, None).await.unwrap();
 }

@@ -5,27 +5,25 @@ use payferry_domain::Chain;
 use payferry_domain::payment::Presence;
 use payferry_evm::ChainClient;
 
-use super::env::{Env, report, stop};
+use super::env::Env;
 use crate::env::chain_config;
 
 /// Pays during the faults, checks the effect (`reads_on`), ends the faults, and waits for the money.
 async fn survives(faults: Faults, reads_on: bool) {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
-    env.mine(6).await;
-    env.read_all().await;
+    let env = Env::watching().await;
+    env.mine_and_read(6).await;
     let payment = env.payment().await;
     env.devchain.set_faults(faults);
-    let before = report(&watcher).await.read_number;
+    let before = env.watcher_report().await.read_number;
     env.pay(payment, 5).await;
     if reads_on {
         env.read_all().await;
         assert_eq!(env.inbox.observed(payment).len(), 1);
-        assert_eq!(report(&watcher).await.trouble, None);
+        assert_eq!(env.watcher_report().await.trouble, None);
     } else {
-        env.until("the watcher reports the error", async || report(&watcher).await.trouble.is_some()).await;
+        env.until("the watcher reports the error", async || env.watcher_report().await.trouble.is_some()).await;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        let report = report(&watcher).await;
+        let report = env.watcher_report().await;
         assert_eq!((report.read_number, report.blocks_orphaned), (before, 0));
         assert!(env.inbox.observed(payment).is_empty());
     }
@@ -34,7 +32,6 @@ async fn survives(faults: Faults, reads_on: bool) {
     let facts = env.inbox.observed(payment);
     assert_eq!(facts.iter().map(|fact| (fact.presence, fact.revision)).collect::<Vec<_>>(), [(Presence::Present, 1)]);
     assert_eq!(env.transfers().await.len(), 1);
-    stop(watcher).await;
 }
 
 cases! {
@@ -61,13 +58,12 @@ async fn range_limit_halves_the_step_and_skips_nothing() {
             env.pay(*payment, 5).await;
         }
         env.devchain.set_faults(Faults { logs_range_blocks_max: 7, logs_range_error_code: code, ..Faults::default() });
-        let watcher = env.watch().await;
+        env.watch().await;
         env.read_all().await;
         assert!(payments.iter().all(|payment| env.inbox.observed(*payment).len() == 1));
-        let report = report(&watcher).await;
+        let report = env.watcher_report().await;
         assert_eq!(report.read_number, Some(env.devchain.head().number));
         assert!(report.step_blocks < 20, "{report:?}");
-        stop(watcher).await;
     }
 }
 
@@ -85,12 +81,12 @@ async fn another_endpoint_takes_over_and_the_highest_head_counts() {
         );
     let (away, broken) = (away.await, broken.await);
     let client = ChainClient::new(away.transport()).or(ChainClient::new(broken.transport())).or(env.client());
-    let watcher = env.watch_with(client.clone()).await;
+    env.watch_with(client.clone()).await;
     let payment = env.payment().await;
     env.pay(payment, 5).await;
     env.read_all().await;
     assert_eq!(env.inbox.observed(payment).len(), 1);
-    stop(watcher).await;
+    env.stop_watcher().await;
 
     // An endpoint that answers but has stayed at its genesis.
     let behind = Devchain::open(chain_config(Chain::Base)).await.unwrap();

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::{SettlerArgs, SettlerMessage};
+use payferry_actors::chain::SettlerArgs;
 use payferry_domain::{Address, PaymentId};
 use payferry_evm::ChainSpec;
 use payferry_journal::chain::Role;
-use payferry_runtime::observe::Mailbox;
 
-use super::env::{Env, settle_with, settler_report, stop, stop_both};
+use super::env::Env;
 use crate::env::quantity;
 
 const UNITS: u64 = 10_000_000;
@@ -55,10 +54,9 @@ pub(crate) async fn under_way(env: &Env) {
     let payments = funded(env, 2).await;
     let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..env.spec.clone() });
     let args = SettlerArgs { spec, ..env.settler_args() };
-    let settler = settle_with(args).await;
+    env.settle_with(args).await;
     queue(env, &payments).await;
-    env.until_signed(&settler, 4).await;
-    stop(settler).await;
+    env.sign_and_stop(4).await;
     let offers: Vec<u128> = offers(env).await.into_iter().map(|(_, wei)| wei).collect();
     assert!(offers.len() == 2 && offers.iter().all(|wei| *wei < RAISED_WEI.into()), "{offers:?}");
 }
@@ -69,24 +67,28 @@ async fn offers(env: &Env) -> Vec<(i64, u128)> {
     offers.map(|attempt| (attempt.nonce, attempt.max_fee_per_gas.parse().unwrap())).collect()
 }
 
-async fn is_held_up_by_the_ceiling(env: &Env, settler: &Mailbox<SettlerMessage>) -> bool {
-    let said = [settler_report(settler).await.trouble, env.handle.trouble()];
+async fn is_held_up_by_the_ceiling(env: &Env) -> bool {
+    let said = [env.report().await.trouble, env.handle.trouble()];
     let is_the_ceiling = |trouble: &String| trouble.ends_with(&format!("and the ceiling is {CEILING_WEI}"));
     said.iter().all(|trouble| trouble.as_ref().is_some_and(is_the_ceiling))
 }
 
 /// Mines blocks above the ceiling; the settler reports throughout that it cannot continue.
-async fn stays_expensive(env: &Env, settler: &Mailbox<SettlerMessage>) {
+async fn stays_expensive(env: &Env) {
     env.until("the settler reports the ceiling", async || {
         env.mine_at(DEAR_WEI).await;
-        is_held_up_by_the_ceiling(env, settler).await
+        is_held_up_by_the_ceiling(env).await
     })
     .await;
     for _ in 0..LOOKS {
         env.mine_at(DEAR_WEI).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(is_held_up_by_the_ceiling(env, settler).await, "{:?}", settler_report(settler).await);
+        assert!(is_held_up_by_the_ceiling(env).await, "{:?}", env.report().await);
     }
+}
+
+async fn until_trouble_ends(env: &Env) {
+    env.until("no trouble is reported", async || env.handle.trouble().is_none()).await;
 }
 
 /// Mines at this base fee until every operation is mined.
@@ -121,42 +123,40 @@ pub(crate) async fn assert_moved_once(env: &Env, payments: u64) {
 async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
     let env = env().await;
     let payments = funded(&env, 2).await;
-    let run = env.start().await;
+    env.start().await;
     env.mine_at(DEAR_WEI).await;
     queue(&env, &payments).await;
-    stays_expensive(&env, &run.settler).await;
+    stays_expensive(&env).await;
     assert!(env.txs().await.is_empty() && env.attempts().await.is_empty(), "nothing is signed");
     assert!(env.operations().await.iter().all(|row| row.status == "queued"), "nothing is lost");
     // The fee falls by an eighth with each empty block.
     env.mine_until_all("mined").await;
     assert_done_once(&env, 2).await;
-    env.until("the settler continues", async || env.handle.trouble().is_none()).await;
-    assert_eq!(run.report().await.failures, 0);
-    run.stop().await;
+    until_trouble_ends(&env).await;
+    assert_eq!(env.report().await.failures, 0);
 }
 
 #[tokio::test]
 async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
     let env = env().await;
     let payments = funded(&env, 1).await;
-    let run = env.start().await;
+    env.start().await;
     env.mine_at(DEAR_WEI).await;
     env.handle.set_paused(Role::Send, true);
     queue(&env, &payments).await;
-    stays_expensive(&env, &run.settler).await;
+    stays_expensive(&env).await;
     env.handle.set_paused(Role::Settle, true);
-    env.until("no trouble is reported", async || env.handle.trouble().is_none()).await;
+    until_trouble_ends(&env).await;
     assert!(env.txs().await.is_empty());
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn fee_jump_below_the_ceiling_raises_offers_and_mines_once() {
     let env = env().await;
-    let watcher = env.watch().await;
+    env.watch().await;
     under_way(&env).await;
     let first: Vec<String> = env.attempts().await.into_iter().map(|attempt| attempt.tx_hash).collect();
-    let settler = env.settle().await;
+    env.settle().await;
     until_mined_at(&env, RAISED_WEI).await;
     assert_done_once(&env, 2).await;
     let txs = env.txs().await;
@@ -167,22 +167,21 @@ async fn fee_jump_below_the_ceiling_raises_offers_and_mines_once() {
         let paid = quantity(&env.receipt(hash).await["effectiveGasPrice"]);
         assert!((RAISED_WEI..=u64::try_from(CEILING_WEI).unwrap()).contains(&paid), "{paid}");
     }
-    assert!(settler_report(&settler).await.raised >= 2);
-    stop_both(settler, watcher).await;
+    assert!(env.report().await.raised >= 2);
 }
 
 #[tokio::test]
 async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
     let env = env().await;
-    let watcher = env.watch().await;
+    env.watch().await;
     under_way(&env).await;
     let later = funded_later(&env).await;
     env.mine_at(DEAR_WEI).await;
-    let settler = env.settle().await;
-    stays_expensive(&env, &settler).await;
+    env.settle().await;
+    stays_expensive(&env).await;
     let before = env.attempts_len().await;
     env.queue_settlements(&[later], UNITS).await;
-    stays_expensive(&env, &settler).await;
+    stays_expensive(&env).await;
     assert_eq!(env.attempts_len().await, before, "nothing is signed, neither new nor again");
     let statuses: Vec<_> = env.txs().await.into_iter().map(|tx| tx.status).collect();
     assert_eq!(statuses, ["submitted", "submitted"]);
@@ -192,24 +191,22 @@ async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
     for nonce in [0, 1] {
         assert!(attempts.iter().filter(|attempt| attempt.nonce == nonce).count() >= 2, "nonce {nonce}");
     }
-    env.until("the settler continues", async || env.handle.trouble().is_none()).await;
-    stop_both(settler, watcher).await;
+    until_trouble_ends(&env).await;
 }
 
 #[tokio::test]
 async fn next_settler_clears_the_error_of_a_stopped_one() {
     let env = env().await;
     let payments = funded(&env, 1).await;
-    let (watcher, settler) = (env.watch().await, env.settle().await);
+    env.start().await;
     env.mine_at(DEAR_WEI).await;
     queue(&env, &payments).await;
-    stays_expensive(&env, &settler).await;
-    stop(settler).await;
+    stays_expensive(&env).await;
+    env.stop_settler().await;
     assert!(env.handle.trouble().is_some(), "the error is still reported");
     env.mine_at(RAISED_WEI / 10).await;
-    let settler = env.settle().await;
-    env.until("the settler continues", async || env.handle.trouble().is_none()).await;
-    stop_both(settler, watcher).await;
+    env.settle().await;
+    until_trouble_ends(&env).await;
 }
 
 /// Creates one more payment and funds it without including the waiting transactions in a block.

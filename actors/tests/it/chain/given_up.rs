@@ -4,26 +4,22 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use payferry_actors::chain::{SettlerMessage, Step};
-use payferry_devchain::{ChainConfig, Dropped};
+use payferry_actors::chain::Step;
+use payferry_devchain::Dropped;
 use payferry_domain::outbound;
+use payferry_domain::payment::fixtures::{EXPIRY_SECS, START, Tx, at, hash, tx, verdict};
 use payferry_domain::payment::{
-    BlockRef, Command, Decision, Funds, ObservedTransfer, OperationAction, Payment, Presence, RefundState, Requester,
-    SettlementState, TransferKey, initiate, transition,
+    Command, Decision, Funds, OperationAction, Payment, RefundState, Requester, SettlementState, initiate, transition,
 };
-use payferry_domain::{
-    Address, Amount, Chain, Finality, FinalityPolicy, Hash32, OperationId, PaymentId, RefundId, Token,
-};
+use payferry_domain::{Address, Amount, Finality, FinalityPolicy, OperationId, PaymentId, RefundId};
 use payferry_entities::{operations, payments};
 use payferry_journal::chain::Role;
 use payferry_journal::payments::row_of;
-use payferry_runtime::observe::Mailbox;
 use sea_orm::sea_query::{Condition, Expr};
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel};
 
-use super::crash::until_dead;
-use super::env::{Env, NOW, stop, stop_both};
-use crate::env::{Coin, SettlerKill, chain_config, verdict};
+use super::env::Env;
+use crate::env::Coin;
 
 const UNITS: u64 = 10_000_000;
 /// An account without a role in the tests.
@@ -55,35 +51,23 @@ impl Owner {
 }
 
 fn notified(payment: &Payment, command: &Command) -> Payment {
-    transition(payment, command, NOW).unwrap().unwrap_or_else(|| panic!("{command:?} changes nothing")).payment
+    transition(payment, command, START).unwrap().unwrap_or_else(|| panic!("{command:?} changes nothing")).payment
 }
 
-/// The transfer that pays 10.00, with this presence.
-fn transfer(env: &Env, revision: u32, presence: Presence) -> ObservedTransfer {
-    ObservedTransfer {
-        key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
-        revision,
-        block: BlockRef { number: 1, hash: Hash32([2; 32]), time: NOW },
-        first_block_time: None,
-        from: Address([3; 20]),
-        token_address: env.coin(Coin::Usdc),
-        token: Some(Token::Usdc),
-        amount: Amount::from_units(10_000_000),
-        presence,
-    }
+/// The transfer that pays 10.00.
+fn paying(env: &Env) -> Tx {
+    let mut tx = tx(1);
+    tx.0.token_address = env.coin(Coin::Usdc);
+    tx
 }
 
 /// A payment of this amount with a final and accepted transfer of 10.00.
 fn paid(env: &Env, id: PaymentId, amount: i64) -> Payment {
     let terms = env.terms(id, amount, FinalityPolicy::flat(Finality::Finalized));
-    let seen = transfer(env, 1, Presence::Present);
-    let payment = initiate(terms, NOW.plus_secs(1_200)).payment;
-    let payment = notified(&payment, &Command::ObserveTransfer(seen));
-    let payment = notified(
-        &payment,
-        &Command::ScreenTransfer { key: seen.key, revision: 1, verdict: verdict(Decision::Allow, false, NOW) },
-    );
-    notified(&payment, &Command::FinaliseTransfer { key: seen.key, revision: 1, reached: Finality::Finalized })
+    let paying = paying(env);
+    let payment = initiate(terms, at(EXPIRY_SECS)).payment;
+    let arrives = [paying.seen(), paying.screened(Decision::Allow), paying.finalised()];
+    arrives.iter().fold(payment, |payment, command| notified(&payment, command))
 }
 
 /// The payment with a refund of 10.00 that may be sent.
@@ -96,10 +80,7 @@ fn refunding(payment: &Payment, refund_id: RefundId) -> Payment {
         asset: None,
         by: Requester::Psp,
     };
-    notified(
-        &notified(payment, &asked),
-        &Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow, false, NOW) },
-    )
+    notified(&notified(payment, &asked), &Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) })
 }
 
 /// One operation that was signed once, given up by its owner, and queued again because of a later change of the chain.
@@ -115,7 +96,7 @@ struct AbandonedOperation {
 impl AbandonedOperation {
     /// Creates the operation; needs a watcher and a settler. Afterwards nothing on the chain prevents it, and the
     /// settler is held back.
-    async fn of(env: &Env, owner: Owner, settler: &Mailbox<SettlerMessage>) -> Self {
+    async fn of(env: &Env, owner: Owner) -> Self {
         let id = PaymentId::generate();
         let refund_id = RefundId::generate();
         let payment = match owner {
@@ -127,8 +108,8 @@ impl AbandonedOperation {
                     operation: OperationId::settlement_of(id),
                     revision: 1,
                     amount: Amount::from_units(10_000_000),
-                    tx_hash: Hash32([4; 32]),
-                    block_time: NOW,
+                    tx_hash: hash(4),
+                    block_time: START,
                 };
                 refunding(&notified(&payment, &settled), refund_id)
             }
@@ -140,21 +121,21 @@ impl AbandonedOperation {
         env.mine(3).await;
         let mut given_up = Self { owner, payment, operation: OperationId::refund_of(refund_id), vault, revision: 0 };
         match owner {
-            Owner::Settlement => given_up.while_it_is_on_its_way(env, settler).await,
+            Owner::Settlement => given_up.while_it_is_on_its_way(env).await,
             _ => given_up.when_the_chain_had_refused_it(env).await,
         }
         given_up
     }
 
     /// The payment's transfer is reorged while the settlement is in flight; then its batch reverts.
-    async fn while_it_is_on_its_way(&mut self, env: &Env, settler: &Mailbox<SettlerMessage>) {
+    async fn while_it_is_on_its_way(&mut self, env: &Env) {
         self.operation = OperationId::settlement_of(self.payment.id());
         env.set_contract_paused(true, true).await;
         env.mine(1).await;
         env.queue_settlements(&[self.payment.id()], UNITS).await;
-        env.until_signed(settler, 1).await;
+        env.until_signed(1).await;
         hold_back(env, true);
-        self.notified(env, &Command::ObserveTransfer(transfer(env, 2, Presence::Orphaned))).await;
+        self.notified(env, &paying(env).rev(2).gone().seen()).await;
         assert_eq!(self.payment.settlement.as_deref().unwrap().state, SettlementState::Withdrawn);
         env.mine(1).await;
         self.until(env, "queued").await;
@@ -264,8 +245,7 @@ impl AbandonedOperation {
             self.row(env).await.status == "failed" && !self.refusals(env).is_empty()
         })
         .await;
-        env.mine(3).await;
-        env.read_all().await;
+        env.mine_and_read(3).await;
         let row = self.row(env).await;
         assert!(row.failure.as_deref().unwrap().contains("given up"), "{row:?}");
         assert_eq!(row.attempts, 1);
@@ -284,7 +264,7 @@ impl AbandonedOperation {
             Owner::Settlement => Command::FailSettlement { operation, revision, reason },
             _ => Command::FailRefund { refund_id: RefundId::from_ulid(operation.ulid()), revision, reason },
         };
-        let step = transition(&self.payment, &notified, NOW).unwrap();
+        let step = transition(&self.payment, &notified, START).unwrap();
         if self.owner == Owner::Settlement {
             let step = step.unwrap();
             let actions: Vec<_> = step.operations.iter().map(|operation| operation.action).collect();
@@ -299,7 +279,7 @@ impl AbandonedOperation {
 
 /// The finality depth is so large that even with a slow settler every block can still be reorged.
 async fn env() -> Env {
-    Env::on(ChainConfig { finalized_depth: 2_000, ..chain_config(Chain::Base) }).await
+    Env::finalized_at(2_000).await
 }
 
 /// Pauses or resumes signing and refusing of operations; signed transactions are still followed. Without it, an
@@ -314,11 +294,10 @@ fn hold_back(env: &Env, on: bool) {
 async fn given_up_operations_are_not_signed_again_and_reported_once() {
     for owner in Owner::ALL {
         let env = env().await;
-        let run = env.start().await;
-        let mut given_up = AbandonedOperation::of(&env, owner, &run.settler).await;
+        env.start().await;
+        let mut given_up = AbandonedOperation::of(&env, owner).await;
         hold_back(&env, false);
         given_up.assert_refused(&env).await;
-        run.stop().await;
     }
 }
 
@@ -327,18 +306,16 @@ async fn killed_while_refusing_a_given_up_operation() {
     for step in [Step::Recorded, Step::Notified] {
         for owner in [Owner::Settlement, Owner::RefundOfWallet, Owner::Withdrawal] {
             let env = env().await;
-            let (watcher, settler) = (env.watch().await, env.settle().await);
-            let mut given_up = AbandonedOperation::of(&env, owner, &settler).await;
-            stop(settler).await;
+            env.start().await;
+            let mut given_up = AbandonedOperation::of(&env, owner).await;
+            env.stop_settler().await;
             assert_eq!((given_up.row(&env).await.status.as_str(), given_up.refusals(&env).len()), ("queued", 0));
             hold_back(&env, false);
-            let settler = env.settle_until(SettlerKill::after(&[step])).await;
-            until_dead(&env, &settler, step).await;
+            env.settle_until_dead(&[step]).await;
             assert_eq!(given_up.row(&env).await.status, "failed", "{owner:?} {step:?}: it is recorded");
             assert_eq!(given_up.refusals(&env).len(), usize::from(step == Step::Notified), "{owner:?} {step:?}");
-            let settler = env.settle().await;
+            env.settle().await;
             given_up.assert_refused(&env).await;
-            stop_both(settler, watcher).await;
         }
     }
 }

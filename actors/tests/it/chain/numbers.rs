@@ -13,10 +13,8 @@ use sea_orm::EntityTrait;
 use sea_orm::sea_query::{Condition, Expr};
 
 use super::blocking_error::reset_results;
-use super::crash::until_dead;
-use super::env::{Env, stop, stop_both};
+use super::env::Env;
 use super::send;
-use crate::env::SettlerKill;
 
 const UNITS: u64 = 1_000_000;
 /// Long after every block of a test, in 2096.
@@ -65,7 +63,7 @@ fn notified_settled(env: &Env, payment: PaymentId) -> BTreeSet<String> {
 /// Creates three settlements that the database then loses, and a payment whose settlement gets the number of one of
 /// them.
 async fn restored(env: &Env) -> (BTreeSet<String>, PaymentId) {
-    let settler = env.settle().await;
+    env.settle().await;
     let payments = env.payments(4).await;
     // One transaction each, so that there are as many as numbers.
     for before in payments[..3].chunks(1) {
@@ -73,7 +71,7 @@ async fn restored(env: &Env) -> (BTreeSet<String>, PaymentId) {
         env.queue_settlements(before, 10_000_000).await;
         env.mine_until_all("mined").await;
     }
-    stop(settler).await;
+    env.stop_settler().await;
     let foreign = restore(env).await;
     assert_eq!(foreign.len(), 3);
     let payment = payments[3];
@@ -97,33 +95,28 @@ async fn assert_settled_anew(env: &Env, foreign: &BTreeSet<String>, payment: Pay
 
 /// A settlement gets the number of another one, whose event is found or lies too far back to be searched.
 async fn settled_under_a_used_number(is_far_back: bool) {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
+    let env = Env::watching().await;
     let (foreign, payment) = restored(&env).await;
     if is_far_back {
         made_later(&env).await;
         env.mine(40).await;
         env.devchain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
     }
-    let settler = env.settle().await;
+    env.settle().await;
     assert_settled_anew(&env, &foreign, payment).await;
-    stop_both(settler, watcher).await;
 }
 
 #[tokio::test]
 async fn killed_before_and_after_the_commit_of_a_new_number() {
     // Before the new number, only the mined transaction is recorded.
     for (nth, has_fresh) in [(1, false), (2, true)] {
-        let env = Env::new().await;
-        let watcher = env.watch().await;
+        let env = Env::watching().await;
         let (foreign, payment) = restored(&env).await;
-        let settler = env.settle_until(SettlerKill::after(&vec![Step::Recorded; nth])).await;
-        until_dead(&env, &settler, Step::Recorded).await;
+        env.settle_until_dead(&vec![Step::Recorded; nth]).await;
         let row = env.operation().await;
         assert_eq!(row.number > 3, has_fresh, "number {}", row.number);
-        let settler = env.settle().await;
+        env.settle().await;
         assert_settled_anew(&env, &foreign, payment).await;
-        stop_both(settler, watcher).await;
     }
 }
 
@@ -144,25 +137,24 @@ struct Withdrawal {
 /// A withdrawal gets the number of an older one, which was created `is_long_before` or just before.
 async fn sent_under_a_used_number(before: Withdrawal, now: Withdrawal, is_long_before: bool) {
     let env = send::env().await;
-    let (watcher, settler) = (env.watch().await, env.settle().await);
+    env.start().await;
     env.send_money(env.psp_vault(), UNITS * 10).await;
     env.mine(1).await;
     env.queue_withdrawals(&[before.to], before.amount).await;
     env.mine_until_all("mined").await;
-    stop(settler).await;
+    env.stop_settler().await;
     let foreign = restore(&env).await;
     env.queue_withdrawals(&[now.to], now.amount).await;
     if is_long_before {
         made_later(&env).await;
     }
-    let settler = env.settle().await;
+    env.settle().await;
     until_done_anew(&env, &foreign).await;
     let of_before = if before.to == now.to { before.amount } else { 0 };
     assert_eq!(env.balance(now.to).await, of_before + now.amount);
     assert_eq!(env.balance(env.psp_vault()).await, 10 * UNITS - before.amount - now.amount);
     let is_failed = |command: &outbound::Command| matches!(command, outbound::Command::Fail { .. });
     assert!(env.inbox.find_outbound(|_, command| is_failed(command).then_some(())).is_empty());
-    stop_both(settler, watcher).await;
 }
 
 const FIRST: Withdrawal = Withdrawal { to: Address([1; 20]), amount: UNITS };
@@ -180,7 +172,7 @@ cases! {
 #[tokio::test]
 async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
     let env = Env::new().await;
-    let (watcher, settler) = (env.watch().await, env.settle().await);
+    env.start().await;
     let payments = env.paid(1, 10_000_000).await;
     // State that calls return: the funds are present and not settled.
     let shown = env.devchain.head().number;
@@ -189,14 +181,14 @@ async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
     env.mine_until_all("mined").await;
     let done = env.operation().await.tx_hash;
     assert!(done.is_some());
-    stop(settler).await;
+    env.stop_settler().await;
     reset_results(&env).await;
     let fall_behind = || {
         let head_lag_blocks = env.devchain.head().number - shown;
         env.devchain.set_faults(Faults { methods: vec!["eth_call".to_owned()], head_lag_blocks, ..Faults::default() });
     };
     fall_behind();
-    let settler = env.settle().await;
+    env.settle().await;
     env.mine_until("it is found where it was done", async || {
         fall_behind();
         let row = env.operation().await;
@@ -207,5 +199,4 @@ async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
     assert_eq!(env.inbox.failed(), 0);
     assert_eq!(env.operation().await.attempts, 2, "it was refused");
     env.assert_settled_once(1, 10_000_000).await;
-    stop_both(settler, watcher).await;
 }

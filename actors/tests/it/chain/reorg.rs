@@ -2,43 +2,29 @@
 
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::WatcherMessage;
 use payferry_contracts::Token;
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Presence;
 use payferry_domain::{Finality, PaymentId};
 use payferry_evm::wallet::alloy_address;
-use payferry_runtime::observe::Mailbox;
 
-use super::env::{Env, report, stop};
+use super::env::Env;
 use crate::env::{Coin, GWEI, PAYERS, account};
-
-/// Starts a watcher that reads a transfer to a payment.
-async fn seen(env: &Env) -> (Mailbox<WatcherMessage>, PaymentId) {
-    let watcher = env.watch().await;
-    let payment = env.payment().await;
-    env.pay(payment, 5).await;
-    env.read_all().await;
-    (watcher, payment)
-}
 
 #[tokio::test]
 async fn dropped_transfer_is_orphaned_and_never_final() {
     let env = Env::new().await;
-    let (watcher, payment) = seen(&env).await;
+    let payment = env.seen().await;
     let seen = env.inbox.observed(payment)[0];
     env.watchlist.await_finality(payment, seen.key, seen.revision, seen.block.number, Finality::Blocks(3));
-    env.mine(1).await;
-    env.read_all().await;
+    env.mine_and_read(1).await;
     env.reorg(2, Dropped::Discard).await;
-    env.mine(3).await;
-    env.read_all().await;
+    env.mine_and_read(3).await;
     let facts = env.inbox.observed(payment);
     let notified: Vec<_> = facts.iter().map(|fact| (fact.presence, fact.revision)).collect();
     assert_eq!(notified, [(Presence::Present, 1), (Presence::Orphaned, 2)]);
     assert_eq!(env.inbox.finalised(payment), 0);
-    assert_eq!(report(&watcher).await.blocks_orphaned, 2);
-    stop(watcher).await;
+    assert_eq!(env.watcher_report().await.blocks_orphaned, 2);
 }
 
 /// Mines the dropped transfer again behind another log, so that its log index changes too.
@@ -65,22 +51,20 @@ async fn assert_remined(env: &Env, payment: PaymentId) {
 #[tokio::test]
 async fn remined_transfer_gets_its_new_position() {
     let env = Env::new().await;
-    let (watcher, payment) = seen(&env).await;
+    let payment = env.seen().await;
     remine_behind_another_log(&env).await;
     assert_remined(&env, payment).await;
-    stop(watcher).await;
 }
 
 #[tokio::test]
 async fn reorg_during_downtime_is_noticed_at_startup() {
     let env = Env::new().await;
-    let (watcher, payment) = seen(&env).await;
-    stop(watcher).await;
+    let payment = env.seen().await;
+    env.stop_watcher().await;
     remine_behind_another_log(&env).await;
-    let watcher = env.watch().await;
+    env.watch().await;
     assert_remined(&env, payment).await;
-    assert_eq!(report(&watcher).await.blocks_orphaned, 1);
-    stop(watcher).await;
+    assert_eq!(env.watcher_report().await.blocks_orphaned, 1);
 }
 
 #[tokio::test]
@@ -88,17 +72,14 @@ async fn reorg_deeper_than_one_pass_finds_the_common_block() {
     let mut env = Env::new().await;
     env.spec.fallback_depth_blocks = 200;
     env.spec.has_finalized = false;
-    let watcher = env.watch().await;
+    env.watch().await;
     let payment = env.payment().await;
     env.pay(payment, 5).await;
-    env.mine(60).await;
-    env.read_all().await;
+    env.mine_and_read(60).await;
     env.reorg(61, Dropped::Remine).await;
-    env.mine(1).await;
-    env.read_all().await;
-    assert_eq!(report(&watcher).await.blocks_orphaned, 61);
+    env.mine_and_read(1).await;
+    assert_eq!(env.watcher_report().await.blocks_orphaned, 61);
     let facts = env.inbox.observed(payment);
     assert_eq!(facts.last().map(|fact| fact.presence), Some(Presence::Present));
     assert_eq!(env.transfers().await.iter().filter(|row| row.presence == "present").count(), 1);
-    stop(watcher).await;
 }

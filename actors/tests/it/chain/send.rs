@@ -61,7 +61,7 @@ pub(crate) async fn env() -> Env {
 async fn rejected_recipient_fails_alone() {
     let env = env().await;
     env.blacklist(recipient(2), true).await;
-    let run = env.start().await;
+    env.start().await;
     queued(&env, &[recipient(1), recipient(2), recipient(3)]).await;
     until_completed(&env, 2).await;
     let failed = || {
@@ -77,7 +77,6 @@ async fn rejected_recipient_fails_alone() {
     let row = env.operations().await.into_iter().find(|row| row.payment_id == id.to_string()).unwrap();
     assert_eq!(row.recipient.as_deref(), Some(recipient(2).to_string().as_str()));
     assert_sent_once(&env, &[recipient(1), recipient(3)]).await;
-    run.stop().await;
 }
 
 /// A withdrawal that the token rejected and that its owner has given up.
@@ -128,11 +127,10 @@ impl AbandonedWithdrawal {
 async fn given_up_transfer_mined_after_a_reorg_is_reported() {
     for knows_its_tx in [true, false] {
         let env = env().await;
-        let run = env.start().await;
+        env.start().await;
         let given_up = AbandonedWithdrawal::of(&env, knows_its_tx).await;
         given_up.reorganise(&env).await;
         given_up.until_notified(&env).await;
-        run.stop().await;
     }
 }
 
@@ -140,28 +138,26 @@ async fn given_up_transfer_mined_after_a_reorg_is_reported() {
 async fn stuck_transfer_is_resent_with_higher_fees_and_sent_once() {
     let mut env = env().await;
     env.spec.stuck_after = STUCK_AFTER;
-    let run = env.start().await;
+    env.start().await;
     queued(&env, &[recipient(1), recipient(2)]).await;
     env.until_raised_twice().await;
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
     assert_eq!(env.txs().await.len(), 1, "one transaction, signed repeatedly");
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn transfer_with_a_replaced_transaction_is_sent_once() {
     let env = env().await;
-    let run = env.start().await;
+    env.start().await;
     queued(&env, &[recipient(1), recipient(2)]).await;
-    env.until_signed(&run.settler, 2).await;
+    env.until_signed(2).await;
     // The operator's key signs elsewhere with the same nonce and far higher fees.
     env.operator_sends(0, 50 * GWEI, 20 * GWEI).await;
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
     let replaced = env.txs().await.into_iter().find(|tx| tx.nonce == 0).unwrap();
     assert_eq!(replaced.status, "cancelled");
-    run.stop().await;
 }
 
 #[tokio::test]
@@ -169,35 +165,33 @@ async fn transfer_waits_for_gas_and_reports_it() {
     let env = env().await;
     let operator = alloy_address(operator());
     env.devchain.set_balance(operator, U256::ZERO).await.unwrap();
-    let run = env.start().await;
+    env.start().await;
     queued(&env, &[recipient(1), recipient(2)]).await;
     env.until("the settler reports the error", async || {
         env.mine(1).await;
-        run.report().await.trouble.is_some()
+        env.report().await.trouble.is_some()
     })
     .await;
-    let trouble = run.report().await.trouble.unwrap();
+    let trouble = env.report().await.trouble.unwrap();
     assert!(trouble.contains("cannot pay for the transaction"), "{trouble}");
     assert_eq!(completed(&env), 0);
     env.devchain.set_balance(operator, U256::from(10).pow(U256::from(18))).await.unwrap();
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
-    assert!(run.report().await.trouble.is_none());
-    run.stop().await;
+    assert!(env.report().await.trouble.is_none());
 }
 
 #[tokio::test]
 async fn reorged_transfer_is_sent_again_once() {
     let env = env().await;
     env.mine(3).await;
-    let run = env.start().await;
+    env.start().await;
     queued(&env, &[recipient(1)]).await;
-    env.until_signed(&run.settler, 1).await;
+    env.until_signed(1).await;
     env.mine(1).await;
     env.until("it is mined", async || env.operations().await.iter().all(|row| row.status == "mined")).await;
     env.reorg(1, Dropped::Discard).await;
     assert_eq!(env.balance(recipient(1)).await, 0);
     until_completed(&env, 1).await;
     assert_sent_once(&env, &[recipient(1)]).await;
-    run.stop().await;
 }

@@ -10,23 +10,22 @@ use payferry_journal::chain::Role;
 use sea_orm::ColumnTrait;
 use sea_orm::sea_query::Expr;
 
-use super::env::{Env, Running};
+use super::env::Env;
 use crate::env::GWEI;
 
 const UNITS: u64 = 10_000_050;
 
 /// Starts a settler that signs the settlements of this many payments.
-async fn signed(env: &Env, count: usize) -> Running {
-    let (run, _) = env.settling(count, UNITS).await;
-    env.until_signed(&run.settler, count as u64).await;
-    run
+async fn signed(env: &Env, count: usize) {
+    env.settling(count, UNITS).await;
+    env.until_signed(count as u64).await;
 }
 
 #[tokio::test]
 async fn sends_120_settlements_in_three_batches() {
     let env = Env::new().await;
-    let run = signed(&env, 120).await;
-    assert_eq!(run.report().await.batches, 3);
+    signed(&env, 120).await;
+    assert_eq!(env.report().await.batches, 3);
     env.mine(1).await;
     env.until("they are mined", async || env.operations().await.iter().all(|row| row.status == "mined")).await;
     assert_eq!(env.inbox.completed(), 0, "one confirmation, and two are required");
@@ -37,7 +36,6 @@ async fn sends_120_settlements_in_three_batches() {
     assert_eq!(txs.iter().map(|tx| tx.nonce).collect::<Vec<_>>(), [0, 1, 2]);
     env.mine(12).await;
     env.until("they are final", async || env.txs().await.iter().all(|tx| tx.status == "final")).await;
-    run.stop().await;
 }
 
 #[tokio::test]
@@ -45,7 +43,7 @@ async fn operation_rejected_by_the_token_fails_alone() {
     let env = Env::new().await;
     let payments = env.paid(3, UNITS).await;
     env.blacklist(env.vault(payments[1]), true).await;
-    let run = env.start().await;
+    env.start().await;
     env.queue_settlements(&payments, UNITS).await;
     let are_decided = |rows: &[operations::Model]| rows.iter().all(|row| ["mined", "failed"].contains(&&*row.status));
     env.mine_until("all are decided", async || are_decided(&env.operations().await)).await;
@@ -57,20 +55,17 @@ async fn operation_rejected_by_the_token_fails_alone() {
     env.assert_settled_once(2, UNITS).await;
     env.until("the failure is reported", async || env.inbox.failed() == 1).await;
     env.until("the others are reported", async || env.inbox.completed() >= 2).await;
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn stuck_transaction_is_resent_with_higher_fees_and_the_same_call() {
     let mut env = Env::new().await;
     env.spec.stuck_after = Duration::from_millis(300);
-    let (run, _) = env.settling(2, UNITS).await;
+    env.settling(2, UNITS).await;
     env.until_raised_twice().await;
     assert!(env.attempts().await.iter().all(|attempt| attempt.nonce == 0));
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, UNITS).await;
+    env.settle_all_once(2, UNITS).await;
     assert_eq!(env.txs().await.len(), 1);
-    run.stop().await;
 }
 
 #[tokio::test]
@@ -78,9 +73,9 @@ async fn orphaned_settlement_is_sent_again_and_reported() {
     let env = Env::new().await;
     let payments = env.paid(2, UNITS).await;
     env.mine(3).await;
-    let run = env.start().await;
+    env.start().await;
     env.queue_settlements(&payments, UNITS).await;
-    env.until_signed(&run.settler, 2).await;
+    env.until_signed(2).await;
     env.mine(2).await;
     env.until("the results are reported", async || env.inbox.completed() >= 2).await;
     // As the payments do when they apply it.
@@ -88,8 +83,7 @@ async fn orphaned_settlement_is_sent_again_and_reported() {
     env.reorg(2, Dropped::Discard).await;
     env.assert_settled_once(0, UNITS).await;
     env.until("the orphans are reported", async || env.inbox.orphaned() == 2).await;
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, UNITS).await;
+    env.settle_all_once(2, UNITS).await;
     env.mine(1).await;
     env.until("the new results are reported", async || env.inbox.completed() >= 4).await;
     let notified = env.inbox.find(|_, command| match command {
@@ -98,16 +92,14 @@ async fn orphaned_settlement_is_sent_again_and_reported() {
     });
     assert!(notified.iter().max() > notified.iter().min(), "{notified:?}");
     assert_eq!(env.txs().await.len(), 1, "the same transaction");
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn reports_the_amounts_of_the_transaction_not_of_a_later_request() {
     let env = Env::new().await;
-    let run = signed(&env, 1).await;
+    signed(&env, 1).await;
     env.confirmed_anew(4_000_000, 1_000_000).await;
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(1, UNITS).await;
+    env.settle_all_once(1, UNITS).await;
     let row = &env.operations().await[0];
     assert_eq!((row.amount, row.psp_amount + row.treasury_fee), (10_000_050, 10_000_050));
     assert_ne!(row.psp_amount, 4_000_000);
@@ -118,7 +110,6 @@ async fn reports_the_amounts_of_the_transaction_not_of_a_later_request() {
         _ => None,
     });
     assert_eq!(notified.first(), Some(&10_000_050));
-    run.stop().await;
 }
 
 #[tokio::test]
@@ -127,15 +118,13 @@ async fn reverted_batch_is_queued_again() {
     let payments = env.paid(2, UNITS).await;
     env.set_contract_paused(true, false).await;
     env.mine(1).await;
-    let run = env.start().await;
+    env.start().await;
     env.queue_settlements(&payments, UNITS).await;
-    env.until_signed(&run.settler, 2).await;
+    env.until_signed(2).await;
     env.mine(1).await;
     env.until("it is queued again", async || env.txs().await.iter().any(|tx| tx.status == "reverted")).await;
     env.set_contract_paused(false, false).await;
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, UNITS).await;
-    run.stop().await;
+    env.settle_all_once(2, UNITS).await;
 }
 
 #[tokio::test]
@@ -143,7 +132,7 @@ async fn withdrawn_or_paused_operations_are_not_sent() {
     let env = Env::new().await;
     let payments = env.paid(2, UNITS).await;
     env.handle.set_paused(Role::Settle, true);
-    let run = env.start().await;
+    env.start().await;
     env.queue_settlements(&payments, UNITS).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(env.txs().await.is_empty(), "paused");
@@ -152,32 +141,28 @@ async fn withdrawn_or_paused_operations_are_not_sent() {
     env.handle.set_paused(Role::Settle, false);
     env.mine_until_some("mined").await;
     env.assert_settled_once(1, UNITS).await;
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn taken_nonce_only_delays_settlements() {
     let env = Env::new().await;
-    let run = signed(&env, 2).await;
+    signed(&env, 2).await;
     // The operator's key signs elsewhere with the same nonce and far higher fees.
     env.operator_sends(0, 50 * GWEI, 20 * GWEI).await;
     env.mine(12).await;
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, UNITS).await;
+    env.settle_all_once(2, UNITS).await;
     let mut statuses: Vec<_> = env.txs().await.into_iter().map(|tx| (tx.nonce, tx.status)).collect();
     statuses.sort();
     assert_eq!((statuses[0].0, statuses[0].1.as_str()), (0, "cancelled"));
-    run.stop().await;
 }
 
 #[tokio::test]
 async fn operation_without_funds_fails_with_the_balance_in_its_reason() {
     let env = Env::new().await;
     let payments = env.paid(1, UNITS).await;
-    let run = env.start().await;
+    env.start().await;
     env.queue_settlements(&payments, UNITS + 1).await;
     env.mine_until_some("failed").await;
     let failure = env.operation().await.failure.clone().unwrap();
     assert!(failure.starts_with("the vault holds 10000050 of 10000051 base units"), "{failure}");
-    run.stop().await;
 }

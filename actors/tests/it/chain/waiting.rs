@@ -8,9 +8,8 @@ use payferry_devchain::Dropped;
 use payferry_evm::ChainClient;
 use payferry_harness::endpoint::{Endpoint, Fault, ReportedHead, What};
 
-use super::crash::until_dead;
-use super::env::{Env, settle_with, settler_report, stop, stop_both};
-use crate::env::{GWEI, SettlerKill, operator};
+use super::env::Env;
+use crate::env::{GWEI, operator};
 
 const UNITS: u64 = 10_000_000;
 const STUCK_AFTER: Duration = Duration::from_millis(200);
@@ -21,27 +20,25 @@ const LONG: Duration = Duration::from_secs(1);
 async fn fees_rise_only_while_the_chain_produces_blocks() {
     let mut env = Env::new().await;
     env.spec.stuck_after = STUCK_AFTER;
-    let watcher = env.watch().await;
+    env.watch().await;
     env.queued(2, UNITS).await;
     env.read_all().await;
-    let settler = env.settle().await;
-    env.until_signed(&settler, 2).await;
+    env.settle().await;
+    env.until_signed(2).await;
     tokio::time::sleep(LONG).await;
-    assert_eq!((env.attempts_len().await, settler_report(&settler).await.raised), (1, 0), "no block left it out");
-    assert_eq!(settler_report(&settler).await.trouble, None);
+    assert_eq!((env.attempts_len().await, env.report().await.raised), (1, 0), "no block left it out");
+    assert_eq!(env.report().await.trouble, None);
     env.until("its fee is raised", async || {
         env.pass_by(1).await;
         env.attempts_len().await >= 2
     })
     .await;
     // The chain halts again.
-    let raised = settler_report(&settler).await.raised;
+    let raised = env.report().await.raised;
     tokio::time::sleep(LONG).await;
-    assert!(settler_report(&settler).await.raised <= raised + 1, "at most once more, for the blocks that existed");
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, UNITS).await;
+    assert!(env.report().await.raised <= raised + 1, "at most once more, for the blocks that existed");
+    env.settle_all_once(2, UNITS).await;
     assert_eq!(env.txs().await.len(), 1);
-    stop_both(settler, watcher).await;
 }
 
 /// Creates a nonce gap before the signed settlements: the operator's key used the nonce elsewhere, in a block that is
@@ -50,9 +47,8 @@ async fn nonce_left_out(env: &Env) {
     env.queued(2, UNITS).await;
     env.operator_sends(0, GWEI, GWEI / 2).await;
     env.mine(1).await;
-    let settler = env.settle().await;
-    env.until_signed(&settler, 2).await;
-    stop(settler).await;
+    env.settle().await;
+    env.sign_and_stop(2).await;
     assert_eq!(nonces(env).await, [1]);
     env.reorg(1, Dropped::Discard).await;
     env.read_all().await;
@@ -67,17 +63,14 @@ async fn killed_while_filling_a_nonce_gap() {
     for step in [Step::Signed, Step::Stored, Step::Broadcast] {
         let mut env = Env::new().await;
         env.spec.stuck_after = STUCK_AFTER;
-        let watcher = env.watch().await;
+        env.watch().await;
         nonce_left_out(&env).await;
-        let settler = env.settle_until(SettlerKill::after(&[step])).await;
-        until_dead(&env, &settler, step).await;
+        env.settle_until_dead(&[step]).await;
         let stored: &[i64] = if step == Step::Signed { &[1] } else { &[1, 0] };
         assert_eq!(nonces(&env).await, stored, "{step:?}");
-        let settler = env.settle().await;
-        env.mine_until_all("mined").await;
-        env.assert_settled_once(2, UNITS).await;
+        env.settle().await;
+        env.settle_all_once(2, UNITS).await;
         assert_eq!(nonces(&env).await, [1, 0], "{step:?}: the nonce is used once");
-        stop_both(settler, watcher).await;
     }
 }
 
@@ -85,20 +78,19 @@ async fn killed_while_filling_a_nonce_gap() {
 async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
     let mut env = Env::new().await;
     env.spec.stuck_after = STUCK_AFTER;
-    let watcher = env.watch().await;
+    env.watch().await;
     nonce_left_out(&env).await;
 
-    let settler = env.settle().await;
+    env.settle().await;
     let is_said = async || {
-        let trouble = settler_report(&settler).await.trouble;
+        let trouble = env.report().await.trouble;
         trouble.is_some_and(|trouble| trouble.starts_with("nonce 0 is missing: "))
     };
     env.until("the gap is reported", async || is_said().await).await;
     tokio::time::sleep(LONG).await;
     assert!(is_said().await);
     assert_eq!(env.attempts_len().await, 1, "nothing is signed while the chain is halted");
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(2, UNITS).await;
+    env.settle_all_once(2, UNITS).await;
     assert_eq!(nonces(&env).await, [1, 0]);
     let filler = env.txs().await.remove(1);
     let operator = operator().to_string();
@@ -109,21 +101,20 @@ async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
     env.until("both are final and nothing is held up", async || {
         env.mine(1).await;
         let is_final = env.txs().await.iter().all(|tx| tx.status == "final");
-        is_final && settler_report(&settler).await.trouble.is_none()
+        is_final && env.report().await.trouble.is_none()
     })
     .await;
-    stop_both(settler, watcher).await;
 }
 
 /// Creates a settlement that is mined in the newest block and not final, and stops the settler. Returns the block's
 /// number.
 async fn mined_and_left(env: &Env) -> u64 {
     env.queued(1, UNITS).await;
-    let settler = env.settle().await;
-    env.until_signed(&settler, 1).await;
+    env.settle().await;
+    env.until_signed(1).await;
     env.mine(1).await;
     env.until("it is mined", async || env.operation().await.status == "mined").await;
-    stop(settler).await;
+    env.stop_settler().await;
     let tx = env.txs().await.remove(0);
     assert_eq!(tx.status, "mined");
     u64::try_from(tx.block_number.unwrap()).unwrap()
@@ -131,14 +122,12 @@ async fn mined_and_left(env: &Env) -> u64 {
 
 /// Mines so many blocks that the settlement's block is no longer cached.
 async fn long_after(env: &Env) {
-    env.mine(30).await;
-    env.read_all().await;
+    env.mine_and_read(30).await;
 }
 
 #[tokio::test]
 async fn endpoint_without_the_block_reorgs_nothing() {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
+    let env = Env::watching().await;
     let block = mined_and_left(&env).await;
     long_after(&env).await;
     // Like an endpoint that was restored from an earlier copy.
@@ -146,9 +135,9 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     endpoint.show([Fault::of(What::Head(ReportedHead::At(block - 1)))]);
     let client = ChainClient::http_all([endpoint.url()], Duration::from_secs(2), true).unwrap();
     let args = SettlerArgs { client, ..env.settler_args() };
-    let settler = settle_with(args).await;
+    env.settle_with(args).await;
     env.until("the settler reports that it cannot know", async || {
-        let trouble = settler_report(&settler).await.trouble;
+        let trouble = env.report().await.trouble;
         trouble.is_some_and(|trouble| trouble.contains(&format!("block {block} ")))
     })
     .await;
@@ -158,21 +147,17 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     env.until("it is final", async || env.txs().await[0].status == "final").await;
     assert_eq!(env.inbox.orphaned(), 0);
     env.assert_settled_once(1, UNITS).await;
-    stop_both(settler, watcher).await;
 }
 
 #[tokio::test]
 async fn replaced_block_is_reorged_at_any_depth_after_downtime() {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
+    let env = Env::watching().await;
     let block = mined_and_left(&env).await;
     assert_eq!(env.devchain.head().number, block);
     env.reorg(1, Dropped::Discard).await;
     long_after(&env).await;
-    let settler = env.settle().await;
+    env.settle().await;
     env.until("the reorg is reported", async || env.inbox.orphaned() == 1).await;
-    env.mine_until_all("mined").await;
-    env.assert_settled_once(1, UNITS).await;
+    env.settle_all_once(1, UNITS).await;
     assert_eq!(env.txs().await.len(), 1, "the same transaction");
-    stop_both(settler, watcher).await;
 }

@@ -5,13 +5,12 @@ use payferry_domain::{Amount, Chain, Finality, PaymentId, Token};
 use payferry_entities::transfers;
 use sea_orm::{EntityTrait, IntoActiveModel};
 
-use super::env::{Env, Progress, report, stop};
+use super::env::{Env, Progress};
 use crate::env::Coin;
 
 #[tokio::test]
 async fn transfer_is_final_at_exactly_the_required_confirmations() {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
+    let env = Env::watching().await;
     let payment = env.payment().await;
     env.watchlist.watch(env.vault(payment), payment);
     env.pay(payment, 10_000_000).await;
@@ -25,8 +24,7 @@ async fn transfer_is_final_at_exactly_the_required_confirmations() {
     let (key, number) = (seen[0].key, seen[0].block.number);
     env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
     for _ in 0..2 {
-        env.mine(1).await;
-        env.read_all().await;
+        env.mine_and_read(1).await;
     }
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(env.inbox.finalised(payment), 0, "three confirmations");
@@ -37,19 +35,16 @@ async fn transfer_is_final_at_exactly_the_required_confirmations() {
     env.until("it is final again", async || env.inbox.finalised(payment) == 2).await;
 
     env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Finalized);
-    env.mine(6).await;
-    env.read_all().await;
+    env.mine_and_read(6).await;
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(env.inbox.finalised(payment), 2, "nine blocks above it, and ten are required");
     env.mine(1).await;
     env.until("it is finalized", async || env.inbox.finalised(payment) == 3).await;
-    stop(watcher).await;
 }
 
 #[tokio::test]
 async fn records_only_possible_payments() {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
+    let env = Env::watching().await;
     // Never added to the watchlist: found in the database.
     let payment = env.payment().await;
     let wallet = env.vault(payment);
@@ -58,42 +53,35 @@ async fn records_only_possible_payments() {
     env.send_money(wallet, 7).await;
     env.mint(env.coin(Coin::LookAlike), &[wallet], 9).await;
     env.send_money(env.spec.treasury, 1_000).await;
-    env.mine(1).await;
-    env.read_all().await;
+    env.mine_and_read(1).await;
     let seen: Vec<_> = env.inbox.observed(payment).iter().map(|fact| (fact.amount.units(), fact.token)).collect();
     assert_eq!(seen, [(7, Some(Token::Usdc)), (9, None)]);
     assert_eq!(env.transfers().await.len(), 2);
-    stop(watcher).await;
 }
 
 #[tokio::test]
 async fn new_watcher_resumes_at_the_cursor_and_reports_unapplied_transfers() {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
+    let env = Env::watching().await;
     let payment = env.payment().await;
     env.pay(payment, 5).await;
-    env.mine(20).await;
-    env.read_all().await;
-    stop(watcher).await;
+    env.mine_and_read(20).await;
+    env.stop_watcher().await;
 
     env.inbox.notified.lock().clear();
     env.pay(payment, 6).await;
     env.mine(2).await;
-    let watcher = env.watch().await;
+    env.watch().await;
     env.read_all().await;
     let amounts: Vec<i64> = env.inbox.observed(payment).iter().map(|fact| fact.amount.units()).collect();
     assert_eq!(amounts, [5, 6], "the first one again, because it was not applied");
-    let report = report(&watcher).await;
+    let report = env.watcher_report().await;
     assert_eq!((report.blocks_read, report.transfers_recorded), (3, 1));
-    stop(watcher).await;
 }
 
 #[tokio::test]
 async fn outage_is_reported_before_later_progress() {
-    let env = Env::new().await;
-    let watcher = env.watch().await;
-    env.mine(1).await;
-    env.read_all().await;
+    let env = Env::watching().await;
+    env.mine_and_read(1).await;
     env.inbox.progress.lock().clear();
     let before = env.devchain.head();
     env.devchain.jump_time(100).await.unwrap();
@@ -103,13 +91,12 @@ async fn outage_is_reported_before_later_progress() {
     let gap = Progress::StoodStill { outage: after.number, from: time(before.timestamp), to: time(after.timestamp) };
     env.until("progress is reported", async || env.inbox.progress.lock().len() >= 2).await;
     assert_eq!(*env.inbox.progress.lock(), [gap, Progress::To(time(after.timestamp))]);
-    stop(watcher).await;
+    env.stop_watcher().await;
 
     // The next watcher reports the outage again, in case the first one died in between.
     env.inbox.progress.lock().clear();
-    let watcher = env.watch().await;
+    env.watch().await;
     assert_eq!(env.inbox.progress.lock().first(), Some(&gap));
-    stop(watcher).await;
 }
 
 #[tokio::test]
@@ -119,7 +106,7 @@ async fn thousand_transfers_of_one_block_are_recorded_and_reported_once() {
     for payment in &payments {
         env.watchlist.watch(env.vault(*payment), *payment);
     }
-    let watcher = env.watch().await;
+    env.watch().await;
     env.read_all().await;
     let started = std::time::Instant::now();
     env.pay_all(&payments, 10_000_000).await;
@@ -131,7 +118,6 @@ async fn thousand_transfers_of_one_block_are_recorded_and_reported_once() {
     println!("recorded and reported after {:?} more", started.elapsed());
     assert_eq!((notified(&env), env.transfers().await.len()), (1_000, 1_000));
     assert!(payments.iter().all(|payment| env.inbox.observed(*payment).len() == 1));
-    stop(watcher).await;
 }
 
 #[tokio::test]
@@ -140,11 +126,11 @@ async fn wrong_chain_is_not_read() {
     env.spec.tokens = vec![(Token::Usdc, env.spec.treasury)];
     let error = env.spec.check(&env.client()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", env.spec.treasury));
-    let watcher = env.watch().await;
-    env.until("the watcher reports it", async || report(&watcher).await.trouble.is_some()).await;
-    assert_eq!(report(&watcher).await.trouble, Some(error.to_string()));
+    env.watch().await;
+    env.until("the watcher reports it", async || env.watcher_report().await.trouble.is_some()).await;
+    assert_eq!(env.watcher_report().await.trouble, Some(error.to_string()));
     assert!(env.watchlist.view(Chain::Base).is_none());
-    stop(watcher).await;
+    env.stop_watcher().await;
 
     env.spec.tokens = vec![(Token::Usdc, env.spec.contract)];
     let error = env.spec.check(&env.client()).await.unwrap_err();
@@ -167,12 +153,9 @@ fn recorded(env: &Env, n: usize, payment: PaymentId, count: i64) -> Vec<transfer
         amount: 1,
         block_number: 1,
         block_hash: format!("0x{:064x}", 1),
-        block_time: 0,
         presence: "present".to_owned(),
         revision: 1,
-        applied_revision: 0,
-        applied_version: 0,
-        created_at: 0,
+        ..transfers::Model::default()
     };
     (0..count).map(row).collect()
 }
@@ -191,8 +174,7 @@ async fn unresponsive_payments_do_not_block_newer_reports() {
     let payment = env.payment().await;
     let newest = transfers::Model { block_number: 2, ..recorded(&env, 99, payment, 1).remove(0) };
     transfers::Entity::insert(newest.into_active_model()).exec(env.database.writer()).await.unwrap();
-    let watcher = env.watch().await;
+    env.watch().await;
     env.until("it is reported again", async || env.inbox.observed(payment).len() == 1).await;
     assert_eq!(env.inbox.observed(stuck[0]).len(), 100, "only some at a time per payment");
-    stop(watcher).await;
 }

@@ -15,8 +15,10 @@ async fn usable(env: &Env, endpoint: &str, wanted: i64) {
     env.until(&format!("{endpoint} is shown as {wanted}"), shown).await;
 }
 
-async fn finish(env: &Env, payments: &[Payment]) {
-    env.finish(payments).await;
+/// Settles one more payment, and asserts that everything is settled once and nothing was reorged.
+async fn finish(env: &Env, mut payments: Vec<Payment>) {
+    payments.push(env.initiate_and_settle().await);
+    env.finish(&payments).await;
     assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
 }
 
@@ -43,8 +45,7 @@ async fn makes_way(fault: What, reason: &str) {
         polls(first) > before.0 && polls(second) == before.1
     })
     .await;
-    payments.push(env.initiate_and_settle().await);
-    finish(&env, &payments).await;
+    finish(&env, payments).await;
 }
 
 cases! {
@@ -70,8 +71,7 @@ async fn skips_an_endpoint_that_limits_the_rate() {
     let polls = || env.endpoint().calls("eth_getBlockByNumber");
     let before = polls();
     env.until("it is used again", async || polls() > before + 5).await;
-    payments.push(env.initiate_and_settle().await);
-    finish(&env, &payments).await;
+    finish(&env, payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +93,7 @@ async fn endpoint_of_another_chain_is_neither_used_nor_trusted() {
     let sent = wrong.calls("eth_sendRawTransaction");
     payments.push(env.initiate_and_settle().await);
     assert!(wrong.calls("eth_sendRawTransaction") > sent, "it is used again once its chain is right");
-    finish(&env, &payments).await;
+    finish(&env, payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,13 +104,13 @@ async fn skips_an_endpoint_that_halts_at_the_read_position() {
     env.show(Fault::of(What::Head(ReportedHead::At(read))));
     payments.push(env.initiate_and_settle().await);
     assert_eq!(env.trouble(), None);
-    finish(&env, &payments).await;
+    finish(&env, payments).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn survives_failure_of_all_endpoints_and_continues_with_the_last() {
     let env = Env::with(behind(3)).await;
-    let mut payments = vec![env.initiate("10").await];
+    let payments = vec![env.initiate("10").await];
     for endpoint in &env.chain().endpoints {
         endpoint.close_connections().await;
     }
@@ -119,6 +119,5 @@ async fn survives_failure_of_all_endpoints_and_continues_with_the_last() {
     assert_eq!(env.load(payments[0].id()).await.status, Status::Pending);
     env.chain().endpoints[2].listen_again().await;
     env.until_read_again().await;
-    payments.push(env.initiate_and_settle().await);
-    finish(&env, &payments).await;
+    finish(&env, payments).await;
 }

@@ -243,8 +243,7 @@ async fn slow_chain_delays_no_other_chain() {
     for _ in 0..3 {
         let payment = env.try_initiate(Chain::Polygon, 1_200).await.unwrap();
         env.pay(&payment, "10").await;
-        env.until_status(payment.id(), Status::Settled).await;
-        payments.push(payment);
+        payments.push(env.until_status(payment.id(), Status::Settled).await);
     }
     assert!(started.elapsed() < payferry_harness::PATIENCE);
     assert!(metric("payferry_chain_request_errors_total", &["chain=polygon", "kind=slow"]) < 1);

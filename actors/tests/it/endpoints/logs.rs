@@ -33,8 +33,7 @@ async fn omission_of_all_logs_is_found_in_receipts() {
 async fn omission_of_one_log_is_detected_by_the_bloom_filter() {
     let env = Env::with(behind(1)).await;
     env.show(Fault::of(What::MissingLogs(2)).on(LOGS));
-    let payments =
-        [env.initiate("10").await, env.initiate("10").await, env.initiate("10").await, env.initiate("10").await];
+    let payments = env.initiate_many(4).await;
     // In one block.
     env.chain().devchain.pause_mining();
     for payment in &payments {
@@ -51,7 +50,7 @@ async fn omission_of_one_log_is_detected_by_the_bloom_filter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn omitted_transfers_are_found_by_the_rescan() {
     let env = Env::with(looking_soon()).await;
-    let payments = [env.initiate("10").await, env.initiate("10").await, env.initiate("10").await];
+    let payments = env.initiate_many(3).await;
     env.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
     let mut last = 0;
     for payment in &payments {
@@ -129,10 +128,7 @@ async fn transfers_omitted_until_after_the_deadline_are_not_lost() {
 async fn duplicate_logs_count_once() {
     let env = Env::with(looking_soon()).await;
     env.show(Fault::of(What::DuplicateLogs).on(LOGS));
-    let payments = [env.initiate("10").await, env.initiate("10").await];
-    for payment in &payments {
-        env.pay(payment, "10").await;
-    }
+    let payments = env.initiate_and_pay(2).await;
     env.finish(&payments).await;
     env.chain().blocks(60).await;
     for payment in &payments {

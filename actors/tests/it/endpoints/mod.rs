@@ -47,11 +47,6 @@ impl Env {
         self.system().chain_view(self.chain().chain)?.trouble
     }
 
-    async fn initiate_and_settle(&self) -> Payment {
-        let payment = self.initiate_and_pay(1).await.remove(0);
-        self.until_status(payment.id(), Status::Settled).await
-    }
-
     async fn until_read_again(&self) {
         self.until("the chain is read again", async || self.trouble().is_none()).await;
         self.until_read(self.chain()).await;

@@ -1,9 +1,11 @@
 //! Test environment: the service's actor tree over a new database, with chains and a PSP.
 
 mod chain;
+mod screener;
 pub mod senses;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ use payferry_actors::{
 use payferry_devchain::{ChainConfig, Mining};
 use payferry_domain::customer::{self, CustomerKind};
 use payferry_domain::outbound::{OutboundId, OutboundTransfer};
-use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict};
+use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict, fixtures};
 use payferry_domain::{Address, Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_evm::ChainSpec;
@@ -27,7 +29,6 @@ use payferry_harness::database::TestDatabase;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::{Ceilings, PspPolicies};
-use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
@@ -37,6 +38,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use self::senses::Senses;
 
 pub use self::chain::{ChainEnv, Coin, GWEI, PAYERS, account, chain_config, operator, operator_signer, quantity};
+pub use self::screener::TestScreener;
 
 pub const MASTER: [u8; 32] = [9; 32];
 /// Time between blocks, unless a test mines them.
@@ -88,6 +90,15 @@ impl Options {
         self
     }
 
+    /// Screens with this, and often.
+    pub fn screened_by(self, screener: Arc<TestScreener>) -> Self {
+        self.configured(move |config| {
+            let brief = Duration::from_millis(20);
+            config.screener = screener.clone();
+            (config.screening.retry_min, config.screening.review_interval) = (brief, brief);
+        })
+    }
+
     pub fn configured(self, configure: impl Fn(&mut SystemConfig) + 'static) -> Self {
         Self { configure: Arc::new(configure), ..self }
     }
@@ -106,12 +117,34 @@ pub struct Env {
     _hold: senses::Hold,
 }
 
+/// The first chain.
+impl Deref for Env {
+    type Target = ChainEnv;
+
+    fn deref(&self) -> &ChainEnv {
+        &self.chains[&self.options.chains[0]]
+    }
+}
+
+impl DerefMut for Env {
+    fn deref_mut(&mut self) -> &mut ChainEnv {
+        self.chains.get_mut(&self.options.chains[0]).expect("the environment has a chain")
+    }
+}
+
 impl Env {
     pub async fn new() -> Self {
         Self::with(Options::default()).await
     }
 
     pub async fn with(options: Options) -> Self {
+        let mut env = Self::unstarted(options).await;
+        env.start().await;
+        env
+    }
+
+    /// Creates the chains and the database, without a service.
+    pub async fn unstarted(options: Options) -> Self {
         payferry_harness::install_tls();
         let hold = senses::hold(options.senses).await;
         let (mining, finalized_depth) = (options.mining, options.finalized_depth);
@@ -126,9 +159,7 @@ impl Env {
         let changed = psps::Entity::update_many().col_expr(psps::Column::Settings, policies);
         changed.exec(database.writer()).await.unwrap();
         let chains = futures::future::join_all(opened).await.into_iter().collect();
-        let mut env = Self { chains, psp, merchant, options, system: None, database, test_database, _hold: hold };
-        env.start().await;
-        env
+        Self { chains, psp, merchant, options, system: None, database, test_database, _hold: hold }
     }
 
     /// Starts the service on the current database and chains, and waits until it has read every chain: before that it
@@ -199,7 +230,7 @@ impl Env {
 
     /// The first chain.
     pub fn chain(&self) -> &ChainEnv {
-        &self.chains[&self.options.chains[0]]
+        self
     }
 
     pub fn psp_vault(&self) -> Address {
@@ -307,6 +338,24 @@ impl Env {
         payments
     }
 
+    /// Creates this many payments of 10 tokens.
+    pub async fn initiate_many(&self, count: usize) -> Vec<Payment> {
+        futures::future::join_all((0..count).map(|_| self.initiate("10"))).await
+    }
+
+    /// Creates a payment of 10 tokens, pays it, and waits until it is settled.
+    pub async fn initiate_and_settle(&self) -> Payment {
+        let payment = self.initiate_and_pay(1).await.remove(0);
+        self.until_status(payment.id(), Status::Settled).await
+    }
+
+    /// Creates a payment of 10 tokens and pays so much of it.
+    pub async fn underpaid(&self, tokens: &str) -> Payment {
+        let payment = self.initiate("10").await;
+        self.pay(&payment, tokens).await;
+        self.until_status(payment.id(), Status::Mismatched).await
+    }
+
     pub async fn load(&self, id: PaymentId) -> Payment {
         payferry_journal::payments::load(&self.database, id).await.unwrap().unwrap()
     }
@@ -322,6 +371,15 @@ impl Env {
     /// Waits until the condition holds.
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         self.until_some(what, async || condition().await.then_some(())).await;
+    }
+
+    /// Waits until the condition holds, for longer than usual.
+    pub async fn until_within(&self, patience: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let since = Instant::now();
+        while !condition().await {
+            assert!(since.elapsed() < patience, "never {what}: {}", self.state());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Waits until `ask` returns a value.
@@ -436,11 +494,10 @@ pub async fn until_some<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>, 
     }
 }
 
-/// Creates a migrated database with a PSP and its merchant.
-pub async fn open_new() -> (TestDatabase, Database, PspId, MerchantId) {
+/// Creates a database with a PSP and its merchant.
+async fn open_new() -> (TestDatabase, Database, PspId, MerchantId) {
     let test_database = TestDatabase::create().await;
     let database = open(&test_database).await;
-    Migrator::up(database.long_timeout(), None).await.unwrap();
     let (psp, merchant) = (PspId::generate(), MerchantId::generate());
     test_database.add_psp(&psp.to_string(), &merchant.to_string()).await;
     (test_database, database, psp, merchant)
@@ -459,16 +516,6 @@ async fn open(test_database: &TestDatabase) -> Database {
 
 /// A verdict without details.
 pub fn verdict(decision: Decision, by_operator: bool, checked_at: Timestamp) -> Verdict {
-    Verdict {
-        decision,
-        by_operator,
-        risk_level: None,
-        score: None,
-        flags: Vec::new(),
-        provider: "test".to_owned(),
-        provider_ref: None,
-        list_version: None,
-        plain_sender: None,
-        checked_at,
-    }
+    let provider = "test".to_owned();
+    Verdict { by_operator, provider, plain_sender: None, checked_at, ..fixtures::verdict(decision) }
 }

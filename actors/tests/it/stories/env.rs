@@ -16,8 +16,7 @@ use payferry_journal::psps::PspPolicies;
 use payferry_runtime::clock::Clock;
 use payferry_webhook::{Schedule, UrlPolicy, endpoints};
 
-use super::judge::StoryScreener;
-use crate::env::{self, Options, SettlerKill};
+use crate::env::{self, Options, SettlerKill, TestScreener};
 
 /// Maximum spacing of blocks in an advance, so that it never looks like an outage.
 const SPACING_SECS: u64 = 15;
@@ -26,7 +25,7 @@ const AUDITED_EVERY: Duration = Duration::from_millis(100);
 
 pub struct Env {
     service: env::Env,
-    pub judge: Arc<StoryScreener>,
+    pub judge: Arc<TestScreener>,
     pub receiver: Receiver,
     pub settler_kill: Arc<SettlerKill>,
     /// All imbalances that the auditor reported.
@@ -51,7 +50,7 @@ impl Env {
     /// Creates the environment on these chains, with a PSP with these policies and a receiver.
     pub async fn new(chains: &[Chain], policies: &PspPolicies) -> Self {
         let (clock, brief) = (Clock::default(), Duration::from_millis(100));
-        let judge = Arc::new(StoryScreener::new(clock.clone()));
+        let judge = Arc::new(TestScreener::new(clock.clone()));
         let settler_kill: Arc<SettlerKill> = Arc::default();
         let reads_often = |spec: &mut ChainSpec| {
             spec.poll_interval = Duration::from_millis(100);

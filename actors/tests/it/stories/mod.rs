@@ -7,7 +7,6 @@
 mod coverage;
 mod env;
 mod given;
-mod judge;
 mod outcome;
 mod people;
 mod plan;

@@ -175,7 +175,7 @@ async fn calm_down(env: &Env, ends_well: bool) {
             env.blacklist(address, false).await;
         }
         for name in [PAYERS[0], PAYERS[1], "ada", "eve", "crook"] {
-            env.judge.say(account(name), Some(Decision::Allow));
+            env.judge.say(account(name), Decision::Allow);
         }
     }
 }

@@ -236,7 +236,7 @@ fn kyt(player: &mut Player, step: &Step) -> Result<(), Refused> {
         [name, _] => {
             let is_payer = PAYERS.contains(&name.as_str());
             let address = if is_payer { account(name) } else { player.address(name) };
-            player.env.judge.say(address, Some(step.decision()?));
+            player.env.judge.say(address, step.decision()?);
         }
         _ => return Err("expected away, back, or a name and a decision".to_owned()),
     }

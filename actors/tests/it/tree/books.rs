@@ -25,9 +25,7 @@ fn tallied(env: &Env, status: Status) -> Tallied {
 #[tokio::test(flavor = "multi_thread")]
 async fn tree_lists_permanent_actors_and_counts_payments_per_shard() {
     let env = Env::new().await;
-    for _ in 0..40 {
-        env.initiate("10").await;
-    }
+    env.initiate_many(40).await;
     let root = env.system().tree().root;
     assert_eq!((root.kind, root.state), (ActorKind::Root, NodeState::Running));
     let named = |kind| root.children.iter().filter(move |node| node.kind == kind);

@@ -21,7 +21,7 @@ async fn until_ready(env: &Env, wanted: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn payments_of_a_dead_shard_are_restarted() {
     let env = Env::new().await;
-    let payments = futures::future::join_all((0..20).map(|_| env.initiate("10"))).await;
+    let payments = env.initiate_many(20).await;
     env.system().inject_crash(ActorKind::Shard);
     env.until_restarts(ActorKind::Shard, 16).await;
     for payment in &payments {
@@ -34,9 +34,7 @@ async fn payments_of_a_dead_shard_are_restarted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
     let env = Env::new().await;
-    for _ in 0..20 {
-        env.initiate("10").await;
-    }
+    env.initiate_many(20).await;
     until_ready(&env, true).await;
     let away = Trouble::table_away(env.test_database.url(), "payments").await;
     env.system().inject_crash(ActorKind::Shard);
@@ -53,9 +51,7 @@ async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_shard_is_not_ready_until_it_runs_again() {
     let env = Env::new().await;
-    for _ in 0..20 {
-        env.initiate("10").await;
-    }
+    env.initiate_many(20).await;
     // Each restart pause is twice as long, finally 1.6 s.
     for died in 1..=6 {
         until_ready(&env, true).await;

@@ -1,5 +1,7 @@
 //! Many concurrent payments in one tree.
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use payferry_actors::reconcile;
 use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};
@@ -27,6 +29,8 @@ async fn three_hundred_concurrent_payments_settle_with_events_in_order() {
     assert_eq!(env.system().observe().payments_spawned, 300, "one actor each");
 }
 
+/// Longer than a payment needs for so many transfers, or the watcher for a rescan.
+const PATIENCE: Duration = Duration::from_mins(4);
 /// More transfers than a payment can list.
 const FLOOD: usize = 2_000;
 
@@ -46,11 +50,7 @@ async fn dust_flood_neither_grows_a_payment_nor_delays_others() {
         let applied = rows.filter(transfers::Column::AppliedVersion.gt(0)).count(database.reader()).await.unwrap();
         usize::try_from(applied).unwrap() == FLOOD
     };
-    let since = std::time::Instant::now();
-    while !taken_note_of().await {
-        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not applied", env.unapplied().await);
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    env.until_within(PATIENCE, "all are applied", taken_note_of).await;
     let transitions = payment_transitions::Entity::find().filter(payment_transitions::Column::PaymentId.eq(&id));
     assert_eq!(transitions.count(database.reader()).await.unwrap(), 1 + DUST_LISTED_MAX as u64);
     env.pay(&flooded, "10").await;
@@ -64,19 +64,14 @@ async fn dust_flood_neither_grows_a_payment_nor_delays_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_beyond_the_list_are_set_aside_and_can_be_listed() {
     let env = Env::new().await;
-    let payment = env.initiate("10").await;
-    env.pay(&payment, "10").await;
-    env.until_status(payment.id(), Status::Settled).await;
+    let payment = env.initiate_and_settle().await;
     for _ in 0..WHOLES_LISTED_MAX + 2 {
         env.pay(&payment, "10").await;
     }
     let excess = Amount::from_tokens(10 * (i64::try_from(WHOLES_LISTED_MAX).unwrap() - 1));
     let database = env.system().database();
-    let since = std::time::Instant::now();
-    while env.load(payment.id()).await.excess_received() < excess || env.unapplied().await > 0 {
-        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not applied", env.unapplied().await);
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let are_applied = async || env.load(payment.id()).await.excess_received() >= excess && env.unapplied().await == 0;
+    env.until_within(PATIENCE, "all are applied", are_applied).await;
     assert_eq!(env.load(payment.id()).await.transfers.len(), WHOLES_LISTED_MAX);
     let aside = transfers::Entity::find().filter(transfers::Column::AppliedVersion.eq(SET_ASIDE));
     assert_eq!(aside.count(database.reader()).await.unwrap(), 3);
@@ -85,7 +80,7 @@ async fn transfers_beyond_the_list_are_set_aside_and_can_be_listed() {
     let spec = env.system().chains().spec(payment.terms.chain).unwrap().clone();
     let chains = [(spec, ChainClient::new(env.chain().devchain.transport()))];
     let reconciled = async || {
-        let options = reconcile::Options { pause: std::time::Duration::from_millis(50), ..Default::default() };
+        let options = reconcile::Options { pause: Duration::from_millis(50), ..Default::default() };
         let report = reconcile::reconcile(database, &chains, &env.options.clock, options, |_| {}).await.unwrap();
         assert!(report.is_clean(), "{report:?}");
         report.set_aside
@@ -99,11 +94,7 @@ async fn transfers_beyond_the_list_are_set_aside_and_can_be_listed() {
         let cursor = chain_cursors::Entity::find().one(database.reader()).await.unwrap().unwrap();
         cursor.second_look_from > last_block
     };
-    let since = std::time::Instant::now();
-    while !is_rescanned().await {
-        assert!(since.elapsed() < std::time::Duration::from_mins(4), "block {last_block} is not rescanned");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    env.until_within(PATIENCE, &format!("block {last_block} is rescanned"), is_rescanned).await;
 
     // The operator's view is outdated: one transfer was reorged in the meantime, which was reported, and is mined
     // again.
@@ -123,11 +114,8 @@ async fn transfers_beyond_the_list_are_set_aside_and_can_be_listed() {
     let listed = env.system().command(payment.id(), Command::TakeIn { observed: seen }, None).await.unwrap();
     assert_eq!(listed.transfers.len(), WHOLES_LISTED_MAX + 2, "the orphaned transfer is not listed");
     change("present", 0).await;
-    let since = std::time::Instant::now();
-    while env.unapplied().await > 0 {
-        assert!(since.elapsed() < std::time::Duration::from_mins(1), "the sweep does not report it");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let is_reported = async || env.unapplied().await == 0;
+    env.until_within(Duration::from_mins(1), "the sweep reports it", is_reported).await;
 
     // The operator lists it, and then it is refundable like every excess.
     let observed = env.system().set_aside(payment.id(), 100).await.unwrap();

@@ -138,9 +138,7 @@ async fn forget_the_ledger(env: &Env) {
 async fn settlements_older_than_the_ledger_are_on_the_balance() {
     let mut env = Env::new().await;
     settle_payments(&env, 3).await;
-    let short = env.initiate("10").await;
-    env.pay(&short, "4").await;
-    env.until_status(short.id(), Status::Mismatched).await;
+    let short = env.underpaid("4").await;
     let open = env.initiate("10").await;
     let (posted, had) = (postings(&env).await, balance(&env).await);
     assert_eq!((posted.len(), had), (3 * 3 + 1, (3 * 9_900_000, 0)));

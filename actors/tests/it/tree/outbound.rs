@@ -7,13 +7,11 @@ use std::time::Duration;
 use super::money::{
     TOKEN, TREASURER, all_sent, balance, each_was_sent_once, ended, load, order, settle_payments, until_outbound,
 };
-use crate::env::{Env, Options, verdict};
-use parking_lot::Mutex;
-use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
+use crate::env::{Env, Options, TestScreener, verdict};
 use payferry_actors::observe::ActorSubject;
 use payferry_actors::system::OutboundView;
 use payferry_domain::outbound::{self, Command, Effect, OutboundId, OutboundStatus, OutboundTransfer};
-use payferry_domain::payment::{Decision, Verdict};
+use payferry_domain::payment::Decision;
 use payferry_domain::{CommandError, Timestamp};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
@@ -23,31 +21,17 @@ const FIRST_PAUSE_MS: i64 = 100;
 /// Pause between the first failure of the withdrawals' supervisor and its restart.
 const FIRST_PAUSE_OF_SUPERVISOR_MS: i64 = 50;
 
-/// Returns the same configurable decision for every address, and is not asked again within a test.
-struct FixedDecision(Mutex<Decision>);
-
-#[async_trait::async_trait]
-impl KytScreener for FixedDecision {
-    fn name(&self) -> &'static str {
-        "opinion"
-    }
-
-    async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
-        Ok(verdict(*self.0.lock(), false, Clock::default().now()))
-    }
-}
-
-/// Earns 9.90 tokens, then makes the screener undecided about everything.
+/// Earns 9.90 tokens, then makes the screener undecided about everything. It is not asked again within a test.
 async fn doubtful() -> Env {
-    let opinion = Arc::new(FixedDecision(Mutex::new(Decision::Allow)));
-    let used = opinion.clone();
+    let screener = Arc::new(TestScreener::new(Clock::default()));
+    let used = screener.clone();
     let options = Options::default().configured(move |config| {
         config.screener = used.clone();
         config.screening.review_interval = Duration::from_hours(1);
     });
     let env = Env::with(options).await;
     settle_payments(&env, 1).await;
-    *opinion.0.lock() = Decision::Review;
+    screener.say_of_others(Decision::Review);
     env
 }
 

@@ -8,10 +8,8 @@ use crate::env::Env;
 #[tokio::test(flavor = "multi_thread")]
 async fn exact_amount_is_settled_on_chain() {
     let env = Env::new().await;
-    let payment = env.initiate("10").await;
-    env.pay(&payment, "10").await;
-    let settled = env.until_status(payment.id(), Status::Settled).await;
-    assert_eq!(settled.amount_received(), payment.terms.amount);
+    let settled = env.initiate_and_settle().await;
+    assert_eq!(settled.amount_received(), settled.terms.amount);
     env.assert_settled(1).await;
 }
 

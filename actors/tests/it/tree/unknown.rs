@@ -16,14 +16,6 @@ use crate::env::Env;
 
 const RETURNED: &str = "2";
 
-/// Creates a payment of 10 tokens with a transfer of 4.
-async fn underpaid(env: &Env) -> PaymentId {
-    let payment = env.initiate("10").await;
-    env.pay(&payment, "4").await;
-    env.until_status(payment.id(), Status::Mismatched).await;
-    payment.id()
-}
-
 async fn is_sent_once(env: &Env, id: PaymentId) {
     let is_sent = |now: &Payment| now.refunds.iter().any(|refund| refund.state == RefundState::Sent);
     let refunded = env.until_payment(id, "refunded", is_sent).await;
@@ -34,7 +26,7 @@ async fn is_sent_once(env: &Env, id: PaymentId) {
 #[tokio::test(flavor = "multi_thread")]
 async fn refund_committed_after_its_actor_died_is_not_reported_as_failed() {
     let env = Env::new().await;
-    let id = underpaid(&env).await;
+    let id = env.underpaid("4").await.id();
     let lock = env.lock_database().await;
     let system = env.system().clone();
     let asked = tokio::spawn(async move { system.command(id, refund(RETURNED), None).await });
@@ -49,7 +41,7 @@ async fn refund_committed_after_its_actor_died_is_not_reported_as_failed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refund_with_unknown_commit_result_is_not_reported_as_failed() {
     let env = Env::new().await;
-    let id = underpaid(&env).await;
+    let id = env.underpaid("4").await.id();
     let failing = env.test_database.fail_commits("payments").await;
     let answer = env.system().command(id, refund(RETURNED), None).await;
     assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");

@@ -2,16 +2,13 @@
 //! long.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest};
-use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status, Verdict};
+use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::ActorKind;
 
 use crate::env::senses::{Senses, metric};
-use crate::env::{Env, Options, PAYERS};
+use crate::env::{Env, Options, PAYERS, TestScreener};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_expires_by_the_time_of_the_chain() {
@@ -35,7 +32,7 @@ async fn payment_expires_by_the_time_of_the_chain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_during_a_shard_restart_extends_every_deadline() {
     let env = Env::new().await;
-    let waiting = futures::future::join_all((0..20).map(|_| env.initiate("10"))).await;
+    let waiting = env.initiate_many(20).await;
     env.system().inject_crash(ActorKind::Shard);
     env.options.clock.advance_secs(1_300);
     env.chain().devchain.jump_time(1_300).await.unwrap();
@@ -46,65 +43,33 @@ async fn outage_during_a_shard_restart_extends_every_deadline() {
     }
 }
 
-/// Fails `errors` times, then returns `review` as often as `reviews` says, and then decides.
-struct UndecidedScreener {
-    asked: AtomicU32,
-    errors: u32,
-    reviews: u32,
-    decided: ListScreener,
-}
-
-impl UndecidedScreener {
-    /// Options with this screener, and frequent screening.
-    fn options(errors: u32, reviews: u32) -> (Arc<Self>, Options) {
-        let (brief, clock) = (Duration::from_millis(20), Clock::default());
-        let decided = ListScreener::new("undecided", "1", [], clock.clone());
-        let screener = Arc::new(Self { asked: AtomicU32::new(0), errors, reviews, decided });
-        let used = screener.clone();
-        let options = Options { clock, ..Options::default() }.configured(move |config| {
-            config.screener = used.clone();
-            (config.screening.retry_min, config.screening.review_interval) = (brief, brief);
-        });
-        (screener, options)
-    }
-}
-
-#[async_trait::async_trait]
-impl KytScreener for UndecidedScreener {
-    fn name(&self) -> &'static str {
-        "undecided"
-    }
-
-    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        let verdict = self.decided.screen(request).await?;
-        if asked < self.errors {
-            return Err(KytError("away".to_owned()));
-        }
-        let is_decided = asked - self.errors >= self.reviews;
-        Ok(if is_decided { verdict } else { Verdict { decision: Decision::Review, ..verdict } })
-    }
+/// A screener, and options with it.
+fn screened() -> (Arc<TestScreener>, Options) {
+    let clock = Clock::default();
+    let screener = Arc::new(TestScreener::new(clock.clone()));
+    (screener.clone(), Options { clock, ..Options::default() }.screened_by(screener))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn money_in_review_is_screened_again_until_decided() {
-    let env = Env::with(UndecidedScreener::options(1, 4).1).await;
-    let payment = env.initiate("10").await;
-    env.pay(&payment, "10").await;
-    env.until_status(payment.id(), Status::Settled).await;
+    let (screener, options) = screened();
+    screener.answer_next([None].into_iter().chain([Some(Decision::Review); 4]));
+    let env = Env::with(options).await;
+    env.initiate_and_settle().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn review_of_more_than_a_day_raises_an_alarm() {
     const OVERDUE: &str = "payferry_review_overdue_total";
-    let (screener, options) = UndecidedScreener::options(0, u32::MAX);
+    let (screener, options) = screened();
+    screener.say_of_others(Decision::Review);
     let env = Env::with(Options { senses: Senses::Alone, ..options }).await;
     let payment = env.initiate("10").await;
     env.pay(&payment, "10").await;
     env.until_payment(payment.id(), "in review", |now| now.labels.contains(Label::InReview)).await;
     env.options.clock.advance_secs(23 * 3_600);
-    let before = screener.asked.load(Ordering::Relaxed);
-    let asked_again = |_: &Payment| screener.asked.load(Ordering::Relaxed) > before + 3;
+    let before = screener.asked();
+    let asked_again = |_: &Payment| screener.asked() > before + 3;
     env.until_payment(payment.id(), "screened again", asked_again).await;
     assert_eq!(metric(OVERDUE, &[]), 0);
     env.options.clock.advance_secs(2 * 3_600);
@@ -116,9 +81,8 @@ async fn review_of_more_than_a_day_raises_an_alarm() {
 async fn blocked_money_raises_an_alarm() {
     const ALARMS: &str = "payferry_alarms_total";
     let env = Env::with(Options { senses: Senses::Alone, ..Options::default() }).await;
-    let (clean, tainted) = (env.initiate("10").await, env.initiate("10").await);
-    env.pay(&clean, "10").await;
-    env.until_status(clean.id(), Status::Settled).await;
+    let tainted = env.initiate("10").await;
+    env.initiate_and_settle().await;
     assert_eq!(metric(ALARMS, &[]), 0);
     env.pay_from(PAYERS[2], &tainted, "10").await;
     let failed = env.until_status(tainted.id(), Status::Failed).await;

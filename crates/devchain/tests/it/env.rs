@@ -11,6 +11,7 @@ use payferry_devchain::{ChainConfig, DevWallet, Devchain, GenesisAccount, RpcErr
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 pub const GWEI: u128 = 1_000_000_000;
 pub const CHAIN_ID: u64 = 8453;
@@ -99,6 +100,19 @@ impl Env {
         hash
     }
 
+    /// Sends this many transfers concurrently. Each task returns the hash when its transaction is accepted.
+    pub fn transfer_many(&self, count: usize) -> JoinSet<B256> {
+        let mut sends = JoinSet::new();
+        for _ in 0..count {
+            let ((raw, hash), chain) = (self.transfer_raw(payee(1), 1), self.chain.clone());
+            sends.spawn(async move {
+                assert_eq!(chain.send_raw(raw).await.unwrap(), hash);
+                hash
+            });
+        }
+        sends
+    }
+
     /// Transfers and mines.
     pub async fn pay(&self, to: Address, units: u64) -> TransactionReceipt {
         let hash = self.transfer(to, units).await;
@@ -141,6 +155,11 @@ impl Env {
     pub fn transfers(&self) -> Filter {
         Filter::new().address(self.token).event_signature(Token::Transfer::SIGNATURE_HASH)
     }
+}
+
+pub fn quantity(value: &Value) -> u64 {
+    let text = value.as_str().unwrap_or_else(|| panic!("not a quantity: {value}"));
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
 pub fn payee(number: u8) -> Address {

@@ -3,23 +3,19 @@
 use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining};
 use serde_json::{Value, json};
 
-use crate::env::{Env, GWEI, config, on_disk, payee};
+use crate::env::{Env, GWEI, config, on_disk, payee, quantity};
 
 const HIGH_WEI: u64 = 4_000_000_000;
 
-fn wei(quantity: &Value) -> u64 {
-    u64::from_str_radix(&quantity.as_str().unwrap()[2..], 16).unwrap()
-}
-
 async fn base_fee_of(chain: &Devchain, block: u64) -> u64 {
     let block = chain.call("eth_getBlockByNumber", json!([format!("{block:#x}"), false])).await.unwrap();
-    wei(&block["baseFeePerGas"])
+    quantity(&block["baseFeePerGas"])
 }
 
 /// Returns the base fee that nodes report for the next block.
 async fn base_fee_next(chain: &Devchain) -> u64 {
     let history = chain.call("eth_feeHistory", json!(["0x1", "latest", [50]])).await.unwrap();
-    wei(&history["baseFeePerGas"][1])
+    quantity(&history["baseFeePerGas"][1])
 }
 
 /// Returns the base fee after an empty block.

@@ -1,9 +1,12 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use alloy::primitives::{Bytes, U64, U256};
 use alloy::providers::{Provider, RootProvider};
 use alloy::rpc::client::{BatchRequest, ClientBuilder, RpcClient};
 use payferry_devchain::{ChainConfig, DevWallet, Faults, GenesisAccount, Mining};
+use reqwest::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN, RETRY_AFTER};
+use reqwest::{Body, Method, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,9 +14,8 @@ use tokio::task::JoinSet;
 
 use crate::env::{CHAIN_ID, Env, GWEI, config, payee};
 
-async fn serve(env: &Env) -> std::net::SocketAddr {
-    // The HTTP clients have no TLS provider; an error means that one is already installed.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+async fn serve(env: &Env) -> SocketAddr {
+    payferry_harness::install_tls();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = env.chain.router();
@@ -21,22 +23,14 @@ async fn serve(env: &Env) -> std::net::SocketAddr {
     address
 }
 
-/// Returns status line, head, and body.
-async fn exchange(address: std::net::SocketAddr, method: &str, body: &str) -> (String, String, String) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let length = body.len();
-    let head = format!("{method} / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-    stream.write_all((head + body).as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.lines().next().unwrap().to_owned(), head.to_ascii_lowercase(), body.to_owned())
+async fn exchange(address: SocketAddr, method: Method, body: impl Into<Body>) -> Response {
+    reqwest::Client::new().request(method, format!("http://{address}")).body(body).send().await.unwrap()
 }
 
-async fn post(address: std::net::SocketAddr, body: Value) -> Value {
-    let (status, _, body) = exchange(address, "POST", &body.to_string()).await;
-    assert!(status.contains("200"), "{status}");
-    serde_json::from_str(&body).unwrap()
+async fn post(address: SocketAddr, body: Value) -> Value {
+    let response = exchange(address, Method::POST, body.to_string()).await;
+    assert_eq!(response.status(), 200);
+    serde_json::from_str(&response.text().await.unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -85,16 +79,16 @@ async fn batches_work_over_http_and_the_transport() {
 async fn is_open_to_any_origin_and_names_the_time_of_a_retry() {
     let env = Env::new().await;
     let address = serve(&env).await;
-    let (status, head, body) = exchange(address, "POST", r#"{"jsonrpc":"2.0","method":"eth_chainId"}"#).await;
-    assert!(status.contains("200") && body.is_empty());
-    assert!(head.contains("access-control-allow-origin: *"));
-    let (status, head, _) = exchange(address, "OPTIONS", "").await;
-    assert!(status.contains("204") && head.contains("access-control-allow-headers: *"));
+    let response = exchange(address, Method::POST, r#"{"jsonrpc":"2.0","method":"eth_chainId"}"#).await;
+    assert!(response.status() == 200 && response.headers()[ACCESS_CONTROL_ALLOW_ORIGIN] == "*", "{response:?}");
+    assert_eq!(response.text().await.unwrap(), "");
+    let response = exchange(address, Method::OPTIONS, "").await;
+    assert!(response.status() == 204 && response.headers()[ACCESS_CONTROL_ALLOW_HEADERS] == "*", "{response:?}");
 
     env.chain.set_faults(Faults { rate_limited_rate: 1.0, ..Faults::default() });
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
-    let (status, head, _) = exchange(address, "POST", request).await;
-    assert!(status.contains("429") && head.contains("retry-after: 1"));
+    let response = exchange(address, Method::POST, request).await;
+    assert!(response.status() == 429 && response.headers()[RETRY_AFTER] == "1", "{response:?}");
 }
 
 const CLIENTS: usize = 64;

@@ -66,16 +66,7 @@ async fn each_transaction_gets_its_block() {
     assert!(env.receipt(hash).await.is_none());
     env.chain.resume_mining();
     // Many at the same time, each mined before the response.
-    let mut sends = tokio::task::JoinSet::new();
-    for _ in 0..50 {
-        let (raw, hash) = env.transfer_raw(payee(1), 1);
-        let chain = env.chain.clone();
-        sends.spawn(async move {
-            chain.call("eth_sendRawTransaction", json!([raw])).await.unwrap();
-            hash
-        });
-    }
-    sends.join_all().await;
+    env.transfer_many(50).join_all().await;
     env.chain.mine(1).await.unwrap();
     assert_eq!(env.token_balance(payee(1), "latest").await, 52);
 }

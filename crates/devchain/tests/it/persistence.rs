@@ -110,15 +110,7 @@ async fn acknowledged_transactions_are_on_disk() {
     let path = folder.path().join("base.chain");
     let mining = Mining::Interval(std::time::Duration::from_millis(3));
     let env = Env::with(ChainConfig { mining, ..at(&path) }).await;
-    let mut sends = tokio::task::JoinSet::new();
-    for _ in 0..300 {
-        let (raw, hash) = env.transfer_raw(payee(1), 1);
-        let chain = env.chain.clone();
-        sends.spawn(async move {
-            chain.call("eth_sendRawTransaction", json!([raw])).await.unwrap();
-            hash
-        });
-    }
+    let mut sends = env.transfer_many(300);
     let mut answered = Vec::new();
     while answered.len() < 200 {
         answered.push(sends.join_next().await.unwrap().unwrap());

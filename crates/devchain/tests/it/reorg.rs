@@ -185,12 +185,7 @@ async fn concurrent_senders_and_reorgs_lose_nothing() {
     let at_path = ChainConfig { mining: Mining::Interval(std::time::Duration::from_millis(2)), ..config };
     let env = Env::with(at_path.clone()).await;
     env.chain.mine(2).await.unwrap();
-    let mut sends = tokio::task::JoinSet::new();
-    for _ in 0..300 {
-        let (raw, _) = env.transfer_raw(payee(1), 1);
-        let chain = env.chain.clone();
-        sends.spawn(async move { chain.send_raw(raw).await.unwrap() });
-    }
+    let sends = env.transfer_many(300);
     for depth in [1, 2, 1, 1, 2, 1, 1, 1, 2, 1] {
         env.chain.reorg(depth, Dropped::Remine).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(3)).await;

@@ -2,7 +2,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use payferry_devchain::{ChainConfig, Mining};
 
-use crate::env::{Env, config, payee};
+use crate::env::{Env, config, payee, quantity};
 
 #[tokio::test]
 async fn advancing_leaves_no_gap_wider_than_requested() {
@@ -20,7 +20,7 @@ async fn advancing_leaves_no_gap_wider_than_requested() {
     let mut parent = start;
     for number in start.number + 1..=head.number {
         let block = env.block(number).await;
-        let timestamp = u64::from_str_radix(&block["timestamp"].as_str().unwrap()[2..], 16).unwrap();
+        let timestamp = quantity(&block["timestamp"]);
         assert!(timestamp >= parent.timestamp && timestamp - parent.timestamp <= 10 + elapsed(), "block {number}");
         parent.timestamp = timestamp;
     }

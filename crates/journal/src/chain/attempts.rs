@@ -90,13 +90,14 @@ pub fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use payferry_harness::database::{TestDatabase, query_plan};
+pub(super) mod tests {
+    use payferry_harness::database::query_plan;
     use sea_orm::{DbBackend, IntoActiveModel, QueryTrait};
 
     use super::*;
+    use crate::writer::tests::Env;
 
-    const OLD: &str = "0x00000000000000000000000000000000000000aa";
+    pub(in crate::chain) const OLD: &str = "0x00000000000000000000000000000000000000aa";
     const NEW: &str = "0x00000000000000000000000000000000000000bb";
     /// Number of attempts of the previous account.
     const BEFORE: i64 = 2_000;
@@ -115,7 +116,7 @@ mod tests {
         }
     }
 
-    fn tx(sender: &str, nonce: i64, status: &str) -> chain_txs::Model {
+    pub(in crate::chain) fn tx(sender: &str, nonce: i64, status: &str) -> chain_txs::Model {
         chain_txs::Model {
             id: nonce + 1,
             chain: "base".to_owned(),
@@ -131,20 +132,19 @@ mod tests {
     }
 
     /// Creates a database in which one account has signed many transactions and another one has replaced it.
-    async fn replaced() -> (Database, TestDatabase) {
-        let test_database = TestDatabase::create().await;
-        let database = Database::open(test_database.url()).await.unwrap();
+    async fn replaced() -> Env {
+        let env = Env::new().await;
         let old = (0..BEFORE).map(|nonce| attempt(OLD, nonce));
         let all: Vec<_> = old.chain([attempt(NEW, 0)]).map(IntoActiveModel::into_active_model).collect();
         for some in all.chunks(500) {
-            chain_tx_attempts::Entity::insert_many(some.to_vec()).exec(database.writer()).await.unwrap();
+            chain_tx_attempts::Entity::insert_many(some.to_vec()).exec(env.database.writer()).await.unwrap();
         }
-        (database, test_database)
+        env
     }
 
     #[tokio::test]
     async fn attempts_are_ordered_by_fee_although_the_clock_was_set_back() {
-        let (database, _test_database) = replaced().await;
+        let Env { database, .. } = &replaced().await;
         // Higher fees, signed before the first attempt by the clock.
         let higher = ["9", "10"].map(|fee| chain_tx_attempts::Model {
             tx_hash: format!("0xbeef{fee}"),
@@ -154,7 +154,7 @@ mod tests {
         });
         let higher = higher.map(IntoActiveModel::into_active_model);
         chain_tx_attempts::Entity::insert_many(higher).exec(database.writer()).await.unwrap();
-        let found = of(&database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        let found = of(database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
         let offers = found.values().flatten().map(|attempt| attempt.max_fee_per_gas.as_str());
         assert_eq!(offers.collect::<Vec<_>>(), ["1", "9", "10"]);
     }
@@ -165,33 +165,33 @@ mod tests {
 
     #[tokio::test]
     async fn attempts_of_a_previous_account_are_not_read_for_a_new_one() {
-        let (database, _kept) = replaced().await;
-        let found = of(&database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        let Env { database, .. } = &replaced().await;
+        let found = of(database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [((NEW.to_owned(), 0), vec![attempt(NEW, 0)])]);
         let both = [tx(OLD, 7, "submitted"), tx(NEW, 0, "submitted"), tx(OLD, 9, "mined"), tx(OLD, BEFORE, "mined")];
-        let found = of(&database, Chain::Base, &both).await.unwrap();
+        let found = of(database, Chain::Base, &both).await.unwrap();
         let keys: Vec<_> = found.keys().map(|(sender, nonce)| (sender.as_str(), *nonce)).collect();
         assert_eq!(keys, [(OLD, 7), (OLD, 9), (NEW, 0)]);
-        assert!(of(&database, Chain::Base, &[]).await.unwrap().is_empty());
+        assert!(of(database, Chain::Base, &[]).await.unwrap().is_empty());
         if database.backend() == DbBackend::Sqlite {
-            let plan = plan(&database, attempts_of(Chain::Base, NEW, &[0, 1, 2])).await;
+            let plan = plan(database, attempts_of(Chain::Base, NEW, &[0, 1, 2])).await;
             assert!(plan.contains("chain_tx_attempts_chain_sender_nonce (chain=? AND sender=? AND nonce=?)"), "{plan}");
         }
     }
 
     #[tokio::test]
     async fn newest_attempts_of_each_account_are_found_by_index() {
-        let (database, _kept) = replaced().await;
+        let Env { database, .. } = &replaced().await;
         let hash = |sender, nonce| attempt(sender, nonce).tx_hash.parse::<Hash32>().unwrap();
-        let found = since(&database, Chain::Base, Timestamp(BEFORE - 2), 10).await.unwrap();
+        let found = since(database, Chain::Base, Timestamp(BEFORE - 2), 10).await.unwrap();
         assert_eq!(found, [hash(OLD, BEFORE - 1), hash(OLD, BEFORE - 2), hash(NEW, 0)]);
-        let found = since(&database, Chain::Base, Timestamp(0), 3).await.unwrap();
+        let found = since(database, Chain::Base, Timestamp(0), 3).await.unwrap();
         assert_eq!(found.len(), 4, "the last three of one account, and all of the other");
-        assert!(since(&database, Chain::Polygon, Timestamp(0), 3).await.unwrap().is_empty());
+        assert!(since(database, Chain::Polygon, Timestamp(0), 3).await.unwrap().is_empty());
         if database.backend() == DbBackend::Sqlite {
-            let next = plan(&database, next_sender(Chain::Base, OLD)).await;
+            let next = plan(database, next_sender(Chain::Base, OLD)).await;
             assert!(next.contains("chain_tx_attempts_chain_sender_nonce (chain=? AND sender>?)"), "{next}");
-            let newest = plan(&database, newest_attempts(Chain::Base, OLD, 3)).await;
+            let newest = plan(database, newest_attempts(Chain::Base, OLD, 3)).await;
             assert!(newest.contains("chain_tx_attempts_chain_sender_nonce (chain=? AND sender=?)"), "{newest}");
             assert!(!newest.contains("TEMP B-TREE"), "{newest}");
         }

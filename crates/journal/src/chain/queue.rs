@@ -257,30 +257,19 @@ pub async fn tiers(database: &Database, rows: &[&operations::Model]) -> Result<H
 
 #[cfg(test)]
 mod tests {
-    use payferry_harness::database::TestDatabase;
     use sea_orm::IntoActiveModel;
 
     use super::*;
+    use crate::chain::attempts::{self, tests::OLD};
+    use crate::writer::tests::Env;
 
     fn tx(nonce: i64, status: &str) -> chain_txs::Model {
-        chain_txs::Model {
-            id: nonce + 1,
-            chain: "base".to_owned(),
-            sender: "0x00000000000000000000000000000000000000aa".to_owned(),
-            nonce,
-            to_address: "0x00000000000000000000000000000000000000cc".to_owned(),
-            input: "0x1234".to_owned(),
-            gas_limit: 1,
-            status: status.to_owned(),
-            block_number: Some(nonce),
-            ..chain_txs::Model::default()
-        }
+        attempts::tests::tx(OLD, nonce, status)
     }
 
     #[tokio::test]
     async fn mined_transactions_are_paged_and_hide_no_submitted_one() {
-        let test_database = TestDatabase::create().await;
-        let database = Database::open(test_database.url()).await.unwrap();
+        let Env { database, .. } = &Env::new().await;
         let rows = (0..1_001).map(|nonce| tx(nonce, "mined")).chain([tx(1_001, "submitted"), tx(1_002, "reverted")]);
         let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
         for some in rows.chunks(250) {
@@ -288,17 +277,17 @@ mod tests {
         }
         let short = |nonce, status| chain_txs::Model { input: String::new(), ..tx(nonce, status) };
 
-        assert_eq!(submitted_txs(&database, Chain::Base).await.unwrap(), [tx(1_001, "submitted")]);
-        assert_eq!(mined_txs_len(&database, Chain::Base).await.unwrap(), 1_001);
+        assert_eq!(submitted_txs(database, Chain::Base).await.unwrap(), [tx(1_001, "submitted")]);
+        assert_eq!(mined_txs_len(database, Chain::Base).await.unwrap(), 1_001);
         let mut page = QueuePage::default();
-        let first = mined_txs(&database, Chain::Base, &mut page).await.unwrap();
+        let first = mined_txs(database, Chain::Base, &mut page).await.unwrap();
         assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, "mined"), false));
-        assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), [short(1_000, "mined")]);
+        assert_eq!(mined_txs(database, Chain::Base, &mut page).await.unwrap(), [short(1_000, "mined")]);
         assert!(page.is_first(), "from the start again");
-        assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), first);
-        assert!(mined_txs(&database, Chain::Polygon, &mut QueuePage::default()).await.unwrap().is_empty());
+        assert_eq!(mined_txs(database, Chain::Base, &mut page).await.unwrap(), first);
+        assert!(mined_txs(database, Chain::Polygon, &mut QueuePage::default()).await.unwrap().is_empty());
 
-        assert_eq!(reverted_txs(&database, Chain::Base, 1_001).await.unwrap(), [short(1_002, "reverted")]);
-        assert!(reverted_txs(&database, Chain::Base, 1_002).await.unwrap().is_empty(), "final");
+        assert_eq!(reverted_txs(database, Chain::Base, 1_001).await.unwrap(), [short(1_002, "reverted")]);
+        assert!(reverted_txs(database, Chain::Base, 1_002).await.unwrap().is_empty(), "final");
     }
 }

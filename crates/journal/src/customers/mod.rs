@@ -6,7 +6,7 @@
 //! entries are written in a transaction that the caller commits.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use payferry_domain::customer::{self, Check, Command, Customer, CustomerKind, Documents, Event, Rejection};
 use payferry_domain::{CustomerId, PspId, Timestamp};

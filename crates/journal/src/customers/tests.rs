@@ -14,6 +14,19 @@ use crate::audit::Actor;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
+/// A new person.
+pub(crate) fn ada(id: CustomerId, psp_id: PspId) -> NewCustomer {
+    NewCustomer {
+        id,
+        psp_id,
+        kind: CustomerKind::Individual,
+        email: "Ada@Example.com".to_owned(),
+        country: "GBR".to_owned(),
+        currency: "GBP".to_owned(),
+        particulars: "sealed".to_owned(),
+    }
+}
+
 struct Env {
     database: Database,
     psp_id: PspId,
@@ -28,16 +41,7 @@ impl Env {
         let database = Database::open(test_database.url()).await.unwrap();
         let (psp_id, id) = (PspId::generate(), CustomerId::generate());
         test_database.add_psp(&psp_id.to_string(), "merch_1").await;
-        let new = NewCustomer {
-            id,
-            psp_id,
-            kind: CustomerKind::Individual,
-            email: "Ada@Example.com".to_owned(),
-            country: "GBR".to_owned(),
-            currency: "GBP".to_owned(),
-            particulars: "sealed".to_owned(),
-        };
-        create(database.writer(), &[new.row(NOW)], &Actor::Service, NOW).await.unwrap();
+        create(database.writer(), &[ada(id, psp_id).row(NOW)], &Actor::Service, NOW).await.unwrap();
         Self { database, psp_id, id, _test_database: test_database }
     }
 

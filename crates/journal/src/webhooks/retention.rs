@@ -225,26 +225,14 @@ fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
 #[cfg(test)]
 mod tests {
     use payferry_harness::PATIENCE;
-    use payferry_harness::database::TestDatabase;
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
+    use crate::writer::tests::Env;
 
     const PACE: Pace = Pace { first: Duration::from_millis(10), every: Duration::from_millis(20) };
 
-    struct Env {
-        database: Database,
-        _test_database: TestDatabase,
-    }
-
     impl Env {
-        async fn new() -> Self {
-            let test_database = TestDatabase::create().await;
-            let database = Database::open(test_database.url()).await.unwrap();
-            test_database.add_psp("psp_1", "merch_1").await;
-            Self { database, _test_database: test_database }
-        }
-
         /// Inserts an event of this age that has no delivery.
         async fn event(&self, position: i64, days: i64) {
             let row = events::Model {

@@ -19,7 +19,7 @@ mod statements;
 mod stats;
 mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod write;
 
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
 //! Queue: order, several PSPs, backlogs.
 
+use payferry_harness::database::query_plan;
 use sea_orm::Statement;
 use wiremock::matchers::body_string_contains;
 
@@ -11,9 +12,7 @@ use crate::{IN_FLIGHT_MAX, endpoint, queue};
 async fn retry_does_not_block_later_events() {
     let slow = Schedule::of([Duration::from_secs(2); 3]);
     let env = Env::new(WebhookConfig { schedule: slow, ..quick() }).await;
-    let server = MockServer::start().await;
-    Mock::given(any()).respond_with(ResponseTemplate::new(500)).up_to_n_times(1).mount(&server).await;
-    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    let server = recovering(ResponseTemplate::new(500)).await;
     let psp = env.psp(Some(&server.uri())).await;
     env.announce(psp, "pay_1", 3).await;
     env.until("whd_pay_1_3", "delivered").await;
@@ -109,17 +108,8 @@ async fn queue_queries_use_their_indexes() {
         (queue::due_sql(2), 2, "sqlite_autoindex_deliveries_1 (id=?)"),
     ] {
         let values: Vec<sea_orm::Value> = [1.into(), 2.into(), 3.into()].into_iter().take(values).collect();
-        let explain =
-            Statement::from_sql_and_values(env.database.backend(), format!("EXPLAIN QUERY PLAN {sql}"), values);
-        let plan: Vec<String> = env
-            .database
-            .reader()
-            .query_all_raw(explain)
-            .await
-            .unwrap()
-            .iter()
-            .map(|row| row.try_get("", "detail").unwrap())
-            .collect();
+        let query = Statement::from_sql_and_values(env.database.backend(), sql.as_str(), values);
+        let plan = query_plan(env.database.reader(), query).await;
         let read = |step: &&String| step.contains(" d ") || step.contains("deliveries");
         assert!(plan.iter().any(|step| read(&step)), "{plan:?}");
         for step in plan.iter().filter(read) {
@@ -167,7 +157,7 @@ async fn redelivery_keeps_the_order_of_first_attempts() {
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(200).set_delay(Duration::from_millis(300));
     Mock::given(body_string_contains("\"sequence\":2")).respond_with(slow).mount(&server).await;
-    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    accept_all(&server).await;
     let psp = env.psp(None).await;
     let ids = env.announce(psp, "pay_1", 3).await;
     let mut old = env.row(&ids[0]).await.into_active_model();

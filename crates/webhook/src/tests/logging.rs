@@ -69,10 +69,8 @@ async fn lists_only_the_latest_of_many_attempts() {
             number,
             at: number,
             url: "http://127.0.0.1:9/".to_owned(),
-            response_code: None,
-            response_body: None,
             duration_ms: 1,
-            error: None,
+            ..delivery_attempts::Model::default()
         };
         attempt.into_active_model().insert(env.database.writer()).await.unwrap();
     }

@@ -15,7 +15,6 @@ use payferry_entities::{Database, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
-use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, Mailbox, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
@@ -67,7 +66,6 @@ impl Env {
     /// Opens the database of another `Env`; with `writes` false the journal never commits.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
@@ -174,16 +172,11 @@ impl Env {
             sequence,
             position,
             status: "queued".to_owned(),
-            url: None,
-            attempt_count: 0,
             retries_left: DELIVERY_RETRIES_MAX,
             next_attempt_at: Some(now),
-            response_code: None,
-            response_body: None,
-            duration_ms: None,
-            error: None,
             created_at: now,
             updated_at: now,
+            ..deliveries::Model::default()
         };
         (event, delivery)
     }
@@ -249,6 +242,18 @@ async fn receiver(answer: ResponseTemplate) -> MockServer {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(answer).mount(&server).await;
     server
+}
+
+/// Starts a receiver that gives this answer once, and accepts everything afterwards.
+async fn recovering(first: ResponseTemplate) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(first).up_to_n_times(1).mount(&server).await;
+    accept_all(&server).await;
+    server
+}
+
+async fn accept_all(server: &MockServer) {
+    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(server).await;
 }
 
 async fn received(server: &MockServer) -> Vec<Request> {

@@ -17,7 +17,7 @@ async fn exhausts_after_four_attempts_and_can_be_redelivered() {
     assert_eq!((total, stuck[0].attempts.len()), (1, 4));
 
     server.reset().await;
-    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    accept_all(&server).await;
     let now = env.clock.real_now();
     assert!(log::redeliver(env.database.writer(), psp, "whd_pay_1_1", now).await.unwrap());
     assert!(!log::redeliver(env.database.writer(), PspId::generate(), "whd_pay_1_1", now).await.unwrap());
@@ -48,10 +48,7 @@ async fn panicked_endpoint_restarts_and_delivers() {
 #[tokio::test]
 async fn retry_after_is_honoured() {
     let env = Env::new(quick()).await;
-    let server = MockServer::start().await;
-    let busy = ResponseTemplate::new(429).insert_header("retry-after", "1");
-    Mock::given(any()).respond_with(busy).up_to_n_times(1).mount(&server).await;
-    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    let server = recovering(ResponseTemplate::new(429).insert_header("retry-after", "1")).await;
     let psp = env.psp(Some(&server.uri())).await;
     let since = Instant::now();
     env.announce(psp, "pay_1", 1).await;
@@ -138,7 +135,7 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     assert_eq!(env.view().await.last_failure.as_deref(), Some("HTTP 503"));
 
     server.reset().await;
-    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    accept_all(&server).await;
     for id in &ids {
         env.until(id, "delivered").await;
     }

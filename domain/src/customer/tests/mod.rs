@@ -23,6 +23,14 @@ fn rejected(reason: &str) -> IdentityVerdict {
     IdentityVerdict::Rejected { reasons: vec![reason.to_owned()] }
 }
 
+fn passes(number: u128) -> Command {
+    Command::ConcludeCheck { check: check(number), verdict: IdentityVerdict::Approved }
+}
+
+fn fails(number: u128, reason: &str) -> Command {
+    Command::ConcludeCheck { check: check(number), verdict: rejected(reason) }
+}
+
 /// A customer in a given-when-then test.
 struct Story(Customer);
 
@@ -37,9 +45,13 @@ impl Story {
         Self::of(CustomerKind::Individual).given(&Command::AcceptTerms).given(&Command::AddDocuments(documents))
     }
 
+    /// The same, whose verification has begun.
+    fn requested() -> Self {
+        Self::ready().given(&Command::RequestCheck(check(1)))
+    }
+
     fn approved() -> Self {
-        let conclude = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
-        Self::ready().given(&Command::RequestCheck(check(1))).given(&conclude)
+        Self::requested().given(&passes(1))
     }
 
     /// Applies a command that must change the customer.

@@ -13,7 +13,7 @@ fn clears_a_person_after_terms_document_and_verification() {
     let story = story.given(&Command::RequestCheck(check(1))).is(KycStatus::Pending);
     let under_way = story.0.check.unwrap();
     assert_eq!((under_way.id, under_way.purpose, under_way.revision), (check(1), CheckPurpose::Identity, 1));
-    let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved });
+    let story = story.given(&passes(1));
     assert!(story.0.is_cleared() && story.0.check.is_none());
     story.is(KycStatus::Approved).refuses(&Command::RequestCheck(check(2)), Rejection::AlreadyCleared);
 }
@@ -35,33 +35,31 @@ fn repeated_commands_change_nothing() {
     // A request while a verification is running does not start another one.
     let story = story.given(&Command::RequestCheck(check(1)));
     let story = story.unmoved_by(&Command::RequestCheck(check(2)));
-    let again = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
+    let again = passes(1);
     story.given(&again).unmoved_by(&again).unmoved_by(&Command::Decide(IdentityVerdict::Approved));
 }
 
 #[test]
 fn late_results_do_not_change_a_decided_customer() {
-    let late = Command::ConcludeCheck { check: check(1), verdict: rejected("late") };
+    let late = fails(1, "late");
     Story::approved().unmoved_by(&late).unmoved_by(&Command::LapseCheck(check(1))).is(KycStatus::Approved);
 }
 
 #[test]
 fn a_rejected_customer_can_start_again() {
-    let story = Story::ready().given(&Command::RequestCheck(check(1)));
-    let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: rejected("face_mismatch") });
+    let story = Story::requested();
+    let story = story.given(&fails(1, "face_mismatch"));
     assert_eq!(story.0.rejection_reasons, ["face_mismatch"]);
     let story = story.is(KycStatus::Rejected).given(&Command::RequestCheck(check(2))).is(KycStatus::Pending);
     assert!(story.0.rejection_reasons.is_empty());
-    let old = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
+    let old = passes(1);
     let story = story.unmoved_by(&old);
-    story
-        .given(&Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved })
-        .is(KycStatus::Approved);
+    story.given(&passes(2)).is(KycStatus::Approved);
 }
 
 #[test]
 fn a_customer_can_start_again_after_an_abandoned_check() {
-    let story = Story::ready().given(&Command::RequestCheck(check(1)));
+    let story = Story::requested();
     let story = story.given(&Command::LapseCheck(check(1))).is(KycStatus::Pending);
     story.given(&Command::RequestCheck(check(2)));
 }
@@ -73,36 +71,32 @@ fn a_passed_screening_restores_the_status() {
     let story = story.refuses(&Command::RequestCheck(check(9)), Rejection::UpdateInProgress);
     // A customer cannot abandon a screening.
     let story = story.unmoved_by(&Command::LapseCheck(check(2)));
-    story
-        .given(&Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved })
-        .is(KycStatus::Approved);
+    story.given(&passes(2)).is(KycStatus::Approved);
 }
 
 #[test]
 fn a_superseded_screening_does_not_count() {
     let story = Story::approved().given(&Command::ChangePhone(check(2)));
     let story = story.given(&Command::ReplaceWallet(check(3))).is(KycStatus::PendingUpdate);
-    let story = story.unmoved_by(&Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved });
-    story
-        .given(&Command::ConcludeCheck { check: check(3), verdict: IdentityVerdict::Approved })
-        .is(KycStatus::Approved);
+    let story = story.unmoved_by(&passes(2));
+    story.given(&passes(3)).is(KycStatus::Approved);
 }
 
 #[test]
 fn a_screening_restores_the_status_before_the_update() {
-    let passed = Command::ConcludeCheck { check: check(2), verdict: IdentityVerdict::Approved };
+    let passed = passes(2);
     let story = Story::of(CustomerKind::Individual).given(&Command::ChangePhone(check(2)));
     story.given(&passed).is(KycStatus::Pending);
 
-    let story = Story::ready().given(&Command::RequestCheck(check(1)));
-    let story = story.given(&Command::ConcludeCheck { check: check(1), verdict: rejected("document_forged") });
+    let story = Story::requested();
+    let story = story.given(&fails(1, "document_forged"));
     let story = story.given(&Command::ChangePhone(check(2))).given(&passed).is(KycStatus::Rejected);
     assert_eq!(story.0.rejection_reasons, ["document_forged"]);
 
     // The running verification used the old phone number, so it must be requested again.
-    let story = Story::ready().given(&Command::RequestCheck(check(1)));
+    let story = Story::requested();
     let story = story.given(&Command::ChangePhone(check(2)));
-    let story = story.unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved });
+    let story = story.unmoved_by(&passes(1));
     let story = story.given(&passed).is(KycStatus::Pending);
     story.given(&Command::RequestCheck(check(3)));
 }
@@ -110,7 +104,7 @@ fn a_screening_restores_the_status_before_the_update() {
 #[test]
 fn a_failed_screening_rejects_the_customer() {
     let story = Story::approved().given(&Command::ReplaceWallet(check(2)));
-    let story = story.given(&Command::ConcludeCheck { check: check(2), verdict: rejected("sanctioned_wallet") });
+    let story = story.given(&fails(2, "sanctioned_wallet"));
     assert_eq!(story.is(KycStatus::Rejected).0.rejection_reasons, ["sanctioned_wallet"]);
 }
 
@@ -127,12 +121,12 @@ fn the_operator_decides_manually_but_only_after_the_terms() {
     let story = story.given(&Command::Decide(rejected("known to us"))).is(KycStatus::Rejected);
     let story = story.given(&Command::AcceptTerms).given(&approve).is(KycStatus::Approved);
     let story = story.given(&Command::ChangePhone(check(1))).given(&Command::Decide(IdentityVerdict::Approved));
-    story.is(KycStatus::Approved).unmoved_by(&Command::ConcludeCheck { check: check(1), verdict: rejected("late") });
+    story.is(KycStatus::Approved).unmoved_by(&fails(1, "late"));
 }
 
 #[test]
 fn a_deactivated_customer_does_not_change() {
-    let story = Story::ready().given(&Command::RequestCheck(check(1)));
+    let story = Story::requested();
     let superseded = Event::CheckSuperseded { check: check(1) };
     assert_eq!(story.events(&Command::Deactivate), [superseded, Event::Deactivated]);
     let mut story = story.given(&Command::Deactivate).unmoved_by(&Command::Deactivate);
@@ -149,6 +143,6 @@ fn a_deactivated_customer_does_not_change() {
         story = story.refuses(&command, Rejection::CustomerInactive);
     }
     // Facts from a provider are outdated.
-    let late = Command::ConcludeCheck { check: check(1), verdict: IdentityVerdict::Approved };
+    let late = passes(1);
     assert!(!story.unmoved_by(&late).0.is_active);
 }

@@ -11,19 +11,15 @@ mod reorganised;
 mod restart;
 mod table;
 
+use super::fixtures::*;
 use super::*;
-use crate::chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
+use crate::chain::{Address, Chain, Finality, FinalityPolicy};
 use crate::ids::*;
 use crate::ledger::Asset;
-use crate::money::{Amount, FeeBps, Token, Tolerance};
+use crate::money::{Amount, FeeBps, Tolerance};
 use proptest::prelude::ProptestConfig;
 use ulid::Ulid;
 
-pub(crate) const START: Timestamp = Timestamp(1_732_000_000_000);
-pub(super) const EXPIRY_SECS: i64 = 1_200;
-pub(super) const USDC: Address = Address([0xaa; 20]);
-pub(super) const WALLET: Address = Address([0x77; 20]);
-pub(super) const PAYER: Address = Address([0x11; 20]);
 pub(super) const ELSEWHERE: Address = Address([0x22; 20]);
 
 /// Announcements by outcome.
@@ -40,63 +36,8 @@ pub(super) fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases: asked.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
 }
 
-pub(super) fn amount(text: &str) -> Amount {
-    text.parse().unwrap()
-}
-
-/// Returns a time in seconds after initiation.
-pub(super) fn at(secs: i64) -> Timestamp {
-    START.plus_secs(secs)
-}
-
-pub(super) fn hash(n: u8) -> Hash32 {
-    Hash32([n; 32])
-}
-
 pub(super) fn refund_id(n: u128) -> RefundId {
     RefundId::from_ulid(Ulid(n + 1_000))
-}
-
-/// 10.00 USDC on Base, two blocks, fee 1 %, no tolerance, overpayment policy hold.
-pub(super) fn terms() -> Terms {
-    Terms {
-        id: PaymentId::from_ulid(Ulid(42)),
-        psp_id: PspId::from_ulid(Ulid(1)),
-        purpose: Purpose::PayIn,
-        merchant_id: Some(MerchantId::from_ulid(Ulid(2))),
-        customer_id: None,
-        reference: Some("order 7".to_owned()),
-        metadata: None,
-        amount: amount("10.00"),
-        token: Token::Usdc,
-        token_address: USDC,
-        chain: Chain::Base,
-        chain_choice: ChainChoice::Asked,
-        wallet: WALLET,
-        link_token: "unguessable".to_owned(),
-        fee_bps: FeeBps::DEFAULT,
-        tolerance: Tolerance::default(),
-        overpayment: OverpaymentPolicy::Hold,
-        refund_to_sender: false,
-        dust_floor: amount("0.001"),
-        finality: FinalityPolicy::sandbox(),
-        created_at: START,
-    }
-}
-
-pub(crate) fn verdict(decision: Decision) -> Verdict {
-    Verdict {
-        decision,
-        by_operator: false,
-        risk_level: None,
-        score: None,
-        flags: Vec::new(),
-        provider: "list".to_owned(),
-        provider_ref: None,
-        list_version: None,
-        plain_sender: Some(true),
-        checked_at: START,
-    }
 }
 
 /// A request for refund `n`, to `ELSEWHERE`.
@@ -113,77 +54,6 @@ pub(super) fn refund_to(
     by: Requester,
 ) -> Command {
     Command::RequestRefund { refund_id: refund_id(n), amount: text.map(amount), to, funds, asset, by }
-}
-
-/// A transfer of the payer, as in the watcher's row.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tx(pub(super) ObservedTransfer);
-
-/// Transaction `n`: 10.00 of the due token, 60 s after the start.
-pub(super) fn tx(n: u8) -> Tx {
-    let key = TransferKey { chain: Chain::Base, tx_hash: hash(n), log_index: 0 };
-    let block = BlockRef { number: 100, hash: hash(200), time: at(60) };
-    Tx(ObservedTransfer {
-        key,
-        revision: 1,
-        block,
-        first_block_time: None,
-        from: PAYER,
-        token_address: USDC,
-        token: Some(Token::Usdc),
-        amount: amount("10.00"),
-        presence: Presence::Present,
-    })
-}
-
-impl Tx {
-    pub(super) fn of(mut self, text: &str) -> Self {
-        self.0.amount = amount(text);
-        self
-    }
-    /// Moves it into a separate block at this time.
-    pub(super) fn at(mut self, secs: i64) -> Self {
-        self.0.block = BlockRef { number: secs.unsigned_abs(), hash: hash(secs.to_le_bytes()[0]), time: at(secs) };
-        self
-    }
-    pub(super) fn log(mut self, index: u32) -> Self {
-        self.0.key.log_index = index;
-        self
-    }
-    pub(super) fn rev(mut self, revision: u32) -> Self {
-        self.0.revision = revision;
-        self
-    }
-    pub(super) fn from(mut self, from: Address) -> Self {
-        self.0.from = from;
-        self
-    }
-    pub(super) fn gone(mut self) -> Self {
-        self.0.presence = Presence::Orphaned;
-        self
-    }
-    pub(super) fn look_alike(mut self) -> Self {
-        (self.0.token_address, self.0.token) = (Address([0xbb; 20]), None);
-        self
-    }
-    pub(super) fn on(mut self, chain: Chain) -> Self {
-        self.0.key.chain = chain;
-        self
-    }
-    pub(super) fn seen(self) -> Command {
-        Command::ObserveTransfer(self.0)
-    }
-    pub(super) fn finalised(self) -> Command {
-        let (key, revision) = (self.0.key, self.0.revision);
-        Command::FinaliseTransfer { key, revision, reached: Finality::Finalized }
-    }
-    pub(super) fn screened(self, decision: Decision) -> Command {
-        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict: verdict(decision) }
-    }
-    pub(super) fn decided(self, decision: Decision) -> Command {
-        let verdict = Verdict { by_operator: true, ..verdict(decision) };
-        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict }
-    }
 }
 
 /// A test of one payment: its state and the results of the commands so far.

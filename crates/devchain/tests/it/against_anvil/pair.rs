@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use parking_lot::Mutex;
-use payferry_devchain::{ChainConfig, Devchain, Mining, RpcError};
+use payferry_devchain::{ChainConfig, Mining, RpcError};
 use payferry_harness::anvil::Anvil;
+use payferry_harness::node as harness;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use super::normal::{self, normal};
 use crate::env::CHAIN_ID;
+pub use crate::env::quantity;
 
 /// Timestamp of block 0 on both nodes.
 pub const GENESIS_SECS: u64 = 1_800_000_000;
@@ -102,6 +103,7 @@ pub struct Pair {
     branch: AtomicU64,
     timestamp: AtomicU64,
     _process: Anvil,
+    _chain: harness::Node,
 }
 
 impl Pair {
@@ -111,44 +113,34 @@ impl Pair {
     }
 
     pub async fn with(mining: Mining) -> Self {
-        // The HTTP clients have no TLS provider; an error means that one is already installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let process = Anvil::start(&ChainConfig {
-            chain_id: CHAIN_ID,
-            mining,
-            genesis_timestamp_secs: Some(GENESIS_SECS),
-            safe_depth: SAFE_DEPTH,
-            base_fee_initial_wei: BASE_FEE_INITIAL_WEI,
-            block_gas_limit: BLOCK_GAS_LIMIT,
-            ..ChainConfig::default()
-        });
-        let chain = Devchain::open(ChainConfig {
+        let config = ChainConfig {
             chain_id: CHAIN_ID,
             mining,
             genesis_timestamp_secs: Some(GENESIS_SECS),
             safe_depth: SAFE_DEPTH,
             finalized_depth: 2 * SAFE_DEPTH,
+            base_fee_initial_wei: BASE_FEE_INITIAL_WEI,
+            block_gas_limit: BLOCK_GAS_LIMIT,
+            ..ChainConfig::default()
+        };
+        let process = Anvil::start(&config);
+        let chain = harness::Node::devchain_with(ChainConfig {
             base_fee_initial_wei: DEVCHAIN_BASE_FEE_INITIAL_WEI,
             // The minimum of anvil.
             base_fee_min_wei: 0,
             priority_fee_wei: PRIORITY_FEE_WEI,
-            block_gas_limit: BLOCK_GAS_LIMIT,
-            ..ChainConfig::default()
-        });
-        let chain = chain.await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        // The router keeps the chain alive.
-        let router = chain.router();
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+            ..config
+        })
+        .await;
         let node = |name, url| Node { name, url, http: reqwest::Client::new(), names: Mutex::default() };
         let pair = Self {
             anvil: node("anvil", process.url()),
-            devchain: node("devchain", url),
+            devchain: node("devchain", chain.url().to_owned()),
             differences: Mutex::default(),
             branch: AtomicU64::new(0),
             timestamp: AtomicU64::new(GENESIS_SECS),
             _process: process,
+            _chain: chain,
         };
         pair.learn().await;
         pair
@@ -263,9 +255,4 @@ impl Drop for Pair {
             assert!(differences.is_empty(), "{} differences\n\n{}", differences.len(), differences.join("\n\n"));
         }
     }
-}
-
-pub fn quantity(value: &Value) -> u64 {
-    let text = value.as_str().unwrap_or_else(|| panic!("not a quantity: {value}"));
-    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }

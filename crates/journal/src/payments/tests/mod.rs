@@ -5,7 +5,8 @@
 mod env;
 mod live;
 
-use payferry_domain::payment::{Command, Decision, Status, Verdict, transition};
+use payferry_domain::payment::fixtures::{USDC, verdict};
+use payferry_domain::payment::{Command, Decision, Status, transition};
 use payferry_domain::{Amount, Finality, Hash32, OperationId};
 use payferry_entities::{chain_cursors, chain_tx_attempts, chain_txs, deliveries, events, operations};
 use payferry_harness::database::{TestDatabase, query_plan};
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use super::*;
 use crate::writer::{ChainBatch, ChainTxOutcome, ChainTxSubmission, JournalWrite, OperationOutcome, SignedOperation};
-use env::{Env, REAL, START, USDC, observed};
+use env::{Env, REAL, START, observed};
 
 impl Env {
     async fn confirmed(&self) -> Payment {
@@ -23,19 +24,8 @@ impl Env {
         let (key, revision) = (observed(1).key, 1);
         let finalised = Command::FinaliseTransfer { key, revision, reached: Finality::Blocks(2) };
         let payment = self.notified(&payment, &finalised).await;
-        let verdict = Verdict {
-            decision: Decision::Allow,
-            by_operator: false,
-            risk_level: None,
-            score: None,
-            flags: Vec::new(),
-            provider: "list".to_owned(),
-            provider_ref: None,
-            list_version: None,
-            plain_sender: Some(true),
-            checked_at: START,
-        };
-        let payment = self.notified(&payment, &Command::ScreenTransfer { key, revision, verdict }).await;
+        let screened = Command::ScreenTransfer { key, revision, verdict: verdict(Decision::Allow) };
+        let payment = self.notified(&payment, &screened).await;
         assert_eq!(payment.status, Status::Confirmed);
         payment
     }

@@ -1,26 +1,17 @@
 //! New customers in groups.
 
-use payferry_domain::customer::CustomerKind;
 use payferry_domain::{CustomerId, KeyId, PspId, Timestamp};
 use payferry_entities::{audit_log, customers};
 
 use super::*;
 use crate::audit::Actor;
-use crate::customers::{NewCustomer, creation};
+use crate::customers::{creation, tests::ada};
 
 const NOW: Timestamp = Timestamp(1_000);
 
 /// A customer of this PSP, which may not exist.
 fn customer(psp: &str, key: Option<&str>) -> JournalWrite {
-    let new = NewCustomer {
-        id: CustomerId::generate(),
-        psp_id: PspId::generate(),
-        kind: CustomerKind::Individual,
-        email: "Ada@Example.com".to_owned(),
-        country: "GBR".to_owned(),
-        currency: "GBP".to_owned(),
-        particulars: "sealed".to_owned(),
-    };
+    let new = ada(CustomerId::generate(), PspId::generate());
     let row = customers::Model { psp_id: psp.to_owned(), ..new.row(NOW) };
     creation(row, &Actor::ApiKey(KeyId::generate()), NOW, key.map(key_row))
 }

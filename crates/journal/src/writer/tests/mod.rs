@@ -86,8 +86,8 @@ impl Faults {
 }
 
 /// A separate database with one PSP and one merchant, and a journal whose task is started manually.
-struct Env {
-    database: Database,
+pub(crate) struct Env {
+    pub(crate) database: Database,
     journal: Journal,
     task: JournalTask,
     test_database: Arc<TestDatabase>,
@@ -96,7 +96,7 @@ struct Env {
 type Submitting = JoinHandle<Result<Receipt, JournalError>>;
 
 impl Env {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::on(TestDatabase::create().await).await
     }
 

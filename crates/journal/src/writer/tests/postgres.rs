@@ -12,6 +12,15 @@ async fn running() -> Env {
     env
 }
 
+/// Inserts an event with this id, PSP, payment and sequence.
+async fn insert_event(connection: &impl ConnectionTrait, values: &str) {
+    let insert = format!(
+        "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
+         VALUES ({values}, 'payment.confirmed', '{{}}', 0)"
+    );
+    connection.execute_unprepared(&insert).await.unwrap();
+}
+
 /// Makes `times` inserts into a table fail with this SQLSTATE, immediately or at the commit.
 async fn fail_inserts(env: &Env, table: &str, code: &str, times: usize, when: &str) {
     let trouble = format!(
@@ -34,12 +43,7 @@ async fn a_deadlock_that_aborts_the_journal_is_retried() {
     let held = other.begin().await.unwrap();
     // The journal is the first to check for a deadlock, so its transaction is aborted.
     held.execute_unprepared("SET LOCAL deadlock_timeout = '10min'").await.unwrap();
-    held.execute_unprepared(
-        "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
-         VALUES ('evt_pay_1_100', 'psp_1', 'pay_1', 100, 'payment.confirmed', '{}', 0)",
-    )
-    .await
-    .unwrap();
+    insert_event(&held, "'evt_pay_1_100', 'psp_1', 'pay_1', 100").await;
     let submitting = env.queue([boxed(transition(&payment, 1))]).await;
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -142,12 +146,7 @@ async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
     env.journal.shared.is_wary.store(true, std::sync::atomic::Ordering::Release);
     let other = env.test_database.connect().await;
     let held = other.begin().await.unwrap();
-    held.execute_unprepared(
-        "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
-         VALUES ('evt_before', 'psp_1', 'pay_0', 1, 'payment.confirmed', '{}', 0)",
-    )
-    .await
-    .unwrap();
+    insert_event(&held, "'evt_before', 'psp_1', 'pay_0', 1").await;
     let submitting = env.queue([boxed(transition(&payment, 1))]).await;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     assert_eq!(env.count::<events::Entity>().await, 0, "no later event is visible");

@@ -1,107 +1,19 @@
 //! Scenarios of one payment, run through the domain, and the resulting content of the page.
 #![allow(clippy::unwrap_used)]
 
-use payferry_domain::payment::{
-    BlockRef, ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Presence, Requester, Terms, TransferKey,
-    Verdict, initiate, transition,
-};
-use payferry_domain::{
-    Address, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PaymentId, PspId, RefundId,
-    Token, Tolerance,
-};
+use payferry_domain::payment::fixtures::{self, EXPIRY_SECS, START, Tx, amount, terms, verdict};
+use payferry_domain::payment::{Command, Purpose, Requester, Terms, initiate, transition};
+use payferry_domain::{Address, Chain, FeeBps, Hash32, OperationId, RefundId, Token, Tolerance};
 
 use super::*;
 
-const START: Timestamp = Timestamp(1_732_000_000_000);
-const EXPIRY_SECS: i64 = 1_200;
-const USDC: Address = Address([0xaa; 20]);
-
-fn amount(text: &str) -> Amount {
-    text.parse().unwrap()
-}
-
-/// Terms of 10.00 USDC on Base.
-fn terms() -> Terms {
-    Terms {
-        id: PaymentId::generate(),
-        psp_id: PspId::generate(),
-        purpose: payferry_domain::payment::Purpose::PayIn,
-        merchant_id: Some(MerchantId::generate()),
-        customer_id: None,
-        reference: None,
-        metadata: None,
-        amount: amount("10"),
-        token: Token::Usdc,
-        token_address: USDC,
-        chain: Chain::Base,
-        chain_choice: ChainChoice::Asked,
-        wallet: Address([0x77; 20]),
-        link_token: "unguessable".to_owned(),
-        fee_bps: FeeBps::DEFAULT,
-        tolerance: Tolerance::default(),
-        overpayment: OverpaymentPolicy::Hold,
-        refund_to_sender: false,
-        dust_floor: amount("0.001"),
-        finality: FinalityPolicy::sandbox(),
-        created_at: START,
-    }
-}
-
-/// A transfer, identified by a number.
-struct Tx(ObservedTransfer);
-
 fn tx(number: u8, text: &str, secs: i64) -> Tx {
-    let key = TransferKey { chain: Chain::Base, tx_hash: Hash32([number; 32]), log_index: 0 };
-    let block = BlockRef { number: 100, hash: Hash32([200; 32]), time: START.plus_secs(secs) };
-    Tx(ObservedTransfer {
-        key,
-        revision: 1,
-        block,
-        first_block_time: None,
-        from: Address([0x11; 20]),
-        token_address: USDC,
-        token: Some(Token::Usdc),
-        amount: amount(text),
-        presence: Presence::Present,
-    })
+    fixtures::tx(number).of(text).at(secs)
 }
 
-impl Tx {
-    fn seen(&self) -> Command {
-        Command::ObserveTransfer(self.0)
-    }
-
-    fn gone(&self) -> Command {
-        Command::ObserveTransfer(ObservedTransfer { revision: 2, presence: Presence::Orphaned, ..self.0 })
-    }
-
-    fn finalised(&self) -> Command {
-        Command::FinaliseTransfer { key: self.0.key, revision: self.0.revision, reached: Finality::Finalized }
-    }
-
-    fn screened(&self, decision: Decision) -> Command {
-        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict: verdict(decision) }
-    }
-
-    /// Commands for a transfer that is seen, final and allowed.
-    fn whole(&self) -> [Command; 3] {
-        [self.seen(), self.finalised(), self.screened(Decision::Allow)]
-    }
-}
-
-fn verdict(decision: Decision) -> Verdict {
-    Verdict {
-        decision,
-        by_operator: false,
-        risk_level: None,
-        score: None,
-        flags: Vec::new(),
-        provider: "list".to_owned(),
-        provider_ref: None,
-        list_version: None,
-        plain_sender: Some(true),
-        checked_at: START,
-    }
+/// Commands for a transfer that is seen, final and allowed.
+fn whole(tx: Tx) -> [Command; 3] {
+    [tx.seen(), tx.finalised(), tx.screened(Decision::Allow)]
 }
 
 /// The payment after these commands.
@@ -138,7 +50,7 @@ fn an_exact_payment_passes_four_steps() {
     notified(&after(terms(), []), 10, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     notified(&after(terms(), [paid.seen()]), 70, "Payment seen", None, Some(Step::Seen));
     notified(&after(terms(), [paid.seen(), paid.finalised()]), 70, "Payment seen", None, Some(Step::Seen));
-    let confirmed = after(terms(), paid.whole());
+    let confirmed = after(terms(), whole(paid));
     notified(&confirmed, 70, "Payment confirmed", None, Some(Step::Confirmed));
     let settled = Payment { status: Status::Settled, ..confirmed };
     notified(&settled, 5_000, "Payment complete", None, Some(Step::Complete));
@@ -150,10 +62,10 @@ fn money_on_its_way_is_not_requested_again() {
     let seen = after(terms(), [most.seen()]);
     let scene = notified(&seen, 70, "Part of the payment seen", Some("4"), Some(Step::Seen));
     assert!(scene.explanation.contains("6.00 USDC of 10.00 USDC"), "{}", scene.explanation);
-    let short = after(terms(), most.whole());
+    let short = after(terms(), whole(most));
     notified(&short, 70, "Payment incomplete", Some("4"), Some(Step::Seen));
     notified(&short, EXPIRY_SECS, "Payment incomplete", None, None);
-    let topped_up = after(terms(), most.whole().into_iter().chain([rest.seen()]));
+    let topped_up = after(terms(), whole(most).into_iter().chain([rest.seen()]));
     notified(&topped_up, 100, "Payment seen", None, Some(Step::Seen));
     let tolerant = Terms { tolerance: Tolerance { absolute: amount("5"), bps: 0 }, ..terms() };
     notified(&after(tolerant, [most.seen()]), 70, "Payment seen", None, Some(Step::Seen));
@@ -161,7 +73,7 @@ fn money_on_its_way_is_not_requested_again() {
 
 #[test]
 fn overpaid_late_expired_and_cancelled_payments() {
-    let much = after(terms(), tx(1, "12", 60).whole());
+    let much = after(terms(), whole(tx(1, "12", 60)));
     let scene = notified(&much, 70, "More than the amount arrived", None, None);
     assert!(scene.explanation.contains("12.00 USDC arrived instead of 10.00"), "{}", scene.explanation);
 
@@ -170,10 +82,10 @@ fn overpaid_late_expired_and_cancelled_payments() {
     notified(&after(terms(), [deadline()]), EXPIRY_SECS, "Payment expired", None, None);
     notified(&after(terms(), [Command::Cancel]), 20, "Payment cancelled", None, None);
     let late = tx(1, "10", EXPIRY_SECS + 60);
-    let came_late = after(terms(), [deadline()].into_iter().chain(late.whole()));
+    let came_late = after(terms(), [deadline()].into_iter().chain(whole(late)));
     notified(&came_late, EXPIRY_SECS + 100, "Payment arrived late", None, None);
 
-    let again = after(terms(), tx(1, "10", 60).whole().into_iter().chain(tx(2, "3", 90).whole()));
+    let again = after(terms(), whole(tx(1, "10", 60)).into_iter().chain(whole(tx(2, "3", 90))));
     let scene = notified(&again, 100, "Payment confirmed", None, Some(Step::Confirmed));
     assert!(scene.notices[0].starts_with("3.00 USDC arrived after"), "{:?}", scene.notices);
 }
@@ -181,7 +93,7 @@ fn overpaid_late_expired_and_cancelled_payments() {
 /// The outcome of the settlement does not affect the payer, who has paid.
 #[test]
 fn a_failed_settlement_asks_nothing_of_the_payer() {
-    let confirmed = after(terms(), tx(1, "10", 60).whole());
+    let confirmed = after(terms(), whole(tx(1, "10", 60)));
     let operation = OperationId::settlement_of(confirmed.id());
     let failing = then(&confirmed, &Command::FailSettlement { operation, revision: 1, reason: "reverted".to_owned() });
     assert_eq!((failing.status, failing.labels.contains(Label::SettlementFailed)), (Status::Confirmed, true));
@@ -244,13 +156,13 @@ fn a_transfer_under_review_does_not_block_paying_the_rest() {
     assert_eq!(scene.notices, [CHECKED]);
     // One counted transfer and one under review.
     let counted = tx(2, "3", 90);
-    let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(counted.whole()));
+    let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(whole(counted)));
     let scene = notified(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
     // An excess transfer under review does not undo the payment.
     let more = tx(2, "1", 90);
     let paid = tx(1, "10", 60);
-    let excess = after(terms(), paid.whole().into_iter().chain([more.seen(), more.screened(Decision::Review)]));
+    let excess = after(terms(), whole(paid).into_iter().chain([more.seen(), more.screened(Decision::Review)]));
     let scene = notified(&excess, 100, "Payment confirmed", None, Some(Step::Confirmed));
     assert_eq!(scene.notices, [CHECKED]);
 }
@@ -273,35 +185,35 @@ fn a_stray_transfer_under_review_is_not_waited_for() {
 #[test]
 fn an_orphaned_part_does_not_block_paying_the_rest() {
     let part = tx(1, "4", 60);
-    let gone = after(terms(), [part.seen(), part.gone()]);
+    let gone = after(terms(), [part.seen(), part.gone().rev(2).seen()]);
     let scene = notified(&gone, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
     assert!(scene.explanation.contains("does not count yet"), "{}", scene.explanation);
     let rest = tx(2, "6", 90);
-    let whole = after(terms(), [part.seen(), part.gone(), rest.seen()]);
+    let whole = after(terms(), [part.seen(), part.gone().rev(2).seen(), rest.seen()]);
     notified(&whole, 100, "Waiting for the chain", None, Some(Step::Seen));
     let all = tx(2, "10", 90);
-    let paid_anew = after(terms(), [part.seen(), part.gone(), all.seen()]);
+    let paid_anew = after(terms(), [part.seen(), part.gone().rev(2).seen(), all.seen()]);
     notified(&paid_anew, 100, "Payment seen", None, Some(Step::Seen));
 }
 
 /// Texts for a transfer to a customer mention no merchant.
 #[test]
 fn a_transfer_to_a_customer_mentions_no_merchant() {
-    let purpose = payferry_domain::payment::Purpose::Transfer { to: Address([0x99; 20]) };
+    let purpose = Purpose::Transfer { to: Address([0x99; 20]) };
     let terms = || Terms { purpose, merchant_id: None, fee_bps: FeeBps::new(0).unwrap(), ..terms() };
     let paid = tx(1, "10", 60);
     let mut elsewhere = tx(2, "10", 60);
     (elsewhere.0.key.chain, elsewhere.0.token_address) = (Chain::Polygon, Address([0xcc; 20]));
-    let confirmed = after(terms(), paid.whole());
+    let confirmed = after(terms(), whole(paid));
     let stands = [
         after(terms(), [elsewhere.seen()]),
         Payment { status: Status::Settled, ..confirmed.clone() },
         confirmed,
-        after(terms(), tx(1, "12", 60).whole()),
-        after(terms(), tx(1, "4", 60).whole()),
+        after(terms(), whole(tx(1, "12", 60))),
+        after(terms(), whole(tx(1, "4", 60))),
         after(terms(), [deadline()]),
         after(terms(), [Command::Cancel]),
-        after(terms(), [deadline()].into_iter().chain(tx(1, "10", EXPIRY_SECS + 60).whole())),
+        after(terms(), [deadline()].into_iter().chain(whole(tx(1, "10", EXPIRY_SECS + 60)))),
         after(terms(), [paid.seen(), paid.finalised(), paid.screened(Decision::Block)]),
     ];
     for payment in &stands {
@@ -333,6 +245,6 @@ fn stray_money_is_named_and_refers_to_the_merchant() {
 #[test]
 fn an_orphaned_transfer_is_waited_for() {
     let paid = tx(1, "10", 60);
-    let orphaned = after(terms(), [paid.seen(), paid.gone()]);
+    let orphaned = after(terms(), [paid.seen(), paid.gone().rev(2).seen()]);
     notified(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));
 }
