@@ -1,10 +1,9 @@
 //! Customers' consent page and the operator's customer pages in a browser.
 
 use payferry_harness::browser::Browser;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use super::env::{NARROW, ServiceFixture, WIDE};
+use crate::prelude::*;
 
 /// Creates a customer as the PSP does; returns its id.
 async fn customer(service: &ServiceFixture) -> String {

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use payferry_domain::{Chain, Token};
 use payferry_harness::PATIENCE;
 use payferry_harness::browser::Browser;
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
-use reqwest::Method;
-use serde_json::json;
 
+use crate::prelude::*;
 use crate::process::{Home, Running};
 
 /// Widths of the tested pages: a desktop and a phone.

@@ -1,12 +1,10 @@
 //! The payer's page on a desktop and on a phone, with and without scripts.
 
-use payferry_domain::{Chain, Token};
 use payferry_harness::browser::Browser;
 use payferry_harness::free_ports;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use super::env::{NARROW, ServiceFixture, WIDE, pictures};
+use crate::prelude::*;
 use crate::process::Running;
 
 /// A wallet like a browser extension's, on another chain at first; it records its requests.

@@ -3,10 +3,8 @@
 //! They are written to the build folder; `PAYFERRY_SCREENSHOTS=docs/src/screenshots` refreshes the pictures of the
 //! documentation.
 
-use payferry_domain::{Chain, Token};
-use serde_json::Value;
-
 use super::env::{NARROW, ServiceFixture, WIDE, pictures};
+use crate::prelude::*;
 
 /// Payments in the pictures.
 const PAYMENTS: usize = 60;

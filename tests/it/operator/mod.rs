@@ -24,15 +24,13 @@ use std::time::Duration;
 use payferry_actors::observe::ActorSubject;
 use payferry_httpkit::serve;
 use payferry_operator::{Operator, OperatorConfig, router};
-use reqwest::{Client, Method, RequestBuilder};
-use sea_orm::ConnectionTrait;
-use serde_json::Value;
+use reqwest::{Client, RequestBuilder};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::TestApp;
-use crate::call::{Reply, get_until, until};
+use crate::call::get_until;
+use crate::prelude::*;
 
 /// Operator token of every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";

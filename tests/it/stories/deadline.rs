@@ -1,9 +1,8 @@
 //! Deadlines follow the time of blocks.
 
-use payferry_domain::{Chain, Timestamp, Token};
 use payferry_harness::psp::Psp;
-use serde_json::json;
 
+use crate::prelude::*;
 use crate::stage::{Client, Stage, Transfer, on_every_stage, until_read};
 
 on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);

@@ -1,10 +1,6 @@
 //! Transfers that do not fit: underpayment, overpayment, partial payments, blocked money.
 
-use payferry_domain::{Chain, Token};
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::call::assert_has;
+use crate::prelude::*;
 use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(

@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_domain::{Chain, Token};
 use payferry_harness::PATIENCE;
-use serde_json::json;
 
-use crate::call::assert_has;
+use crate::prelude::*;
 use crate::stage::{Client, Dropped, Stage, Transfer, on_every_stage};
 
 on_every_stage!(dropped_and_mined_again, gone_for_good, a_settlement_mined_again, a_settlement_gone_for_good,);

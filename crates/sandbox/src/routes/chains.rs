@@ -8,10 +8,7 @@ use axum::http::HeaderName;
 use axum::response::IntoResponse;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Payments};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Path, read};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use serde_json::{Value, json};
 
 use super::{Body, away, block, fields, object};
