@@ -3,16 +3,12 @@
 use payferry_harness::browser::Browser;
 
 use super::env::{NARROW, ServiceFixture, WIDE};
+use crate::http::customers::individual;
 use crate::prelude::*;
 
 /// Creates a customer as the PSP does; returns its id.
 async fn customer(service: &ServiceFixture) -> String {
-    let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
-        "country": "USA" });
-    let body = json!({ "type": "individual", "country": "USA", "currency": "USD", "email": "ada@example.com",
-        "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
-        "residential_address": address });
-    let made = service.psp.ok(Method::POST, "/api/v1/customers", body).await;
+    let made = service.psp.ok(Method::POST, "/api/v1/customers", individual()).await;
     made["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 

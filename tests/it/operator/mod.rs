@@ -106,6 +106,19 @@ impl ServiceFixture {
         self.get(&format!("/ops/stuck?{query}")).await["kinds"][0].clone()
     }
 
+    /// Pauses a scope.
+    pub(crate) async fn hold(&self, scope: &str) -> Reply {
+        self.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see what happens" })).await.ok(200)
+    }
+
+    /// Lifts a pause; returns `false` if there was none.
+    pub(crate) async fn lift(&self, scope: &str) -> bool {
+        let lifted = self.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.ok(200);
+        let was_paused = lifted["was_paused"].as_bool().unwrap();
+        assert_eq!(lifted.json, json!({ "scope": scope, "was_paused": was_paused }));
+        was_paused
+    }
+
     /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.
     async fn panic(&self, of: impl Into<ActorSubject>) {
         let system = &self.app.state.system;

@@ -2,19 +2,19 @@
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::payment::{
-    BlockRef, ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Presence, Requester, Terms, TransferKey,
-    Verdict, initiate, transition,
+    BlockRef, Command, ObservedTransfer, Presence, Requester, Terms, TransferKey, Verdict, initiate, transition,
 };
 use payferry_domain::{
-    Address, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PaymentId, PspId, RefundId,
-    Token, Tolerance,
+    Address, Chain, FeeBps, Finality, Hash32, MerchantId, OperationId, PspId, RefundId, Token, Tolerance,
 };
 
 use super::*;
+use fixture::{START, USDC};
 
-const START: Timestamp = Timestamp(1_732_000_000_000);
+#[path = "../../../../../crates/journal/fixtures/terms.rs"]
+mod fixture;
+
 const EXPIRY_SECS: i64 = 1_200;
-const USDC: Address = Address([0xaa; 20]);
 
 fn amount(text: &str) -> Amount {
     text.parse().unwrap()
@@ -22,29 +22,7 @@ fn amount(text: &str) -> Amount {
 
 /// Terms of 10.00 USDC on Base.
 fn terms() -> Terms {
-    Terms {
-        id: PaymentId::generate(),
-        psp_id: PspId::generate(),
-        purpose: payferry_domain::payment::Purpose::PayIn,
-        merchant_id: Some(MerchantId::generate()),
-        customer_id: None,
-        reference: None,
-        metadata: None,
-        amount: amount("10"),
-        token: Token::Usdc,
-        token_address: USDC,
-        chain: Chain::Base,
-        chain_choice: ChainChoice::Asked,
-        wallet: Address([0x77; 20]),
-        link_token: "unguessable".to_owned(),
-        fee_bps: FeeBps::DEFAULT,
-        tolerance: Tolerance::default(),
-        overpayment: OverpaymentPolicy::Hold,
-        refund_to_sender: false,
-        dust_floor: amount("0.001"),
-        finality: FinalityPolicy::sandbox(),
-        created_at: START,
-    }
+    Terms { dust_floor: amount("0.001"), ..fixture::terms(PspId::generate(), MerchantId::generate()) }
 }
 
 /// A transfer, identified by a number.
@@ -64,6 +42,13 @@ fn tx(number: u8, text: &str, secs: i64) -> Tx {
         amount: amount(text),
         presence: Presence::Present,
     })
+}
+
+/// A transfer of the due amount on another chain.
+fn elsewhere(number: u8) -> Tx {
+    let mut elsewhere = tx(number, "10", 60);
+    (elsewhere.0.key.chain, elsewhere.0.token_address) = (Chain::Polygon, Address([0xcc; 20]));
+    elsewhere
 }
 
 impl Tx {
@@ -257,9 +242,7 @@ fn a_transfer_under_review_does_not_block_paying_the_rest() {
 
 #[test]
 fn a_stray_transfer_under_review_is_not_waited_for() {
-    let mut elsewhere = tx(1, "10", 60);
-    elsewhere.0.key.chain = Chain::Polygon;
-    elsewhere.0.token_address = Address([0xcc; 20]);
+    let elsewhere = elsewhere(1);
     let review = after(terms(), [elsewhere.seen(), elsewhere.screened(Decision::Review)]);
     assert!(review.labels.contains(Label::InReview));
     let scene = notified(&review, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
@@ -290,8 +273,7 @@ fn a_transfer_to_a_customer_mentions_no_merchant() {
     let purpose = payferry_domain::payment::Purpose::Transfer { to: Address([0x99; 20]) };
     let terms = || Terms { purpose, merchant_id: None, fee_bps: FeeBps::new(0).unwrap(), ..terms() };
     let paid = tx(1, "10", 60);
-    let mut elsewhere = tx(2, "10", 60);
-    (elsewhere.0.key.chain, elsewhere.0.token_address) = (Chain::Polygon, Address([0xcc; 20]));
+    let elsewhere = elsewhere(2);
     let confirmed = after(terms(), paid.whole());
     let stands = [
         after(terms(), [elsewhere.seen()]),
@@ -323,9 +305,7 @@ fn stray_money_is_named_and_refers_to_the_merchant() {
     let expired = after(terms(), [other.seen(), other.finalised(), deadline()]);
     notified(&expired, EXPIRY_SECS, "Payment does not match", None, None);
 
-    let mut elsewhere = tx(1, "10", 60);
-    elsewhere.0.key.chain = Chain::Polygon;
-    elsewhere.0.token_address = Address([0xcc; 20]);
+    let elsewhere = elsewhere(1);
     let scene = Scene::of(&after(terms(), [elsewhere.seen()]), START.plus_secs(70));
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
 }
