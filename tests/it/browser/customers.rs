@@ -2,7 +2,7 @@
 
 use payferry_harness::browser::Browser;
 
-use super::env::{NARROW, ServiceFixture, WIDE};
+use super::env::ServiceFixture;
 use crate::http::customers::individual;
 use crate::prelude::*;
 
@@ -24,10 +24,7 @@ async fn terms_are_accepted_without_javascript() {
     let link = consent(&service, &id).await["url"].as_str().unwrap().to_owned();
     browser.open(&link).await;
     browser.until("h1", |text| text == "Terms of service").await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-        browser.picture(&super::env::pictures().join(format!("consent-{width}.png"))).await;
-    }
+    service.pictured("consent", true).await;
     browser.click("form button").await;
     browser.until("h1", |text| text == "Thank you").await;
     assert!(consent(&service, &id).await["accepted_at"].is_string());
@@ -65,10 +62,7 @@ async fn operator_finds_a_customer_and_decides() {
     browser.until(".notice.good", |text| text.contains("decision")).await;
     browser.until(".title .badge", |text| text == "approved").await;
     browser.until("#history", |text| text.contains("decided by hand") && text.contains("seen at the counter")).await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-        browser.picture(&super::env::pictures().join(format!("customer-{width}.png"))).await;
-    }
+    service.pictured("customer", true).await;
     let page = browser.run("return document.documentElement.outerHTML").await;
     assert!(!page.as_str().unwrap().contains("P1234567"), "ids stay sealed");
     service.end_after("409").await;
