@@ -12,6 +12,7 @@ use payferry::http::{AppState, HttpConfig};
 use payferry::sandbox::{Folder, Payer, SandboxEnv, documents_folder};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{ApiKey, KeyMode};
+use payferry_accounts::tenants::psp_row;
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::{ComplianceConfig, IdentityProvider};
 use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
@@ -19,7 +20,7 @@ use payferry_actors::{System, SystemConfig};
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, CustomerId, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
-use payferry_entities::{Database, api_keys, psps};
+use payferry_entities::{Database, api_keys};
 use payferry_harness::database::TestDatabase;
 use payferry_httpkit::Limits;
 use payferry_journal::audit::Actor;
@@ -28,7 +29,7 @@ use payferry_journal::psps::PspPolicies;
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
-use payferry_webhook::{UrlPolicy, WebhookConfig};
+use payferry_webhook::WebhookConfig;
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -140,10 +141,7 @@ impl TestApp {
             Some(env) => env.screener(),
             None => ListScreener::new("test", "1", [], clock.clone()),
         };
-        let url_policy = match config.environment {
-            Environment::Sandbox => UrlPolicy::Sandbox,
-            Environment::Production => UrlPolicy::Production,
-        };
+        let url_policy = config.environment.url_policy();
         let has_chains = env.is_some();
         let system = System::start(SystemConfig {
             database,
@@ -246,14 +244,7 @@ impl TestApp {
     /// Creates another PSP.
     pub async fn add_psp(&self) -> PspId {
         let id = PspId::generate();
-        let row = psps::Model {
-            id: id.to_string(),
-            name: "Test".to_owned(),
-            settings: serde_json::to_string(&PspPolicies::default()).unwrap(),
-            created_at: 0,
-            updated_at: 0,
-        };
-        self.insert(row).await;
+        self.insert(psp_row(id, "Test", &PspPolicies::default(), Timestamp(0))).await;
         id
     }
 

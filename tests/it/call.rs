@@ -66,6 +66,11 @@ pub fn column(list: &Value, field: &str) -> Vec<Value> {
     list.as_array().unwrap_or_else(|| panic!("not a list: {list:#}")).iter().map(|item| item[field].clone()).collect()
 }
 
+/// Returns `true` if the payment has this label.
+pub fn has_label(payment: &Value, label: &str) -> bool {
+    payment["labels"].as_array().unwrap().contains(&json!(label))
+}
+
 /// Asserts that each request is refused because of exactly these field errors, in order: `a: empty, b: required`.
 pub async fn assert_refused<S: AsRef<str>>(cases: &[(Value, S)], send: impl AsyncFn(&Value) -> Reply) {
     for (request, faults) in cases {

@@ -9,6 +9,8 @@ pub use sea_orm::{
 pub use serde_json::{Value, json};
 
 pub use crate::app::{FixedScreener, MASTER_KEY, TestApp, TestConfig, unknown_key};
-pub use crate::call::{Call, Reply, assert_has, assert_refused, assert_values_refused, column, redact, until, with};
+pub use crate::call::{
+    Call, Reply, assert_has, assert_refused, assert_values_refused, column, has_label, redact, until, with,
+};
 pub use crate::chainside::{balance, blacklist, pay_from_contract, sleep};
 pub(crate) use crate::operator::ServiceFixture;

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use payferry::statements::{Format, Period, Statement, Tokens, Wanted};
+use payferry_accounts::tenants::psp_row;
 use payferry_domain::{Address, Amount};
 use payferry_entities::{Database, ledger_postings, psps};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::short_or_long;
+use payferry_journal::psps::PspPolicies;
 use payferry_migration::{Migrator, MigratorTrait};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -30,13 +32,7 @@ async fn opened() -> (TestDatabase, Database) {
 }
 
 async fn add_psp(database: &Database, id: PspId) {
-    let row = psps::Model {
-        id: id.to_string(),
-        name: "P".to_owned(),
-        settings: "{}".to_owned(),
-        created_at: 0,
-        updated_at: 0,
-    };
+    let row = psp_row(id, "P", &PspPolicies::default(), Timestamp(0));
     psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
 }
 

@@ -17,7 +17,7 @@ mod serve;
 pub use caller::{Caller, Customers, Full, HttpState, Money, Payments, Read, Requires, Webhooks};
 pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
-pub use extract::{Fault, Fields, PageQuery, Path, QueryFields, Submission, read};
+pub use extract::{Fault, Fields, JsonBody, PageQuery, Path, QueryFields, Submission, between, read};
 pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, HEAD_TIMEOUT, serve};

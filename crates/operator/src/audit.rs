@@ -3,9 +3,7 @@
 use axum::http::Uri;
 use payferry_accounts::audit::{self, ENTRIES_DEFAULT, ENTRIES_MAX, Filter, WORD_CHARS_MAX};
 use payferry_domain::Timestamp;
-use payferry_httpkit::Answer;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, QueryFields, between};
+use payferry_httpkit::{Answer, ApiError, Fault, QueryFields, between};
 
 use crate::Operator;
 use crate::input::query_id;

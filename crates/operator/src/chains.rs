@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::Operator;
 use crate::actors::{page as permanent, panel as actor, tree};
-use crate::page::words::{Tone, ago, badge, bounded, count, grouped, span};
+use crate::page::words::{Tone, ago, badge, bounded, count, explained_head, grouped, span};
 use crate::page::{Failure, NavSection, Page, PageRequest, path};
 use crate::query::{Count, if_by, soon};
 
@@ -225,16 +225,11 @@ pub(crate) fn panel(chains: &[ChainLine]) -> Markup {
                 p.none { "No chain is running." }
             } @else {
                 table {
-                    thead {
-                        tr {
-                            th scope="col" { "Chain" }
-                            th scope="col" { "State" }
-                            th.n.wide scope="col" { "Head" }
-                            th.n scope="col" { "Age" }
-                            th.n scope="col" title="Blocks between the head and the last block read" { "Lag" }
-                            th.n scope="col" title="Operations without a final transaction" { "To settle" }
-                        }
-                    }
+                    (explained_head(&[
+                        ("", "Chain", ""), ("", "State", ""), ("n wide", "Head", ""), ("n", "Age", ""),
+                        ("n", "Lag", "Blocks between the head and the last block read"),
+                        ("n", "To settle", "Operations without a final transaction"),
+                    ]))
                     tbody {
                         @for line in chains { (row(line)) }
                     }

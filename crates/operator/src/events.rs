@@ -17,8 +17,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::Timestamp;
-use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::live::UNBUFFERED;
+use payferry_httpkit::{ApiError, Away};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use payferry_accounts::tenants::{Name, NameError, TenantError};
 use payferry_domain::PaymentId;
-use payferry_httpkit::error::{ApiError, FieldError};
-use payferry_httpkit::extract::{Fault, Fields, QueryFields, between, read};
+use payferry_httpkit::{ApiError, Fault, FieldError, Fields, QueryFields, between, read};
 
 /// Converts an error about a PSP or an API key into a response.
 pub fn tenant_failure(error: TenantError) -> ApiError {

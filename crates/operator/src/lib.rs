@@ -55,9 +55,9 @@ use axum::response::Response;
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::KeyMode;
 use payferry_actors::System;
-use payferry_httpkit::REQUEST_TIMEOUT;
 use payferry_httpkit::edge::Edge;
-use payferry_httpkit::error::{ApiError, Listener};
+use payferry_httpkit::error::Listener;
+use payferry_httpkit::{ApiError, REQUEST_TIMEOUT};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 

@@ -71,7 +71,9 @@ async fn place(database: &Database, psp_id: PspId, at: Timestamp) -> Result<i64,
 
 #[cfg(test)]
 mod tests {
+    use payferry_accounts::tenants::psp_row;
     use payferry_entities::{ledger_postings, psps};
+    use payferry_journal::psps::PspPolicies;
     use payferry_migration::{Migrator, MigratorTrait};
     use sea_orm::{ActiveValue, IntoActiveModel};
 
@@ -89,13 +91,7 @@ mod tests {
 
     async fn add_psp(database: &Database) -> PspId {
         let id = PspId::generate();
-        let row = psps::Model {
-            id: id.to_string(),
-            name: "Test".to_owned(),
-            settings: "{}".to_owned(),
-            created_at: 0,
-            updated_at: 0,
-        };
+        let row = psp_row(id, "Test", &PspPolicies::default(), Timestamp(0));
         psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
         id
     }

@@ -11,9 +11,10 @@ use axum::response::{IntoResponse, Response};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
-use payferry_httpkit::extract::{PageQuery, between};
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Problem, QueryFields, Read, read};
+use payferry_httpkit::{
+    Answer, ApiError, Caller, Fault, FieldError, PageQuery, Problem, QueryFields, Read, between, read,
+};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -1,11 +1,9 @@
 //! PSPs, keys and pauses through the operator's forms.
 
 use payferry_harness::psp::Psp;
-use reqwest::Method;
-use serde_json::Value;
 
 use super::env::ServiceFixture;
-use crate::call::until;
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {

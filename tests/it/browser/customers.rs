@@ -1,19 +1,14 @@
 //! Customers' consent page and the operator's customer pages in a browser.
 
 use payferry_harness::browser::Browser;
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use super::env::{NARROW, ServiceFixture, WIDE};
+use super::env::ServiceFixture;
+use crate::http::customers::individual;
+use crate::prelude::*;
 
 /// Creates a customer as the PSP does; returns its id.
 async fn customer(service: &ServiceFixture) -> String {
-    let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
-        "country": "USA" });
-    let body = json!({ "type": "individual", "country": "USA", "currency": "USD", "email": "ada@example.com",
-        "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
-        "residential_address": address });
-    let made = service.psp.ok(Method::POST, "/api/v1/customers", body).await;
+    let made = service.psp.ok(Method::POST, "/api/v1/customers", individual()).await;
     made["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
@@ -29,10 +24,7 @@ async fn terms_are_accepted_without_javascript() {
     let link = consent(&service, &id).await["url"].as_str().unwrap().to_owned();
     browser.open(&link).await;
     browser.until("h1", |text| text == "Terms of service").await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-        browser.picture(&super::env::pictures().join(format!("consent-{width}.png"))).await;
-    }
+    service.pictured("consent", true).await;
     browser.click("form button").await;
     browser.until("h1", |text| text == "Thank you").await;
     assert!(consent(&service, &id).await["accepted_at"].is_string());
@@ -70,10 +62,7 @@ async fn operator_finds_a_customer_and_decides() {
     browser.until(".notice.good", |text| text.contains("decision")).await;
     browser.until(".title .badge", |text| text == "approved").await;
     browser.until("#history", |text| text.contains("decided by hand") && text.contains("seen at the counter")).await;
-    for width in [NARROW, WIDE] {
-        service.assert_fits(width).await;
-        browser.picture(&super::env::pictures().join(format!("customer-{width}.png"))).await;
-    }
+    service.pictured("customer", true).await;
     let page = browser.run("return document.documentElement.outerHTML").await;
     assert!(!page.as_str().unwrap().contains("P1234567"), "ids stay sealed");
     service.end_after("409").await;

@@ -1,16 +1,12 @@
 //! Test environment: a sandbox in its own process, and a browser at its operator's page.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use payferry_domain::{Chain, Token};
-use payferry_harness::PATIENCE;
 use payferry_harness::browser::Browser;
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
-use reqwest::Method;
-use serde_json::json;
 
+use crate::prelude::*;
 use crate::process::{Home, Running};
 
 /// Widths of the tested pages: a desktop and a phone.
@@ -126,6 +122,16 @@ impl ServiceFixture {
         self.assert_fits(WIDE).await;
     }
 
+    /// Takes pictures of the page at both widths; `kept` ones are also used in the documentation.
+    pub async fn pictured(&self, name: &str, kept: bool) {
+        for width in [WIDE, NARROW] {
+            self.assert_fits(width).await;
+            if kept || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
+                self.browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
+            }
+        }
+    }
+
     /// Ends a test in which the browser logged nothing but answers with this status.
     pub async fn end_after(self, status: &str) {
         let complaints = self.browser.complaints().await;
@@ -152,22 +158,15 @@ impl ServiceFixture {
 
     /// Waits until the page has fetched an update at least once more.
     pub async fn refreshed(&self) {
-        let since = self.browser.run("return performance.getEntriesByType('resource').length").await;
-        let since = since.as_u64().unwrap();
-        let deadline = std::time::Instant::now() + PATIENCE;
-        loop {
-            let script = "return performance.getEntriesByType('resource').length";
-            if self.browser.run(script).await.as_u64().unwrap() > since + 1 {
-                return;
-            }
-            assert!(std::time::Instant::now() < deadline, "the page did not fetch an update");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let script = "return performance.getEntriesByType('resource').length";
+        let fetched = async || self.browser.run(script).await.as_u64().unwrap();
+        let since = fetched().await;
+        until("the page fetches an update", async || (fetched().await > since + 1).then_some(())).await;
     }
 }
 
 /// Folder of pictures: in the build folder, or `PAYFERRY_SCREENSHOTS` to refresh the pictures of the documentation.
-pub fn pictures() -> PathBuf {
+pub(super) fn pictures() -> PathBuf {
     let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::env::var_os("PAYFERRY_SCREENSHOTS").map_or_else(beside, PathBuf::from)
 }

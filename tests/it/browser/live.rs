@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use payferry_harness::free_ports;
-use reqwest::Method;
-use serde_json::json;
 
 use super::env::ServiceFixture;
+use crate::prelude::*;
 use crate::process::{Running, median};
 use payferry_harness::browser::Browser;
 

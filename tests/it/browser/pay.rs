@@ -1,12 +1,10 @@
 //! The payer's page on a desktop and on a phone, with and without scripts.
 
-use payferry_domain::{Chain, Token};
 use payferry_harness::browser::Browser;
 use payferry_harness::free_ports;
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use super::env::{NARROW, ServiceFixture, WIDE, pictures};
+use super::env::ServiceFixture;
+use crate::prelude::*;
 use crate::process::Running;
 
 /// A wallet like a browser extension's, on another chain at first; it records its requests.
@@ -25,16 +23,6 @@ async fn opened(service: &ServiceFixture) -> (String, Value) {
     service.browser.open(made["magic_link"].as_str().unwrap()).await;
     service.browser.until("h1", |text| text == "Waiting for your payment").await;
     (made["payment_id"].as_str().unwrap().to_owned(), made)
-}
-
-/// Takes pictures of the page at both widths; `kept` ones are also used in the documentation.
-async fn pictured(service: &ServiceFixture, name: &str, kept: bool) {
-    for width in [WIDE, NARROW] {
-        service.assert_fits(width).await;
-        if kept || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
-            service.browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
-        }
-    }
 }
 
 async fn mining(service: &ServiceFixture, paused: bool) {
@@ -57,7 +45,7 @@ async fn payer_sees_each_step_without_a_reload() {
     browser.until("#link", |text| text.contains("updates by itself")).await;
     assert_eq!(browser.count("svg.qr path").await, 1);
     assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "this browser has no wallet");
-    pictured(&service, "pay", true).await;
+    service.pictured("pay", true).await;
     service.mark().await;
 
     let copied = "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async text => { \
@@ -74,18 +62,18 @@ async fn payer_sees_each_step_without_a_reload() {
     browser.until("h1", |text| text == "Part of the payment seen").await;
     browser.until("li[aria-current=step]", |text| text.contains("1 of 2 confirmations")).await;
     browser.until("#value-amount", |text| text == "15.00").await;
-    pictured(&service, "pay-seen", false).await;
+    service.pictured("pay-seen", false).await;
     mine(&service).await;
     browser.until("h1", |text| text == "Payment incomplete").await;
     browser.until("#explanation", |text| text.contains("10.00 USDC of 25.00 USDC")).await;
-    pictured(&service, "pay-incomplete", true).await;
+    service.pictured("pay-incomplete", true).await;
     mining(&service, false).await;
     service.pay(&id, Some("15")).await;
     browser.until("h1", |text| text == "Payment complete").await;
     browser.until("#announcer", |text| text.contains("Payment complete")).await;
     assert_eq!(browser.count("#asking").await, 0, "no payment is requested any more");
     assert_eq!(browser.count(".steps .done").await, 4);
-    pictured(&service, "pay-complete", true).await;
+    service.pictured("pay-complete", true).await;
     assert!(service.is_marked().await, "the page was not reloaded");
     service.end().await;
 }
@@ -129,7 +117,7 @@ async fn page_without_javascript_is_complete_and_refreshes() {
     assert_eq!(browser.count("svg.qr path").await, 1);
     assert_eq!(browser.count(&format!("a.button[href='{}']", made["payment_uri"].as_str().unwrap())).await, 1);
     assert_eq!(browser.count("button:not([hidden])").await, 0, "no button without function");
-    pictured(&service, "pay-without-scripts", false).await;
+    service.pictured("pay-without-scripts", false).await;
     service.pay(&id, None).await;
     // Automatically: the page contains a refresh interval.
     browser.until("h1", |text| text == "Payment complete").await;
@@ -143,14 +131,14 @@ async fn page_explains_every_other_outcome() {
     let (over, _) = opened(&service).await;
     service.pay(&over, Some("30")).await;
     browser.until("h1", |text| text == "More than the amount arrived").await;
-    pictured(&service, "pay-over", false).await;
+    service.pictured("pay-over", false).await;
 
     let (other, _) = opened(&service).await;
     let wrong = json!({ "chain": "polygon" });
     service.psp.ok(Method::POST, &format!("/sandbox/payments/{other}/pay"), wrong).await;
     browser.until(".notice", |text| text.contains("another chain than Base")).await;
     browser.until("h1", |text| text == "Waiting for your payment").await;
-    pictured(&service, "pay-wrong-chain", false).await;
+    service.pictured("pay-wrong-chain", false).await;
 
     let (cancelled, _) = opened(&service).await;
     service.psp.ok(Method::POST, &format!("/payments/{cancelled}/cancel"), Value::Null).await;
@@ -161,7 +149,7 @@ async fn page_explains_every_other_outcome() {
     service.psp.ok(Method::POST, "/sandbox/clock/advance", json!({ "seconds": 1_201 })).await;
     browser.until("h1", |text| text == "Payment expired").await;
     assert_eq!(browser.count("#asking").await, 0);
-    pictured(&service, "pay-expired", false).await;
+    service.pictured("pay-expired", false).await;
     service.pay(&expired, None).await;
     service.psp.until_status(&expired, "mismatched").await;
     browser.reload().await;
@@ -170,7 +158,7 @@ async fn page_explains_every_other_outcome() {
     if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
         browser.prefer_dark(true).await;
         opened(&service).await;
-        pictured(&service, "pay-dark", false).await;
+        service.pictured("pay-dark", false).await;
     }
     service.browser.close().await;
 }

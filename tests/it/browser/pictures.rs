@@ -3,15 +3,11 @@
 //! They are written to the build folder; `PAYFERRY_SCREENSHOTS=docs/src/screenshots` refreshes the pictures of the
 //! documentation.
 
-use payferry_domain::{Chain, Token};
-use serde_json::Value;
-
-use super::env::{NARROW, ServiceFixture, WIDE, pictures};
+use super::env::{ServiceFixture, WIDE, pictures};
+use crate::prelude::*;
 
 /// Payments in the pictures.
 const PAYMENTS: usize = 60;
-/// Device pixels per CSS pixel.
-const DOTS: u32 = 1;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long"]
@@ -36,18 +32,12 @@ async fn takes_pictures_of_every_page_at_both_widths() {
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     for (name, path) in pages {
         service.open(path).await;
-        for width in [WIDE, NARROW] {
-            service.assert_fits(width).await;
-            browser.resize(width, 900, DOTS).await;
-            if matches!(name, "overview" | "payment") || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
-                browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
-            }
-        }
+        service.pictured(name, matches!(name, "overview" | "payment")).await;
     }
     if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
         browser.prefer_dark(true).await;
         service.open("/ops").await;
-        browser.resize(WIDE, 900, DOTS).await;
+        browser.resize(WIDE, 900, 1).await;
         browser.picture(&pictures().join("overview-dark.png")).await;
     }
     service.end().await;

@@ -1,11 +1,10 @@
 //! The sandbox's verification page in a browser without scripts.
 
 use payferry_harness::browser::Browser;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use super::env::NARROW;
 use crate::cli::customers::{make_ready, person};
+use crate::prelude::*;
 use crate::process::Running;
 
 async fn verify(sandbox: &Running, customer: &str) -> Value {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use payferry_harness::database::TestDatabase;
-use sea_orm::ConnectionTrait;
-use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::prelude::*;
 
 const ARCHIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/7996220.tar.gz");
 

@@ -14,9 +14,8 @@ use payferry_harness::PATIENCE;
 use payferry_harness::process::{Served, Starting};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
-use reqwest::Method;
-use serde_json::{Value, json};
 
+use crate::prelude::*;
 use crate::process::payferry;
 use archive::Archive;
 

@@ -25,8 +25,7 @@ async fn first_answer_is_replayed() {
     sync(&app, "k1", &batch("b")).send().await.assert_problem(422, "idempotency_key_reused");
     assert_eq!(app.get("/merchants").await["total"], 1);
     // Keys belong to a PSP.
-    let other = app.add_psp().await;
-    let key = app.add_key(other, &[Scope::Full]).await;
+    let key = app.stranger().await;
     let theirs = sync(&app, "k1", &batch("other")).key(&key).send().await;
     assert_eq!((&theirs["created"], theirs.header("idempotent-replayed")), (&json!(1), None));
 }

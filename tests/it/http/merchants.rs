@@ -91,8 +91,7 @@ async fn merchants_of_another_psp_are_not_found() {
     let app = TestApp::start().await;
     let reply = sync(&app, &[merchant("a", "1")]).await;
     let id = reply["merchants"][0]["merchant_id"].as_str().unwrap();
-    let other = app.add_psp().await;
-    let key = app.add_key(other, &[Scope::Full]).await;
+    let key = app.stranger().await;
     let as_other = |path: &str| app.request(Method::GET, path).key(&key);
     as_other(&format!("/merchants/{id}")).send().await.assert_problem(404, "merchant_not_found");
     assert_eq!(as_other("/merchants").send().await["total"], 0);

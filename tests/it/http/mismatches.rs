@@ -14,10 +14,6 @@ use crate::prelude::*;
 const ADA: &str = "0x000000000000000000000000000000000000ada4";
 const MONTH: Duration = Duration::from_secs(30 * 86_400 + 1);
 
-fn has_label(payment: &Reply, label: &str) -> bool {
-    payment["labels"].as_array().unwrap().contains(&json!(label))
-}
-
 pub(crate) async fn set_policies(app: &TestApp, policies: &PspPolicies) {
     let settings = serde_json::to_string(policies).unwrap();
     psps::Entity::update_many()

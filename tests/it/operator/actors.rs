@@ -4,7 +4,6 @@ use payferry_harness::database::Trouble;
 use payferry_harness::receiver::Receiver;
 use payferry_runtime::observe::ActorKind;
 
-use super::stuck::hold;
 use crate::prelude::*;
 
 fn id_of(payment: &Reply) -> PaymentId {
@@ -160,7 +159,7 @@ async fn every_actor_has_a_page_with_metrics_and_last_failure() {
     assert_eq!(service.get("/ops/view/actors/watcher/mars").await.status, 404);
     assert_eq!(service.get("/ops/view/actors/mars/base").await.status, 404);
 
-    hold(&service, "settlement:base").await;
+    service.hold("settlement:base").await;
     service.get("/ops/view/chains/base").await.assert_shows(&["Paused", "new settlements"]);
 }
 

@@ -7,12 +7,6 @@ use crate::prelude::*;
 /// Gauge of USDC on Base.
 const GAUGE: &str = "payferry_ledger_imbalance{chain=\"base\",token=\"USDC\"}";
 
-async fn settled(service: &ServiceFixture) -> Reply {
-    let made = service.app.add_payment().await;
-    service.app.pay(&made, "10").await;
-    service.app.payment_when(&made, "settled").await
-}
-
 async fn plant(service: &ServiceFixture, sql: &str) {
     let changed = service.app.writer().execute_unprepared(sql).await.unwrap();
     assert_eq!(changed.rows_affected(), 1, "{sql}");
@@ -33,7 +27,7 @@ async fn until_found(service: &ServiceFixture, count: usize, units: &str) -> Vec
 #[tokio::test]
 async fn wrong_balance_is_listed_until_corrected() {
     let service = ServiceFixture::start_with_chains().await;
-    settled(&service).await;
+    service.app.paid("10", "settled").await;
     until_found(&service, 0, "0").await;
     plant(&service, "UPDATE balances SET available = available + 7 WHERE available > 0").await;
     until_found(&service, 1, "7").await;
@@ -60,7 +54,7 @@ async fn wrong_balance_is_listed_until_corrected() {
 #[tokio::test]
 async fn payment_with_mismatched_postings_is_listed() {
     let service = ServiceFixture::start_with_chains().await;
-    let made = settled(&service).await;
+    let made = service.app.paid("10", "settled").await;
     until_found(&service, 0, "0").await;
     let id = made.id();
 

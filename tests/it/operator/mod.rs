@@ -24,15 +24,13 @@ use std::time::Duration;
 use payferry_actors::observe::ActorSubject;
 use payferry_httpkit::serve;
 use payferry_operator::{Operator, OperatorConfig, router};
-use reqwest::{Client, Method, RequestBuilder};
-use sea_orm::ConnectionTrait;
-use serde_json::Value;
+use reqwest::{Client, RequestBuilder};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::TestApp;
-use crate::call::{Reply, get_until, until};
+use crate::call::get_until;
+use crate::prelude::*;
 
 /// Operator token of every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";
@@ -106,6 +104,19 @@ impl ServiceFixture {
     /// First kind of `/ops/stuck` with this query; `null` if nothing needs attention.
     async fn stuck(&self, query: &str) -> Value {
         self.get(&format!("/ops/stuck?{query}")).await["kinds"][0].clone()
+    }
+
+    /// Pauses a scope.
+    pub(crate) async fn hold(&self, scope: &str) -> Reply {
+        self.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see what happens" })).await.ok(200)
+    }
+
+    /// Lifts a pause; returns `false` if there was none.
+    pub(crate) async fn lift(&self, scope: &str) -> bool {
+        let lifted = self.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.ok(200);
+        let was_paused = lifted["was_paused"].as_bool().unwrap();
+        assert_eq!(lifted.json, json!({ "scope": scope, "was_paused": was_paused }));
+        was_paused
     }
 
     /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.

@@ -10,14 +10,6 @@ use crate::prelude::*;
 /// Several times the duration of a settlement that is not paused.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-async fn pause(service: &ServiceFixture, scope: &str) -> Reply {
-    service.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see what happens" })).await.ok(200)
-}
-
-async fn lift(service: &ServiceFixture, scope: &str) -> Value {
-    service.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.json
-}
-
 async fn initiate(service: &ServiceFixture, chain: &str) -> Reply {
     service.app.initiate(&json!({ "chain": chain })).await
 }
@@ -30,7 +22,7 @@ async fn status(service: &ServiceFixture, payment: &Reply) -> Value {
 async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
     let service = ServiceFixture::start_with_chains().await;
     let before = initiate(&service, "base").await;
-    insta::assert_json_snapshot!("pause_set", pause(&service, "chain:base").await.redacted());
+    insta::assert_json_snapshot!("pause_set", service.hold("chain:base").await.redacted());
 
     let refused = initiate(&service, "base").await;
     refused.assert_problem(503, "chain_paused");
@@ -49,13 +41,13 @@ async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(status(&service, &before).await, "confirmed");
 
-    assert_eq!(lift(&service, "chain:base").await, json!({ "scope": "chain:base", "was_paused": true }));
-    assert_eq!(lift(&service, "chain:base").await["was_paused"], false);
+    assert!(service.lift("chain:base").await);
+    assert!(!service.lift("chain:base").await);
     service.app.payment_when(&before, "settled").await;
     assert_eq!(initiate(&service, "base").await.status, 201);
 
     for chain in ["base", "polygon", "arbitrum"] {
-        pause(&service, &format!("chain:{chain}")).await;
+        service.hold(&format!("chain:{chain}")).await;
     }
     initiate(&service, "best").await.assert_problem(503, "chain_paused");
 }
@@ -63,20 +55,20 @@ async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
 #[tokio::test]
 async fn settlement_pause_affects_only_its_chain() {
     let service = ServiceFixture::start_with_chains().await;
-    pause(&service, "settlement:polygon").await;
+    service.hold("settlement:polygon").await;
     let (held, free) = (initiate(&service, "polygon").await, initiate(&service, "base").await);
     for payment in [&held, &free] {
         service.app.pay(payment, "10").await;
     }
     service.app.payment_when(&free, "settled").await;
     service.app.payment_when(&held, "confirmed").await;
-    pause(&service, "settlement").await;
-    lift(&service, "settlement:polygon").await;
+    service.hold("settlement").await;
+    service.lift("settlement:polygon").await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(status(&service, &held).await, "confirmed", "everything is paused now");
     assert_eq!(balances_on(&service.app, "polygon").await, ["0.00", "9.90", "0.00"], "it is pending");
     assert_eq!(balances(&service.app).await, ["9.90", "0.00", "0.00"], "it is available on Base");
-    lift(&service, "settlement").await;
+    service.lift("settlement").await;
     service.app.payment_when(&held, "settled").await;
     assert_eq!(balances_on(&service.app, "polygon").await, ["9.90", "0.00", "0.00"]);
     // An outbound pause affects only outbound transfers.
@@ -85,14 +77,14 @@ async fn settlement_pause_affects_only_its_chain() {
         let settler = system.chains().settler(chain).unwrap();
         [settler.is_paused(Role::Settle), settler.is_paused(Role::Send)]
     };
-    pause(&service, "sending:base").await;
+    service.hold("sending:base").await;
     assert_eq!([held(Chain::Base), held(Chain::Polygon)], [[false, true], [false, false]]);
-    pause(&service, "sending").await;
-    lift(&service, "sending:base").await;
+    service.hold("sending").await;
+    service.lift("sending:base").await;
     assert_eq!([held(Chain::Base), held(Chain::Polygon)], [[false, true], [false, true]]);
     assert!(system.pauses().is_outbound_held(Chain::Base) && !system.pauses().is_settlement_held(Chain::Base));
-    lift(&service, "sending").await;
-    pause(&service, "chain:polygon").await;
+    service.lift("sending").await;
+    service.hold("chain:polygon").await;
     assert_eq!([held(Chain::Base), held(Chain::Polygon)], [[false, false], [true, true]]);
 }
 
@@ -108,17 +100,17 @@ async fn refund_waits_for_an_outbound_pause_and_is_refused_for_a_psp_pause() {
         service.app.post(&format!("{path}/refunds"), &body).await
     };
     let scope = format!("psp:{}", service.app.psp_id);
-    pause(&service, &scope).await;
+    service.hold(&scope).await;
     refund("1").await.assert_problem(409, "psp_paused");
     let resolve = json!({ "action": "refund", "address": format!("0x{}", "ad".repeat(20)) });
     service.app.post(&format!("{path}/resolve"), &resolve).await.assert_problem(409, "psp_paused");
-    lift(&service, &scope).await;
+    service.lift(&scope).await;
 
-    pause(&service, "sending:base").await;
+    service.hold("sending:base").await;
     assert_eq!(refund("1").await.status, 202);
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(service.app.get(&path).await["refunds"][0]["status"], "pending");
-    lift(&service, "sending:base").await;
+    service.lift("sending:base").await;
     service.app.get_until(&path, |reply| reply["refunds"][0]["status"] == "sent").await;
     assert_eq!(service.app.get(&path).await["refunds"].as_array().unwrap().len(), 1);
 }
@@ -128,7 +120,7 @@ async fn paused_psp_starts_nothing_and_running_payments_continue() {
     let service = ServiceFixture::start_with_chains().await;
     let running = initiate(&service, "base").await;
     let scope = format!("psp:{}", service.app.psp_id);
-    pause(&service, &scope).await;
+    service.hold(&scope).await;
     initiate(&service, "base").await.assert_problem(409, "psp_paused");
     service.app.pay(&running, "10").await;
     service.app.payment_when(&running, "settled").await;
@@ -147,7 +139,7 @@ async fn paused_psp_starts_nothing_and_running_payments_continue() {
     let stuck = service.get("/ops/stuck?kind=paused").await.json;
     let item = &stuck["kinds"][0]["items"][0];
     assert_has(item, json!({ "id": scope, "reason": "to see what happens", "psp_id": service.app.psp_id.to_string() }));
-    lift(&service, &scope).await;
+    service.lift(&scope).await;
     assert_eq!(initiate(&service, "base").await.status, 201);
     for (path, body) in money_out {
         let asked = service.app.post(path, body).await;
@@ -176,11 +168,11 @@ async fn pauses_are_listed_and_invalid_ones_refused() {
     service.post("/ops/pauses", &nobody).await.assert_problem(404, "psp_not_found");
     service.post("/ops/pauses/payouts/lift", &json!({})).await.assert_problem(400, "invalid_parameters");
 
-    let first = pause(&service, "sending").await.json;
+    let first = service.hold("sending").await.json;
     let again = service.post("/ops/pauses", &json!({ "scope": "sending", "reason": "another" })).await.json;
     assert_eq!(again, first, "an existing pause does not change");
     assert_eq!(service.get("/ops/pauses").await["pauses"], json!([first]));
-    lift(&service, "sending").await;
+    service.lift("sending").await;
     // Pauses are set and lifted on the page.
     service
         .form("/ops/view/pauses", &[("scope", "everything"), ("reason", "x")])

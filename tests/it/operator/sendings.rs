@@ -5,7 +5,7 @@ use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::Decision;
 
 use super::reply;
-use super::stuck::{hold, lift, paged};
+use super::stuck::paged;
 use crate::http::customers::paid_out::{TREASURER, balances, register};
 use crate::prelude::*;
 
@@ -229,7 +229,7 @@ async fn long_pending_withdrawal_is_listed_until_sent() {
     let (service, opinions) = doubted().await;
     let undecided = ordered(&service, "1").await;
     opinions.set(Decision::Allow);
-    hold(&service, "sending:base").await;
+    service.hold("sending:base").await;
     let body = json!({ "amount": "4", "currency": "USDC", "chain": "base" });
     let order = service.app.post("/withdrawals", &body).await;
     let path = format!("/withdrawals/{}", order.string("id"));
@@ -249,7 +249,7 @@ async fn long_pending_withdrawal_is_listed_until_sent() {
         .get("/ops/view/stuck")
         .await
         .assert_shows(&["Sending overdue", &format!("/sendings/{}\"", order.string("id"))]);
-    lift(&service, "sending:base").await;
+    assert!(service.lift("sending:base").await);
     ended(&service, &order, "sent").await;
     assert_eq!(service.get(overdue).await["kinds"], json!([]));
 }

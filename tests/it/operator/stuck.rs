@@ -174,11 +174,11 @@ async fn settler_without_gas_or_with_a_high_base_fee_is_listed() {
     service.app.payment_when(&made, "settled").await;
     until_stuck(&service, "settler", false).await;
     // A base fee above the ceiling, with advice, until it falls.
-    hold(&service, "settlement:base").await;
+    service.hold("settlement:base").await;
     let made = service.app.paid("10", "confirmed").await;
     let ceiling = service.app.env().chain(Chain::Base).spec().fees.max_fee_wei;
     let dear = HighBaseFee::at(chain, u64::try_from(ceiling).unwrap() * 5);
-    lift(&service, "settlement:base").await;
+    assert!(service.lift("settlement:base").await);
     until_stuck(&service, "settler", true).await;
     // Constantly, not only at the moment of each attempt.
     for _ in 0..50 {
@@ -235,14 +235,6 @@ async fn checks_without_a_provider_are_listed() {
     assert!(both.len() == 2 && both.is_sorted(), "{both:?}");
 }
 
-pub(super) async fn hold(service: &ServiceFixture, scope: &str) {
-    service.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see who waits" })).await.ok(200);
-}
-
-pub(super) async fn lift(service: &ServiceFixture, scope: &str) {
-    assert_eq!(service.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await["was_paused"], true);
-}
-
 /// Backdates the operations of a payment to 1970.
 async fn age_operations(service: &ServiceFixture, payment: &Reply) {
     let sql = format!("UPDATE operations SET created_at = 1, updated_at = 1 WHERE payment_id = '{}'", payment.id());
@@ -260,7 +252,7 @@ async fn kinds_of(service: &ServiceFixture, payment: &Reply) -> Vec<String> {
 #[tokio::test]
 async fn unsent_refund_is_listed_until_sent() {
     let service = ServiceFixture::start_with_chains().await;
-    hold(&service, "sending:base").await;
+    service.hold("sending:base").await;
     let made = service.app.paid("4", "mismatched").await;
     let refunds = format!("{}/refunds", made.path());
     let asked = json!({ "amount": "3", "address": format!("0x{}", "ad".repeat(20)) });
@@ -277,7 +269,7 @@ async fn unsent_refund_is_listed_until_sent() {
     service.execute(&[tried]).await;
     let item = service.stuck("kind=operation_overdue").await["items"][0].clone();
     assert!(item["reason"].as_str().unwrap().ends_with("is queued, after 7 transactions"), "{item:#}");
-    lift(&service, "sending:base").await;
+    assert!(service.lift("sending:base").await);
     service.app.get_until(&refunds, |reply| reply["refunds"][0]["status"] == "sent").await;
     let none = async || kinds_of(&service, &made).await.is_empty().then_some(());
     until("it is no longer listed", none).await;
@@ -287,7 +279,7 @@ async fn unsent_refund_is_listed_until_sent() {
 async fn waiting_and_repeated_settlements_are_listed_once() {
     let service = ServiceFixture::start_with_chains().await;
     let undone = service.app.paid("10", "settled").await;
-    hold(&service, "settlement:base").await;
+    service.hold("settlement:base").await;
     let (waiting, spoiled) = (service.app.add_payment().await, service.app.add_payment().await);
     for payment in [&waiting, &spoiled] {
         service.app.pay(payment, "10").await;

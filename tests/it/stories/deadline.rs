@@ -1,9 +1,8 @@
 //! Deadlines follow the time of blocks.
 
-use payferry_domain::{Chain, Timestamp, Token};
 use payferry_harness::psp::Psp;
-use serde_json::json;
 
+use crate::prelude::*;
 use crate::stage::{Client, Stage, Transfer, on_every_stage, until_read};
 
 on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);
@@ -50,7 +49,7 @@ async fn too_late<S: Stage>(stage: &S, psp: &Client) {
     stage.mine_at(chain, expires_at.plus_secs(1)).await;
     stage.resume_mining(chain).await;
     let late = psp.until_status(&id, "mismatched").await;
-    assert!(late["labels"].as_array().unwrap().contains(&json!("LATE")), "{late:#}");
+    assert!(has_label(&late, "LATE"), "{late:#}");
     let events = psp.events(&id).await;
     assert_eq!(events, ["payment.failed", "payin.failed", "payment.mismatched", "payin.mismatched"]);
     assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (0, 0));
@@ -62,19 +61,17 @@ async fn moved_on_by_an_outage<S: Stage>(stage: &S, psp: &Client) {
     let id = psp.payment("10", Token::Usdc, chain).await;
     let expires_at = expiry(psp, &id).await;
     stage.jump_chain(chain, 3_600).await;
-    let moved = psp
-        .until(&id, "extended", |payment| {
-            payment["expires_at"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap()
-                >= chrono::DateTime::<chrono::Utc>::from(expires_at.plus_secs(3_500))
-        })
-        .await;
+    let is_extended = |payment: &Value| expires_at_of(payment) >= expires_at.plus_secs(3_500);
+    let moved = psp.until(&id, "extended", is_extended).await;
     assert_eq!(moved["status"], "pending");
     stage.pay(&id, Transfer::exact()).await;
     psp.until_status(&id, "settled").await;
 }
 
 async fn expiry(psp: &Psp, id: &str) -> Timestamp {
-    let payment = psp.read(id).await;
-    let expires_at: chrono::DateTime<chrono::Utc> = payment["expires_at"].as_str().unwrap().parse().unwrap();
-    Timestamp::from(expires_at)
+    expires_at_of(&psp.read(id).await)
+}
+
+fn expires_at_of(payment: &Value) -> Timestamp {
+    payment["expires_at"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap().into()
 }

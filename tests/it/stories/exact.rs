@@ -1,10 +1,8 @@
 //! Exact amounts, on every chain and token.
 
-use payferry_domain::{Chain, Token};
 use payferry_harness::psp::units;
-use serde_json::json;
 
-use crate::call::assert_has;
+use crate::prelude::*;
 use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(every_chain_and_token, best_says_why,);

@@ -1,8 +1,6 @@
 //! Finality depends on the amount and on the node's answers.
 
-use payferry_domain::{Chain, Token};
-use serde_json::json;
-
+use crate::prelude::*;
 use crate::stage::{Kind, Serve, Stage, Transfer, on_every_node, story_on, until_block};
 
 /// More blocks than either node needs for `finalized`.

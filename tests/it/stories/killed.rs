@@ -3,15 +3,13 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use payferry_domain::{Chain, Token};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use payferry_harness::{PATIENCE, free_ports, short_or_long};
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
 use super::many_payments::check_balances;
+use crate::prelude::*;
 use crate::process::{Home, Running};
 use crate::stage::TargetAccounts;
 

@@ -310,15 +310,14 @@ async fn paused_settlements_are_counted_until_resumed() {
     // Enables counting.
     Exposed::now();
     let service = ServiceFixture::start_with_chains().await;
-    let pause = json!({ "scope": "settlement:base", "reason": "to see them queue" });
-    service.post("/ops/pauses", &pause).await.ok(200);
+    service.hold("settlement:base").await;
     let mut payments = Vec::new();
     for _ in 0..2 {
         payments.push(service.app.paid("10", "confirmed").await);
     }
     let (queue, base) = ("payferry_settler_queued_operations", [("chain", "base")]);
     until_exposed(queue, &base, |waiting| waiting >= 2.0).await;
-    service.post("/ops/pauses/settlement:base/lift", &json!({})).await.assert(200, json!({ "was_paused": true }));
+    assert!(service.lift("settlement:base").await);
     for payment in &payments {
         service.app.payment_when(payment, "settled").await;
     }

@@ -1,10 +1,6 @@
 //! Transfers that do not fit: underpayment, overpayment, partial payments, blocked money.
 
-use payferry_domain::{Chain, Token};
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::call::assert_has;
+use crate::prelude::*;
 use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(
@@ -49,7 +45,7 @@ async fn more_after_the_settlement<S: Stage>(stage: &S, psp: &Client) {
     stage.pay(&id, Transfer::of("3")).await;
     let more = psp.until(&id, "in excess", |payment| payment["excess_received"] == "3.00").await;
     assert_has(&more, json!({ "status": "settled", "amount_received": "10.00" }));
-    assert!(more["labels"].as_array().unwrap().contains(&json!("EXCESS")));
+    assert!(has_label(&more, "EXCESS"));
     assert_eq!(stage.target_accounts().holdings(Chain::Arbitrum, Token::Usdc).await, (9_900_000, 100_000));
 }
 
@@ -67,7 +63,7 @@ async fn sanctioned_money<S: Stage>(stage: &S, psp: &Client) {
 async fn tainted_dust<S: Stage>(stage: &S, psp: &Client) {
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
     stage.pay(&id, Transfer::of("1").sanctioned()).await;
-    let held = psp.until(&id, "held", |p| p["labels"].as_array().unwrap().contains(&json!("FUNDS_BLOCKED"))).await;
+    let held = psp.until(&id, "held", |p| has_label(p, "FUNDS_BLOCKED")).await;
     assert_eq!(held["status"], "pending");
     stage.pay(&id, Transfer::exact()).await;
     let settled = psp.until_status(&id, "settled").await;
@@ -80,12 +76,8 @@ async fn wrong_token_and_wrong_chain<S: Stage>(stage: &S, psp: &Client) {
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
     stage.pay(&id, Transfer::exact().in_token(Token::Usdt)).await;
     stage.pay(&id, Transfer::exact().on(Chain::Polygon)).await;
-    let labelled = psp
-        .until(&id, "labelled", |payment| {
-            let labels = payment["labels"].as_array().unwrap();
-            labels.contains(&json!("WRONG_TOKEN")) && labels.contains(&json!("WRONG_CHAIN"))
-        })
-        .await;
+    let is_labelled = |payment: &Value| has_label(payment, "WRONG_TOKEN") && has_label(payment, "WRONG_CHAIN");
+    let labelled = psp.until(&id, "labelled", is_labelled).await;
     assert_has(&labelled, json!({ "status": "pending", "amount_received": "0.00" }));
     stage.pay(&id, Transfer::exact()).await;
     assert_eq!(psp.until_status(&id, "settled").await["amount_received"], "10.00");
@@ -100,5 +92,5 @@ async fn paid_after_it_was_cancelled<S: Stage>(stage: &S, psp: &Client) {
     assert_eq!((status.as_u16(), &problem["code"]), (409, &json!("payment_not_pending")));
     stage.pay(&id, Transfer::exact()).await;
     let late = psp.until_status(&id, "mismatched").await;
-    assert!(late["labels"].as_array().unwrap().contains(&json!("LATE")), "{late:#}");
+    assert!(has_label(&late, "LATE"), "{late:#}");
 }

@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_domain::{Chain, Token};
 use payferry_harness::PATIENCE;
-use serde_json::json;
 
-use crate::call::assert_has;
+use crate::prelude::*;
 use crate::stage::{Client, Dropped, Stage, Transfer, on_every_stage};
 
 on_every_stage!(dropped_and_mined_again, gone_for_good, a_settlement_mined_again, a_settlement_gone_for_good,);
@@ -21,8 +19,7 @@ async fn dropped_and_mined_again<S: Stage>(stage: &S, psp: &Client) {
     psp.until(&id, "seen", |payment| payment["transfers"][0]["status"] == "seen").await;
 
     stage.reorg(chain, 1, Dropped::Remine).await;
-    let back =
-        psp.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
+    let back = psp.until(&id, "reorged", |payment| has_label(payment, "REORGED")).await;
     assert_has(&back, json!({ "status": "pending", "transfers/0/status": "orphaned" }));
 
     stage.mine(chain, 3).await;
@@ -42,7 +39,7 @@ async fn gone_for_good<S: Stage>(stage: &S, psp: &Client) {
     psp.until(&id, "seen", |payment| payment["transfers"][0]["status"] == "seen").await;
     stage.reorg(chain, 1, Dropped::Discard).await;
     stage.resume_mining(chain).await;
-    psp.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
+    psp.until(&id, "reorged", |payment| has_label(payment, "REORGED")).await;
     stage.advance(3_600).await;
     let failed = psp.until_status(&id, "failed").await;
     assert_has(&failed, json!({ "failure_reason": "expired", "amount_received": "0.00" }));

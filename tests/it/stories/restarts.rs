@@ -1,10 +1,8 @@
 //! Failing actors.
 
-use payferry_domain::{Chain, PaymentId, Token};
 use payferry_runtime::observe::ActorKind;
-use reqwest::Method;
-use serde_json::{Value, json};
 
+use crate::prelude::*;
 use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 on_every_stage!(panics_thrice_and_completes, quarantined_and_released,);

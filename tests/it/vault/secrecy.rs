@@ -4,7 +4,6 @@ use std::path::Path;
 
 use payferry_domain::customer::{Command, IdentityVerdict};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::Opened;
 use sea_orm::Statement;
 
 use super::dump;
@@ -99,11 +98,8 @@ async fn story(app: &TestApp) {
 
 /// Concludes the verification of a customer as the operator.
 async fn decide(app: &TestApp, id: &str, verdict: IdentityVerdict) {
-    let (id, now): (CustomerId, Timestamp) = (id.parse().unwrap(), app.state.clock().now());
     for command in [Command::AcceptTerms, Command::Decide(verdict)] {
-        let mut opened = Opened::find(app.state.database(), id, None).await.unwrap();
-        opened.apply(&command, &Actor::Operator, now).await.unwrap();
-        opened.commit().await.unwrap();
+        app.change_customer(id.parse().unwrap(), &command, &Actor::Operator).await;
     }
 }
 

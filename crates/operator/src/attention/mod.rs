@@ -15,9 +15,7 @@ use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::Timestamp;
-use payferry_httpkit::Answer;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, QueryFields};
+use payferry_httpkit::{Answer, ApiError, Fault, QueryFields};
 use sea_orm::{DbErr, Value};
 use serde::{Serialize, Serializer};
 

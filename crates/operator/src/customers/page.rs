@@ -7,8 +7,7 @@ use maud::{Markup, html};
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{self, Customer, KycStatus};
 use payferry_entities::{checks, customer_documents};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::QueryFields;
+use payferry_httpkit::{ApiError, QueryFields};
 
 use crate::Operator;
 use crate::customers::query::{CustomerLine, CustomerPage, CustomerView};

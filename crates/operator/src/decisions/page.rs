@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use payferry_domain::payment::{Decision, Payment, Refund, Transfer, TransferKey, Verdict};
 use payferry_domain::{PaymentId, Timestamp};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 
 use crate::Operator;
 use crate::decisions::query::{BlockedLine, Decisions, Possible, held, may, may_refund};

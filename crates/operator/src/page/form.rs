@@ -5,8 +5,7 @@ use axum::extract::rejection::FormRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use maud::{Markup, html};
-use payferry_httpkit::error::{ApiError, FieldError};
-use payferry_httpkit::extract::Fields;
+use payferry_httpkit::{ApiError, FieldError, Fields};
 use serde_json::{Map, Value};
 
 /// Check box that must be ticked, because a transfer cannot be reversed.

@@ -19,7 +19,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use payferry_entities::StoreError;
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use payferry_httpkit::pages::script_policy;
 use sea_orm::DbErr;
 

@@ -10,27 +10,17 @@ use payferry_runtime::observe::ActorKind;
 
 use crate::query::Count;
 
-/// Severity of a state, shown as a colour. The word is always shown too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Tone {
-    /// Neutral.
-    Idle,
-    /// Good.
-    Good,
-    /// Warning: the operator should know about it.
-    Warn,
-    /// Bad: the operator should act.
-    Bad,
-}
-
-impl Tone {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Idle => "idle",
-            Self::Warn => "warn",
-            Self::Bad => "bad",
-        }
+payferry_domain::named! {
+    /// Severity of a state, shown as a colour. The word is always shown too.
+    Tone, "the severity of a state" {
+        /// Neutral.
+        Idle = "idle",
+        /// Good.
+        Good = "good",
+        /// Warning: the operator should know about it.
+        Warn = "warn",
+        /// Bad: the operator should act.
+        Bad = "bad",
     }
 }
 
@@ -215,10 +205,16 @@ pub(crate) fn panel(id: &str, heading: &str, note: &str, body: &Markup) -> Marku
 
 /// Head of a table: the class and the label of each column.
 pub(crate) fn head(columns: &[(&str, &str)]) -> Markup {
+    explained_head(&columns.iter().map(|(class, label)| (*class, *label, "")).collect::<Vec<_>>())
+}
+
+/// Head of a table: the class, the label and the tooltip of each column.
+pub(crate) fn explained_head(columns: &[(&str, &str, &str)]) -> Markup {
+    let given = |text| Some(text).filter(|text: &&str| !text.is_empty());
     html! {
         thead {
             tr {
-                @for (class, label) in columns { th class=[Some(class).filter(|class| !class.is_empty())] scope="col" { (label) } }
+                @for (class, label, title) in columns { th class=[given(*class)] scope="col" title=[given(*title)] { (label) } }
             }
         }
     }

@@ -6,7 +6,7 @@ use payferry_accounts::Moment;
 use payferry_domain::payment::{Decision, Event, Payment, Refund, Settlement, Transfer, TransferToken, resume};
 use payferry_domain::{Amount, Timestamp, Token};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::error::ApiError;
+use payferry_httpkit::ApiError;
 use payferry_journal::webhooks::log::LogEntry;
 use serde::Serialize;
 use serde_json::Value;

@@ -8,9 +8,7 @@ use payferry_accounts::Moment;
 use payferry_accounts::keys::ApiKey;
 use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice};
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
-use payferry_httpkit::Answer;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -12,9 +12,7 @@ use payferry_accounts::Moment;
 use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_actors::chains::Chains;
 use payferry_domain::{Amount, FeeBps, PspId};
-use payferry_httpkit::Answer;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields};
+use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use payferry_actors::chains::Chains;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, Finality, FinalityPolicy};
-use payferry_httpkit::extract::{Fault, Fields, read};
+use payferry_httpkit::{Fault, Fields, read};
 use payferry_journal::psps::DUST_FLOOR_MAX;
 use serde::Serialize;
 use serde_json::Value;

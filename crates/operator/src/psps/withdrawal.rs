@@ -12,10 +12,8 @@ use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::Answer;
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::read::{self, address as wallet};
-use payferry_httpkit::extract::{Fields, JsonBody, Path};
+use payferry_httpkit::extract::read::address as wallet;
+use payferry_httpkit::{Answer, ApiError, Fields, JsonBody, Path, read};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::{
     self, PspWallet, WALLET_DELAY_SECS, WalletChange, WalletError, WalletState, Wallets,

@@ -14,7 +14,7 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 use crate::Operator;
 use crate::actors::panel as actor;
-use crate::page::words::{Tone, ago, badge, bounded, count, grouped, panel as section, plain};
+use crate::page::words::{Tone, ago, badge, bounded, count, explained_head, grouped, panel as section, plain};
 use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 use crate::webhooks::{self, EndpointLine, WebhookBacklog, Webhooks};
 
@@ -160,16 +160,10 @@ pub(crate) fn panel(webhooks: Option<&Webhooks>, now: Timestamp) -> Markup {
 fn table(endpoints: &[EndpointLine], now: Timestamp) -> Markup {
     html! {
         table {
-            thead {
-                tr {
-                    th scope="col" { "PSP" }
-                    th scope="col" title="Open: deliveries are paused because the receiver fails" { "Breaker" }
-                    th.n scope="col" { "Waiting" }
-                    th.n.wide scope="col" { "Oldest" }
-                    th.n scope="col" { "Exhausted" }
-                    th.n scope="col" { "In flight" }
-                }
-            }
+            (explained_head(&[
+                ("", "PSP", ""), ("", "Breaker", "Open: deliveries are paused because the receiver fails"),
+                ("n", "Waiting", ""), ("n wide", "Oldest", ""), ("n", "Exhausted", ""), ("n", "In flight", ""),
+            ]))
             tbody {
                 @for line in endpoints {
                     tr id={ "endpoint-" (line.psp_id) } .bad[line.is_tripped()] {

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Extension;
+use axum::body::Bytes;
 use axum::http::HeaderName;
 use axum::response::IntoResponse;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Payments};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Path, read};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use serde_json::{Value, json};
 
 use super::{Body, away, block, fields, object};
@@ -27,9 +25,14 @@ const REORG_DEPTH_MAX: u64 = 1_000;
 /// Maximum injected latency, in milliseconds.
 const LATENCY_MS_MAX: u64 = 60_000;
 
-fn chain<'w>(env: &'w SandboxEnv, name: &str) -> Result<(Chain, &'w Arc<SandboxChain>), ApiError> {
-    let chain: Chain = name.parse().map_err(|_| ApiError::NotFound("chain"))?;
-    Ok((chain, env.chain(chain)))
+/// Parts of a request to a chain: the environment, the caller, the chain's name, and the body.
+type ChainRequest = (Extension<Arc<SandboxEnv>>, Caller<Payments>, Path<String>, Body);
+
+/// Returns the requested chain and the body.
+fn chain(request: ChainRequest) -> Result<(Chain, Arc<SandboxChain>, Bytes), ApiError> {
+    let (Extension(env), _, Path(name), Body(body)) = request;
+    let name: Chain = name.parse().map_err(|_| ApiError::NotFound("chain"))?;
+    Ok((name, env.chain(name).clone(), body))
 }
 
 fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiError> {
@@ -37,14 +40,9 @@ fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiErro
 }
 
 /// Mines blocks at once. `Server-Timing` in the answer reports the time until the last block was sealed.
-pub(super) async fn mine(
-    Extension(env): Extension<Arc<SandboxEnv>>,
-    _: Caller<Payments>,
-    Path(name): Path<String>,
-    Body(body): Body,
-) -> Result<impl IntoResponse, ApiError> {
+pub(super) async fn mine(request: ChainRequest) -> Result<impl IntoResponse, ApiError> {
     let asked = Instant::now();
-    let (name, chain) = chain(&env, &name)?;
+    let (name, chain, body) = chain(request)?;
     let blocks = fields(&body, |fields| {
         Some(fields.optional("blocks", |value| read::whole(value, 1, MINE_BLOCKS_MAX)).unwrap_or(1))
     })?;
@@ -55,13 +53,8 @@ pub(super) async fn mine(
 }
 
 /// Pauses or resumes interval mining, to hold a chain still during a test; `mine` still works.
-pub(super) async fn mining(
-    Extension(env): Extension<Arc<SandboxEnv>>,
-    _: Caller<Payments>,
-    Path(name): Path<String>,
-    Body(body): Body,
-) -> Result<Answer, ApiError> {
-    let (name, chain) = chain(&env, &name)?;
+pub(super) async fn mining(request: ChainRequest) -> Result<Answer, ApiError> {
+    let (name, chain, body) = chain(request)?;
     let paused = fields(&body, |fields| {
         fields.required("paused", |value| {
             value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
@@ -76,13 +69,8 @@ pub(super) async fn mining(
 }
 
 /// Reorgs the last blocks. Their transactions are mined again later, or dropped.
-pub(super) async fn reorg(
-    Extension(env): Extension<Arc<SandboxEnv>>,
-    _: Caller<Payments>,
-    Path(name): Path<String>,
-    Body(body): Body,
-) -> Result<Answer, ApiError> {
-    let (name, chain) = chain(&env, &name)?;
+pub(super) async fn reorg(request: ChainRequest) -> Result<Answer, ApiError> {
+    let (name, chain, body) = chain(request)?;
     let depth_max = chain.devchain().head().number.saturating_sub(FOUNDATION_BLOCKS).min(REORG_DEPTH_MAX);
     let depth_max = i64::try_from(depth_max).unwrap_or(i64::MAX);
     let (depth, dropped) = fields(&body, |fields| {
@@ -103,13 +91,8 @@ fn dropped(value: &Value) -> Result<Dropped, Fault> {
 }
 
 /// Replaces the injected faults of the chain's JSON-RPC; an empty body removes them.
-pub(super) async fn faults(
-    Extension(env): Extension<Arc<SandboxEnv>>,
-    _: Caller<Payments>,
-    Path(name): Path<String>,
-    Body(body): Body,
-) -> Result<Answer, ApiError> {
-    let (name, chain) = chain(&env, &name)?;
+pub(super) async fn faults(request: ChainRequest) -> Result<Answer, ApiError> {
+    let (name, chain, body) = chain(request)?;
     let faults: Faults = serde_json::from_value(object(&body)?)
         .map_err(|error| ApiError::field("faults", "invalid_faults", format!("cannot be read: {error}")))?;
     check(&faults)?;

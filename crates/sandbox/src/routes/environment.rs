@@ -6,10 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use payferry_domain::Timestamp;
 use payferry_evm::wallet::Vaults;
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Payments, Read};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::read;
+use payferry_httpkit::{Answer, ApiError, Caller, Payments, Read, read};
 use serde_json::{Map, Value, json};
 
 use super::{Body, away, block, fields};

@@ -14,10 +14,7 @@ use payferry_actors::compliance::identity::{
 use payferry_domain::customer::{Command, IdentityVerdict, Rejection};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
-use payferry_httpkit::caller::{Caller, Customers};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Path, read};
-use payferry_httpkit::{Answer, pages};
+use payferry_httpkit::{Answer, ApiError, Caller, Customers, Fault, Path, pages, read};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{OPEN, Opened, QUEUED, customer_of};
 use sea_orm::EntityTrait;

@@ -20,9 +20,7 @@ use payferry_actors::System;
 use payferry_devchain::BlockRef;
 use payferry_domain::PspId;
 use payferry_entities::payments as payment_rows;
-use payferry_httpkit::HttpState;
-use payferry_httpkit::error::{ApiError, Away};
-use payferry_httpkit::extract::Fields;
+use payferry_httpkit::{ApiError, Away, Fields, HttpState};
 use serde_json::{Map, Value, json};
 use url::Url;
 

@@ -7,10 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
-use payferry_httpkit::Answer;
-use payferry_httpkit::caller::{Caller, Payments};
-use payferry_httpkit::error::ApiError;
-use payferry_httpkit::extract::{Fault, Path, read};
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use serde_json::{Value, json};
 

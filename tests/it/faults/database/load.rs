@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry::sandbox::{Payer, SandboxEnv as Chains};
-use payferry_domain::{Chain, Token};
 use payferry_harness::PATIENCE;
 use payferry_harness::psp::Psp;
-use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::fixture::Fixture;
+use crate::prelude::*;
 
 /// Number of concurrent clients.
 const CUSTOMERS: usize = 4;

@@ -1,8 +1,6 @@
 //! Invalid fields of a creation request, one at a time.
 
 use super::*;
-use crate::app::TestApp;
-use crate::call::{assert_refused, with};
 
 /// Sends the request with each change alone; no customer may be created.
 async fn refused(base: &Value, values: &[(&str, Value)], several: &[(Value, &str)]) -> TestApp {

@@ -3,8 +3,6 @@
 use payferry_entities::{audit_log, checks};
 
 use super::*;
-use crate::app::TestApp;
-use crate::call::{assert_has, assert_refused};
 
 async fn checks_of(app: &TestApp, id: &str) -> Vec<(String, String, i64)> {
     let rows = checks::Entity::find().filter(checks::Column::CustomerId.eq(id));

@@ -3,8 +3,6 @@
 use payferry_entities::{audit_log, customers};
 
 use super::*;
-use crate::app::TestApp;
-use crate::call::{column, with};
 
 #[tokio::test]
 async fn creates_individuals_and_businesses() {

@@ -3,7 +3,6 @@
 use payferry_entities::{checks, payment_details};
 
 use super::*;
-use crate::call::{assert_has, assert_refused, redact};
 
 /// The required bank fields.
 fn bank() -> Value {

@@ -1,8 +1,6 @@
 //! Customer list: content, filters and order.
 
 use super::*;
-use crate::app::TestApp;
-use crate::call::{assert_has, column, with};
 
 async fn total_of(app: &TestApp, query: &str) -> u64 {
     let reply = app.get(&format!("{CUSTOMERS}?{query}")).await.ok(200);

@@ -9,8 +9,6 @@ use payferry_journal::psps::wallets;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
 
 use super::*;
-use crate::app::TestApp;
-use crate::call::{Reply, assert_refused, column, with};
 use crate::http::mismatches::set_policies;
 
 /// An account used only here.

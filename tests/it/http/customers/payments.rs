@@ -5,8 +5,6 @@ use payferry_journal::psps::PspPolicies;
 use sea_orm::sea_query::Expr;
 
 use super::*;
-use crate::app::TestApp;
-use crate::call::assert_has;
 use crate::http::mismatches::set_policies;
 
 #[tokio::test]

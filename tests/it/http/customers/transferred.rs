@@ -4,8 +4,6 @@ use payferry_domain::payment::Decision;
 
 use super::paid_out::{assert_unsuitable, balances, kinds, payee, unsuitable_payees};
 use super::*;
-use crate::app::FixedScreener;
-use crate::call::{assert_has, column};
 
 const TRANSFERS: &str = "/transfers";
 

@@ -11,6 +11,13 @@ fn tx(number: u8, text: &str, secs: i64) -> Tx {
     fixtures::tx(number).of(text).at(secs)
 }
 
+/// A transfer of the due amount on another chain.
+fn elsewhere(number: u8) -> Tx {
+    let mut elsewhere = tx(number, "10", 60);
+    (elsewhere.0.key.chain, elsewhere.0.token_address) = (Chain::Polygon, Address([0xcc; 20]));
+    elsewhere
+}
+
 /// Commands for a transfer that is seen, final and allowed.
 fn whole(tx: Tx) -> [Command; 3] {
     [tx.seen(), tx.finalised(), tx.screened(Decision::Allow)]
@@ -169,9 +176,7 @@ fn a_transfer_under_review_does_not_block_paying_the_rest() {
 
 #[test]
 fn a_stray_transfer_under_review_is_not_waited_for() {
-    let mut elsewhere = tx(1, "10", 60);
-    elsewhere.0.key.chain = Chain::Polygon;
-    elsewhere.0.token_address = Address([0xcc; 20]);
+    let elsewhere = elsewhere(1);
     let review = after(terms(), [elsewhere.seen(), elsewhere.screened(Decision::Review)]);
     assert!(review.labels.contains(Label::InReview));
     let scene = notified(&review, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
@@ -202,8 +207,7 @@ fn a_transfer_to_a_customer_mentions_no_merchant() {
     let purpose = Purpose::Transfer { to: Address([0x99; 20]) };
     let terms = || Terms { purpose, merchant_id: None, fee_bps: FeeBps::new(0).unwrap(), ..terms() };
     let paid = tx(1, "10", 60);
-    let mut elsewhere = tx(2, "10", 60);
-    (elsewhere.0.key.chain, elsewhere.0.token_address) = (Chain::Polygon, Address([0xcc; 20]));
+    let elsewhere = elsewhere(2);
     let confirmed = after(terms(), whole(paid));
     let stands = [
         after(terms(), [elsewhere.seen()]),
@@ -235,9 +239,7 @@ fn stray_money_is_named_and_refers_to_the_merchant() {
     let expired = after(terms(), [other.seen(), other.finalised(), deadline()]);
     notified(&expired, EXPIRY_SECS, "Payment does not match", None, None);
 
-    let mut elsewhere = tx(1, "10", 60);
-    elsewhere.0.key.chain = Chain::Polygon;
-    elsewhere.0.token_address = Address([0xcc; 20]);
+    let elsewhere = elsewhere(1);
     let scene = Scene::of(&after(terms(), [elsewhere.seen()]), START.plus_secs(70));
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
 }
