@@ -1,20 +1,17 @@
 //! The real binary as a running sandbox: starts, stops and kills.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_harness::database::{TestDatabase, chosen_postgres};
 use payferry_harness::install_tls;
+use payferry_harness::process::{Binary, Served, Starting};
 use payferry_harness::psp::Psp;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-/// Promised time limit of a stop after SIGTERM.
-pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Timeout of an expected result; generous, because machines may be slow.
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -28,11 +25,7 @@ pub fn median(times: &[Duration]) -> Duration {
 
 /// The binary, without configuration from the test's own environment.
 pub fn payferry() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_payferry"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PAYFERRY_") || name == "RUST_LOG") {
-        command.env_remove(name);
-    }
-    command
+    Binary::at(env!("CARGO_BIN_EXE_payferry")).command()
 }
 
 /// Persistent state of a sandbox: a folder, and a database in the folder or on a server.
@@ -73,7 +66,7 @@ impl Home {
 
 /// A sandbox in its own process. At the end of a test it must stop like after [`Running::stop`].
 pub struct Running {
-    pub child: Child,
+    pub process: Starting,
     pub ready: Value,
     pub home: Arc<Home>,
 }
@@ -93,19 +86,11 @@ impl Running {
     pub fn start_with(home: &Arc<Home>, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
         install_tls();
         let [api, operator] = ports.map(|port| format!("127.0.0.1:{port}"));
-        let mut child = payferry()
-            .envs(env.iter().copied())
-            .args(["sandbox", "--json", "--block-time-ms", "100"])
-            .args(["--listen", &api, "--operator-listen", &operator])
-            .args(home.args())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        Self { child, ready, home: Arc::clone(home) }
+        let mut command = payferry();
+        command.args(["sandbox", "--json", "--block-time-ms", "100"]);
+        command.args(["--listen", &api, "--operator-listen", &operator]).args(home.args());
+        let Served { process, ready } = Starting::spawn(command, home.path(), env).ready();
+        Self { process, ready, home: Arc::clone(home) }
     }
 
     /// A field of its ready line.
@@ -193,37 +178,15 @@ impl Running {
 
     /// Sends SIGKILL.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The test itself may have ended it.
-        if self.child.try_wait().unwrap().is_some() {
-            return;
-        }
-        if std::thread::panicking() {
-            // A failing test leaves no process behind.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-            return;
-        }
-        let notified = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(notified.success());
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert!(status.success(), "ended with {status}");
-                println!("stopped within {:?}", since.elapsed());
-                return;
-            }
-            if since.elapsed() >= STOP_PATIENCE {
-                let _ = self.child.kill();
-                panic!("did not stop in time");
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        // The test itself may have ended it. The process of a failing test is killed.
+        if self.process.ended().is_none() && !std::thread::panicking() {
+            println!("stopped within {:?}", self.process.stop());
         }
     }
 }

@@ -70,11 +70,17 @@ impl Binary {
 #[derive(Debug)]
 pub(crate) struct KilledOnDrop(pub(crate) Child);
 
-impl Drop for KilledOnDrop {
-    fn drop(&mut self) {
+impl KilledOnDrop {
+    fn kill(&mut self) {
         // Both calls fail harmlessly for a process that has exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -136,16 +142,37 @@ impl Starting {
         self.child.0.try_wait().unwrap()
     }
 
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
+    pub fn stop(&mut self) -> Duration {
+        let notified = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
+        assert!(notified.success());
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.ended() {
+                assert!(status.success(), "ended with {status}: {}", self.log());
+                return since.elapsed();
+            }
+            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// SIGKILL.
-    pub fn kill(self) {
-        drop(self);
+    pub fn kill(&mut self) {
+        self.child.kill();
     }
 }
 
 /// A running service.
 #[derive(Debug)]
 pub struct Served {
-    process: Starting,
+    /// Its process.
+    pub process: Starting,
     /// The parsed ready line.
     pub ready: Value,
 }
@@ -166,34 +193,9 @@ impl Served {
         self.text("operator_url")
     }
 
-    /// Log of this process (standard error).
-    pub fn log(&self) -> String {
-        self.process.log()
-    }
-
-    /// Exit status, if the process has exited.
-    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.process.ended()
-    }
-
     /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
     pub fn stop(mut self) -> Duration {
-        let notified = Command::new("kill").args(["-TERM", &self.process.child.0.id().to_string()]).status().unwrap();
-        assert!(notified.success());
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.ended() {
-                assert!(status.success(), "ended with {status}: {}", self.log());
-                return since.elapsed();
-            }
-            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time: {}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// SIGKILL.
-    pub fn kill(self) {
-        drop(self);
+        self.process.stop()
     }
 }
 
@@ -210,8 +212,8 @@ mod tests {
             Starting::spawn(command, temp.path(), &[("WHO", "ferry")])
         };
         let served = shell(r#"echo said $WHO >&2; echo '{"api_url":"http://x"}'; exec sleep 60"#).ready();
-        assert_eq!((served.api_url(), served.log().as_str()), ("http://x", "said ferry\n"));
-        served.kill();
+        assert_eq!((served.api_url(), served.process.log().as_str()), ("http://x", "said ferry\n"));
+        drop(served);
         let stopped = shell(r"trap 'kill $!; exit 0' TERM; echo '{}'; sleep 60 & wait").ready().stop();
         assert!(stopped < STOP_PATIENCE);
         let failed = shell("echo no such thing >&2; exit 1").try_ready().unwrap_err();

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::{Chain, Token};
 use payferry_testkit::client::{CallError, request};
+use payferry_testkit::movements::{VaultAmounts, holdings};
 use payferry_testkit::psp::{PAGE, Psp as Client};
+use payferry_testkit::rpc::Rpc;
 use payferry_testkit::wire::Amount;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, StatusCode};
@@ -155,6 +157,15 @@ impl Psp {
     /// Reads a payment until it has this status.
     pub async fn until_status(&self, id: &str, status: &str) -> Value {
         self.until(id, status, |payment| payment["status"] == status).await
+    }
+
+    /// Returns the balances of the PSP's vault and of the treasury on a chain of a sandbox, in base units.
+    pub async fn sandbox_holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
+        let (chain, token) = (chain.as_str().parse().unwrap(), token.as_str().parse().unwrap());
+        let info = &self.client.sandbox().await.unwrap().chains[&chain];
+        let (_, held) = holdings(&Rpc::of_sandbox(self.client.side(), chain), info).await.unwrap();
+        let VaultAmounts { vault, treasury } = held[&token];
+        (vault.units(), treasury.units())
     }
 
     /// Returns every payment, newest first.

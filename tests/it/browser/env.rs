@@ -152,7 +152,7 @@ impl ServiceFixture {
 
     /// Kills the sandbox.
     pub fn kill(&self) {
-        let pid = self.running.child.id().to_string();
+        let pid = self.running.process.id().to_string();
         assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
     }
 

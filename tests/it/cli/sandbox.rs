@@ -20,7 +20,7 @@ async fn ready_line_has_working_urls_and_keys() {
     let mut keys: Vec<_> = ready.keys().map(String::as_str).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["api_key", "api_url", "operator_token", "operator_url", "pid", "psp_id", "rpc"]);
-    assert_eq!(sandbox.ready["pid"], sandbox.child.id());
+    assert_eq!(sandbox.ready["pid"], sandbox.process.id());
 
     let facts = sandbox.ok(Method::GET, "/sandbox", None).await;
     assert_eq!(facts["psp_id"], sandbox.ready["psp_id"]);
@@ -135,7 +135,7 @@ fn ephemeral_sandbox_leaves_no_files_and_a_used_port_is_named() {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        assert!(since.elapsed() < crate::process::STOP_PATIENCE, "did not stop in time");
+        assert!(since.elapsed() < payferry_harness::process::STOP_PATIENCE, "did not stop in time");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(child.wait().unwrap().success());

@@ -144,7 +144,7 @@ async fn wrong_chain_does_not_run_and_the_others_do() {
     let (status, problem) =
         psp.call(reqwest::Method::POST, "/payments/initiate", psp.initiation("10", Token::Usdc, "polygon")).await;
     assert_eq!((status.as_u16(), &problem["code"]), (503, &Value::from("chain_unavailable")));
-    let log = served.log();
+    let log = served.process.log();
     assert!(log.contains("serves chain 8453"), "{log}");
     assert!(!log.contains("very-secret-key"), "{log}");
     served.stop();

@@ -18,7 +18,7 @@ const MADE_BEFORE: usize = 10;
 /// Stops the service during the load, and continues it.
 async fn stall_chains(sandbox: &Running) {
     let signal = |name: &str| {
-        let sent = Command::new("kill").args(["-s", name, &sandbox.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill").args(["-s", name, &sandbox.process.id().to_string()]).status().unwrap();
         assert!(sent.success(), "{name}");
     };
     let is_under_way = |list: &Value| list["payments"].as_array().unwrap().len() >= MADE_BEFORE;

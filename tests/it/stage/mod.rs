@@ -5,7 +5,6 @@
 
 mod sandbox;
 mod serve;
-mod target_accounts;
 
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -14,30 +13,27 @@ use payferry_actors::System;
 use payferry_actors::chain::ChainView;
 use payferry_domain::{Chain, Timestamp, Token};
 use payferry_harness::PATIENCE;
+use payferry_harness::node::SPACING_SECS;
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 
 pub use payferry_devchain::Dropped;
 pub use sandbox::OnSandbox;
 pub use serve::{Anvils, Devchains, Kind, OnAnvil, OnDevchain, Serve};
-pub use target_accounts::{Purse, TargetAccounts};
 
 /// A running service, its chains and their payers. Chains mine automatically, unless paused.
 pub trait Stage: Sized {
     /// Starts a new stage.
     async fn start() -> Self;
 
-    /// URL of the API.
-    fn api_url(&self) -> &str;
-
-    /// API key of the PSP.
-    fn api_key(&self) -> &str;
+    /// Client with the key of the PSP, without a merchant.
+    fn psp(&self) -> &Psp;
 
     /// The service's supervision tree.
     fn system(&self) -> &System;
 
-    /// Target accounts of the money.
-    fn target_accounts(&self) -> &TargetAccounts;
+    /// On-chain balances of the PSP's vault and of the treasury, in base units.
+    async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64);
 
     /// Sends a real transfer to the payment's wallet; returns the transaction hash.
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String;
@@ -58,7 +54,17 @@ pub trait Stage: Sized {
     async fn advance(&self, secs: u64);
 
     /// Advances a paused chain's time to this time, with blocks in between.
-    async fn advance_chain_to(&self, chain: Chain, at: Timestamp);
+    async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
+        // To the second: otherwise the node's clock would advance during the call.
+        let (mut head, to) = (self.head_secs(chain).await, seconds(at));
+        while head < to {
+            head = to.min(head + SPACING_SECS);
+            self.mine_at(chain, Timestamp::from_secs(head.try_into().unwrap())).await;
+        }
+    }
+
+    /// Time of the chain's newest block, in seconds.
+    async fn head_secs(&self, chain: Chain) -> u64;
 
     /// Mines one block with the waiting transactions of a paused chain, at the second of this time.
     async fn mine_at(&self, chain: Chain, at: Timestamp);
@@ -142,8 +148,12 @@ pub async fn story_on<S: Stage>(stage: S) -> (S, Psp, Receiver) {
     for chain in Chain::ALL {
         until_read(&stage, chain, Timestamp(0)).await;
     }
-    let psp = Psp::connect(stage.api_url(), stage.api_key(), &receiver).await;
+    let psp = Psp::connect(&stage.psp().url, &stage.psp().api_key, &receiver).await;
     (stage, psp, receiver)
+}
+
+fn seconds(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millis() / 1_000).unwrap()
 }
 
 /// Waits until the service has read the chain up to this time.

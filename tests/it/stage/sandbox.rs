@@ -12,19 +12,16 @@ use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Dropped, Stage, TargetAccounts, Transfer};
+use super::{Dropped, Stage, Transfer, seconds};
 
 /// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
-/// Maximum block spacing that never looks like an outage.
-const SPACING_SECS: i64 = 15;
 
 /// A running sandbox.
 pub struct OnSandbox {
     sandbox: Sandbox,
     /// The sandbox's own routes require the PSP's key.
     psp: Psp,
-    target_accounts: TargetAccounts,
     // Dropped after the sandbox.
     _database: TestDatabase,
 }
@@ -48,24 +45,19 @@ impl Stage for OnSandbox {
         };
         let sandbox = Sandbox::start(options, &config).await.unwrap();
         let psp = Psp::new(&sandbox.ready().api_url, &sandbox.ready().api_key);
-        let target_accounts = TargetAccounts::of_sandbox(&psp).await;
-        Self { sandbox, psp, target_accounts, _database: database }
+        Self { sandbox, psp, _database: database }
     }
 
-    fn api_url(&self) -> &str {
-        &self.sandbox.ready().api_url
-    }
-
-    fn api_key(&self) -> &str {
-        &self.sandbox.ready().api_key
+    fn psp(&self) -> &Psp {
+        &self.psp
     }
 
     fn system(&self) -> &System {
         self.sandbox.system()
     }
 
-    fn target_accounts(&self) -> &TargetAccounts {
-        &self.target_accounts
+    async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
+        self.psp.sandbox_holdings(chain, token).await
     }
 
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String {
@@ -107,20 +99,14 @@ impl Stage for OnSandbox {
         self.psp.ok(Method::POST, "/sandbox/clock/advance", json!({"seconds": secs})).await;
     }
 
-    async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
-        let to = at.as_millis() / 1_000;
-        let mut head = i64::try_from(self.chain(chain).head().timestamp).unwrap();
-        while head < to {
-            head = to.min(head + SPACING_SECS);
-            self.mine_at(chain, Timestamp::from_secs(head)).await;
-        }
+    async fn head_secs(&self, chain: Chain) -> u64 {
+        self.chain(chain).head().timestamp
     }
 
     async fn mine_at(&self, chain: Chain, at: Timestamp) {
-        let seconds = at.as_millis() / 1_000;
-        self.chain(chain).call("evm_setNextBlockTimestamp", json!([seconds])).await.unwrap();
+        self.chain(chain).call("evm_setNextBlockTimestamp", json!([seconds(at)])).await.unwrap();
         let mined = self.chain(chain).mine(1).await.unwrap();
-        assert_eq!(i64::try_from(mined[0].timestamp).unwrap(), seconds);
+        assert_eq!(mined[0].timestamp, seconds(at));
     }
 
     async fn jump_chain(&self, chain: Chain, secs: u64) {

@@ -20,7 +20,7 @@ use payferry_evm::wallet::domain_address;
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::deployment::{Accounts, Deployment};
-use payferry_harness::node::{Node, SPACING_SECS};
+use payferry_harness::node::Node;
 use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::Binary;
 use payferry_harness::psp::Psp;
@@ -28,7 +28,7 @@ use payferry_harness::settings::Folder;
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use tempfile::TempDir;
 
-use super::{Dropped, Purse, Stage, TargetAccounts, Transfer};
+use super::{Dropped, Stage, Transfer, seconds};
 
 /// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
@@ -70,7 +70,7 @@ pub type OnAnvil = Serve<Anvils>;
 pub struct Serve<K> {
     service: App,
     psp: Psp,
-    target_accounts: TargetAccounts,
+    psp_id: String,
     chains: BTreeMap<Chain, (Deployment, Payers)>,
     // Dropped after the service.
     _database: TestDatabase,
@@ -112,13 +112,6 @@ impl<K: Kind> Serve<K> {
         let (psp_id, api_key) = tokio::task::spawn_blocking(make_psp).await.unwrap();
         let service = service::start(&config).await.unwrap();
 
-        let purse = |deployment: &Deployment| Purse {
-            rpc_url: deployment.node.url().to_owned(),
-            tokens: deployment.tokens.iter().map(|(token, address)| (*token, address.to_string())).collect(),
-            psp_vault: deployment.vault(&psp_id).to_string(),
-            treasury: Accounts::treasury().to_string(),
-        };
-        let target_accounts = TargetAccounts::new(deployments.iter().map(|one| (one.chain, purse(one))).collect());
         let with_payers = |deployment: Deployment| {
             let payers = Payers::new(&deployment, &accounts);
             (deployment.chain, (deployment, payers))
@@ -126,7 +119,7 @@ impl<K: Kind> Serve<K> {
         Self {
             psp: Psp::new(&service.ready().api_url, &api_key),
             service,
-            target_accounts,
+            psp_id,
             chains: deployments.into_iter().map(with_payers).collect(),
             _database: database,
             _folder: folder,
@@ -145,20 +138,16 @@ impl<K: Kind> Stage for Serve<K> {
         Self::start_with(|_| {}).await
     }
 
-    fn api_url(&self) -> &str {
-        &self.service.ready().api_url
-    }
-
-    fn api_key(&self) -> &str {
-        &self.psp.api_key
+    fn psp(&self) -> &Psp {
+        &self.psp
     }
 
     fn system(&self) -> &System {
         self.service.system()
     }
 
-    fn target_accounts(&self) -> &TargetAccounts {
-        &self.target_accounts
+    async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
+        self.chains[&chain].0.holdings(&self.psp_id, token).await
     }
 
     /// Pays like a payer: the payment's record has the address, the token and the amount.
@@ -193,14 +182,8 @@ impl<K: Kind> Stage for Serve<K> {
         join_all(self.chains.values().map(|(deployment, _)| deployment.node.advance_time(secs))).await;
     }
 
-    async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
-        // To the second: otherwise the node's clock would advance during the call.
-        let (node, to) = (self.node(chain), seconds(at));
-        let mut head = node.head().await.timestamp;
-        while head < to {
-            head = to.min(head + SPACING_SECS);
-            node.mine_at(head).await;
-        }
+    async fn head_secs(&self, chain: Chain) -> u64 {
+        self.node(chain).head().await.timestamp
     }
 
     async fn mine_at(&self, chain: Chain, at: Timestamp) {
@@ -226,8 +209,4 @@ impl<K: Kind> Stage for Serve<K> {
     async fn stop(self) {
         self.service.stop().await;
     }
-}
-
-fn seconds(at: Timestamp) -> u64 {
-    u64::try_from(at.as_millis() / 1_000).unwrap()
 }

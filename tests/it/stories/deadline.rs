@@ -52,7 +52,7 @@ async fn too_late<S: Stage>(stage: &S, psp: &Client) {
     assert!(has_label(&late, "LATE"), "{late:#}");
     let events = psp.events(&id).await;
     assert_eq!(events, ["payment.failed", "payin.failed", "payment.mismatched", "payin.mismatched"]);
-    assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (0, 0));
+    assert_eq!(stage.holdings(chain, Token::Usdc).await, (0, 0));
 }
 
 /// An outage of the chain extends the deadline.

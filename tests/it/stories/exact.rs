@@ -11,7 +11,7 @@ on_every_stage!(every_chain_and_token, best_says_why,);
 async fn every_chain_and_token<S: Stage>(stage: &S, psp: &Client) {
     for chain in Chain::ALL {
         for token in Token::ALL {
-            let before = stage.target_accounts().holdings(chain, token).await;
+            let before = stage.holdings(chain, token).await;
             let id = psp.payment("12.345678", token, chain).await;
             let tx_hash = stage.pay(&id, Transfer::exact()).await;
             let payment = psp.until_status(&id, "settled").await;
@@ -24,7 +24,7 @@ async fn every_chain_and_token<S: Stage>(stage: &S, psp: &Client) {
                 payment["status_history"].as_array().unwrap().iter().map(|e| e["status"].clone()).collect();
             assert_eq!(history, ["pending", "confirmed", "settled"]);
 
-            let after = stage.target_accounts().holdings(chain, token).await;
+            let after = stage.holdings(chain, token).await;
             assert_eq!(after.0 - before.0, units(&payment["settlement"]["psp_amount"]));
             assert_eq!(after.1 - before.1, units(&payment["settlement"]["treasury_fee"]));
             let announced = ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];

@@ -11,7 +11,6 @@ use tokio::sync::RwLock;
 use super::many_payments::check_balances;
 use crate::prelude::*;
 use crate::process::{Home, Running};
-use crate::stage::TargetAccounts;
 
 const PAYMENTS: usize = 1_000;
 const PAYMENTS_SHORT: usize = 240;
@@ -68,7 +67,7 @@ async fn many_payments_survive_a_stop_and_a_kill() {
     for (id, _, _) in &payments {
         psp.until_status(id, "settled").await;
     }
-    check_balances(&psp, &TargetAccounts::of_sandbox(&psp).await, &receiver, &payments).await;
+    check_balances(&psp, async |chain, token| psp.sandbox_holdings(chain, token).await, &receiver, &payments).await;
     process.stop();
 }
 

@@ -8,7 +8,7 @@ use payferry_harness::psp::{Psp, units};
 use payferry_harness::receiver::Receiver;
 use payferry_harness::short_or_long;
 
-use crate::stage::{Client, Stage, TargetAccounts, Transfer, on_every_stage};
+use crate::stage::{Client, Stage, Transfer, on_every_stage};
 
 const PAYMENTS: usize = 1_000;
 const PAYMENTS_SHORT: usize = 150;
@@ -23,7 +23,7 @@ async fn all_settle_and_all_are_announced<S: Stage>(stage: &S, psp: &Client) {
     for (id, _, _) in &ids {
         psp.until_status(id, "settled").await;
     }
-    check_balances(psp, stage.target_accounts(), &psp.receiver, &ids).await;
+    check_balances(psp, async |chain, token| stage.holdings(chain, token).await, &psp.receiver, &ids).await;
 }
 
 /// Creates and pays `count` payments over all chains and tokens.
@@ -44,7 +44,7 @@ async fn initiate_and_pay<S: Stage>(stage: &S, psp: &Psp, count: usize) -> Vec<(
 /// sequence is gapless.
 pub async fn check_balances(
     psp: &Psp,
-    target_accounts: &TargetAccounts,
+    holdings: impl AsyncFn(Chain, Token) -> (i64, i64),
     receiver: &Receiver,
     ids: &[(String, Chain, Token)],
 ) {
@@ -57,7 +57,7 @@ pub async fn check_balances(
         sums.1 += units(&payment["settlement"]["treasury_fee"]);
     }
     for ((chain, token), sums) in paid {
-        assert_eq!(target_accounts.holdings(chain, token.parse().unwrap()).await, sums, "{chain} {token}");
+        assert_eq!(holdings(chain, token.parse().unwrap()).await, sums, "{chain} {token}");
     }
     let mut sequences: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     let feed = psp.feed().await;

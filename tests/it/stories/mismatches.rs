@@ -24,7 +24,7 @@ async fn too_little_and_then_the_rest<S: Stage>(stage: &S, psp: &Client) {
     stage.pay(&id, Transfer::of("6")).await;
     let settled = psp.until_status(&id, "settled").await;
     assert_has(&settled, json!({ "amount_received": "10.00", "labels": ["MULTIPLE"] }));
-    assert_eq!(stage.target_accounts().holdings(Chain::Base, Token::Usdc).await, (9_900_000, 100_000));
+    assert_eq!(stage.holdings(Chain::Base, Token::Usdc).await, (9_900_000, 100_000));
 }
 
 /// An overpayment is mismatched and waits for the PSP.
@@ -34,7 +34,7 @@ async fn overpaid<S: Stage>(stage: &S, psp: &Client) {
     let over = psp.until_status(&id, "mismatched").await;
     assert_eq!(over["labels"], json!(["OVERPAID"]));
     assert_eq!(psp.events(&id).await, ["payment.mismatched", "payin.mismatched"]);
-    assert_eq!(stage.target_accounts().holdings(Chain::Polygon, Token::Usdt).await, (0, 0));
+    assert_eq!(stage.holdings(Chain::Polygon, Token::Usdt).await, (0, 0));
 }
 
 /// A transfer after the settlement is excess and announced.
@@ -46,7 +46,7 @@ async fn more_after_the_settlement<S: Stage>(stage: &S, psp: &Client) {
     let more = psp.until(&id, "in excess", |payment| payment["excess_received"] == "3.00").await;
     assert_has(&more, json!({ "status": "settled", "amount_received": "10.00" }));
     assert!(has_label(&more, "EXCESS"));
-    assert_eq!(stage.target_accounts().holdings(Chain::Arbitrum, Token::Usdc).await, (9_900_000, 100_000));
+    assert_eq!(stage.holdings(Chain::Arbitrum, Token::Usdc).await, (9_900_000, 100_000));
 }
 
 /// A sanctioned transfer fails the payment and is not settled.
@@ -56,7 +56,7 @@ async fn sanctioned_money<S: Stage>(stage: &S, psp: &Client) {
     let failed = psp.until_status(&id, "failed").await;
     assert_has(&failed, json!({ "failure_reason": "kyt_blocked", "kyt_verdict": "block", "amount_received": "0.00" }));
     assert_eq!(psp.events(&id).await, ["payment.failed", "payin.failed"]);
-    assert_eq!(stage.target_accounts().holdings(Chain::Base, Token::Usdc).await, (0, 0));
+    assert_eq!(stage.holdings(Chain::Base, Token::Usdc).await, (0, 0));
 }
 
 /// Blocked dust does not affect a payment.
@@ -68,7 +68,7 @@ async fn tainted_dust<S: Stage>(stage: &S, psp: &Client) {
     stage.pay(&id, Transfer::exact()).await;
     let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["amount_received"], "10.00");
-    assert_eq!(stage.target_accounts().holdings(Chain::Base, Token::Usdc).await, (9_900_000, 100_000));
+    assert_eq!(stage.holdings(Chain::Base, Token::Usdc).await, (9_900_000, 100_000));
 }
 
 /// Transfers in the wrong token or on the wrong chain are labelled and never counted.

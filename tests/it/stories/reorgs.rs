@@ -26,7 +26,7 @@ async fn dropped_and_mined_again<S: Stage>(stage: &S, psp: &Client) {
     stage.resume_mining(chain).await;
     let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["amount_received"], "10.00");
-    assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
+    assert_eq!(stage.holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
 }
 
 /// A transfer dropped for good lets the payment expire.
@@ -62,17 +62,17 @@ async fn settlement_dropped<S: Stage>(stage: &S, psp: &Client, dropped: Dropped)
     stage.pay(&id, Transfer::exact()).await;
     // Block by block, up to the one with the settlement.
     let (since, nothing) = (Instant::now(), (0, 0));
-    while stage.target_accounts().holdings(chain, Token::Usdc).await == nothing {
+    while stage.holdings(chain, Token::Usdc).await == nothing {
         assert!(since.elapsed() < PATIENCE, "not settled in time: {:#}", psp.read(&id).await);
         stage.mine(chain, 1).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     stage.reorg(chain, 1, dropped).await;
-    assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, nothing);
+    assert_eq!(stage.holdings(chain, Token::Usdc).await, nothing);
     assert_eq!(psp.read(&id).await["status"], "confirmed");
 
     stage.resume_mining(chain).await;
     psp.until_status(&id, "settled").await;
-    assert_eq!(stage.target_accounts().holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
+    assert_eq!(stage.holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
     assert_eq!(psp.events(&id).await, ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"]);
 }

@@ -218,10 +218,10 @@ impl Killer<'_> {
 }
 
 fn kill(mut served: Served, findings: &mut Findings) {
-    if let Some(status) = served.ended() {
-        findings.push(ended_by_itself(status, &served.log()));
+    if let Some(status) = served.process.ended() {
+        findings.push(ended_by_itself(status, &served.process.log()));
     }
-    served.kill();
+    served.process.kill();
 }
 
 fn ended_by_itself(status: ExitStatus, log: &str) -> Finding {

@@ -14,7 +14,6 @@ use payferry_harness::receiver::Receiver;
 use sea_orm::{EntityTrait, PaginatorTrait};
 
 use super::load::Made;
-use crate::stage::TargetAccounts;
 use crate::stories::many_payments::check_balances;
 
 const BLOCK_TIME: Duration = Duration::from_millis(200);
@@ -24,7 +23,6 @@ pub struct Fixture {
     sandbox: Sandbox,
     pub psp: Psp,
     receiver: Receiver,
-    target_accounts: TargetAccounts,
     proxy: Option<Proxy>,
     pub database: TestDatabase,
 }
@@ -52,8 +50,7 @@ impl Fixture {
         let sandbox = Sandbox::start(options, &config).await.unwrap();
         let receiver = Receiver::start().await;
         let psp = Psp::connect(&sandbox.ready().api_url, &sandbox.ready().api_key, &receiver).await;
-        let target_accounts = TargetAccounts::of_sandbox(&psp).await;
-        Self { sandbox, psp, receiver, target_accounts, proxy, database }
+        Self { sandbox, psp, receiver, proxy, database }
     }
 
     /// Returns the proxy.
@@ -87,7 +84,8 @@ impl Fixture {
         for (id, _, _) in &made.made {
             self.psp.until_status(id, "settled").await;
         }
-        check_balances(&self.psp, &self.target_accounts, &self.receiver, &made.made).await;
+        let holdings = async |chain, token| self.psp.sandbox_holdings(chain, token).await;
+        check_balances(&self.psp, holdings, &self.receiver, &made.made).await;
     }
 
     pub async fn stop(self) {
