@@ -9,7 +9,6 @@ pub mod checkpoint;
 mod done;
 mod errors;
 mod failures;
-mod gas_price_cache;
 mod given_up;
 pub(crate) mod metrics;
 mod nonces;

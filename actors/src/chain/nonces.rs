@@ -65,7 +65,7 @@ impl SettlerState {
     /// once reported too high a nonce, or a foreign transaction was orphaned), no transaction of the account can be
     /// mined. The gap is reported, and once the chain has made blocks without the nonce, a transaction to ourselves
     /// fills it.
-    pub(super) async fn mend_gap(
+    pub(super) async fn fill_gap(
         &mut self,
         signer: &OperatorSigner,
         first: &chain_txs::Model,

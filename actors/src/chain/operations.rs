@@ -308,7 +308,7 @@ impl SettlerState {
     /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
     /// outcome.
     pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
-        if self.args.handle.takes_repetition() {
+        if self.args.handle.take_repeat_request() {
             self.outcomes = SentOutcomes::default();
         }
         self.outcomes.expire();

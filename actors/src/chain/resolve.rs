@@ -135,8 +135,8 @@ impl SettlerState {
         }
         // An error of one account does not block another.
         for txs in waiting.into_values() {
-            let looked = self.look_after_waiting(&txs, &attempts).await;
-            errors.take(looked)?;
+            let tracked = self.track_unmined(&txs, &attempts).await;
+            errors.take(tracked)?;
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl SettlerState {
     }
 
     /// Unmined transactions of one account, by nonce: sends again, raises, or gives up.
-    async fn look_after_waiting(&mut self, txs: &[&chain_txs::Model], attempts: &Attempts) -> Result<(), SettleError> {
+    async fn track_unmined(&mut self, txs: &[&chain_txs::Model], attempts: &Attempts) -> Result<(), SettleError> {
         let Some(first) = txs.first() else { return Ok(()) };
         let of = |tx: &chain_txs::Model| attempts.get(&(tx.sender.clone(), tx.nonce)).and_then(|all| all.last());
         let now = Instant::now();
@@ -188,7 +188,7 @@ impl SettlerState {
         };
         let is_passed_over = self.blocks_without(first, last) >= BLOCKS_BEFORE_RAISE;
         match next.cmp(&first.nonce) {
-            Ordering::Less => self.mend_gap(&signer, first, next, is_passed_over).await,
+            Ordering::Less => self.fill_gap(&signer, first, next, is_passed_over).await,
             Ordering::Equal if is_passed_over => self.raise(&signer, first, last).await,
             // No block has left it out yet, or its nonce is already used: a higher fee does not help.
             Ordering::Equal | Ordering::Greater => Ok(()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
-use payferry_evm::client::ChainClient;
+use payferry_evm::client::{ChainClient, ClientError};
 use payferry_evm::config::ChainSpec;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, gather};
 use payferry_evm::wallet::OperatorSigner;
@@ -29,11 +29,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
-use super::gas_price_cache;
 use super::metrics;
 use super::operations::SentOutcomes;
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
+
+/// Interval of reads of the gas balance: an account lasts for days, and each read is a request to an endpoint.
+const GAS_BALANCE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Handle to a chain's settler that stays valid across restarts. Clones are equivalent.
 #[derive(Clone, Debug, Default)]
@@ -97,14 +99,10 @@ impl SettlerHandle {
         *self.inner.gas_balance_wei.read()
     }
 
-    pub(super) fn weighed(&self, gas_balance_wei: u128) {
-        *self.inner.gas_balance_wei.write() = Some(gas_balance_wei);
-    }
-
-    fn tell_trouble(&self, trouble: Option<&str>, now: Timestamp) {
-        let mut notified = self.inner.trouble.write();
-        let since = notified.as_ref().map_or(now, |(since, _)| *since);
-        *notified = trouble.map(|why| (since, why.to_owned()));
+    fn set_trouble(&self, trouble: Option<&str>, now: Timestamp) {
+        let mut shown = self.inner.trouble.write();
+        let since = shown.as_ref().map_or(now, |(since, _)| *since);
+        *shown = trouble.map(|why| (since, why.to_owned()));
     }
 
     pub(super) fn count_submitted(&self) {
@@ -116,7 +114,7 @@ impl SettlerHandle {
         self.inner.repeats_outcomes.store(true, Ordering::Release);
     }
 
-    pub(super) fn takes_repetition(&self) -> bool {
+    pub(super) fn take_repeat_request(&self) -> bool {
         self.inner.repeats_outcomes.swap(false, Ordering::AcqRel)
     }
 
@@ -161,7 +159,7 @@ pub struct SettlerArgs {
 
 impl SettlerArgs {
     /// Accounts that pay for gas, without duplicates.
-    pub(super) fn payers(&self) -> Vec<Address> {
+    fn payers(&self) -> Vec<Address> {
         let mut payers = vec![self.settle_signer.address(), self.send_signer.address()];
         payers.dedup();
         payers
@@ -248,10 +246,10 @@ pub struct SettlerState {
     window_open: bool,
     polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
-    looking: Pass,
+    tracking: Pass,
     sending: Pass,
     _ticker: AbortOnDropHandle<()>,
-    _weigher: AbortOnDropHandle<()>,
+    _balance_reader: AbortOnDropHandle<()>,
 }
 
 impl Behaviour for Settler {
@@ -266,7 +264,7 @@ impl Behaviour for Settler {
         // Keep showing the trouble of the previous settler, so that its end is reported as well.
         let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
-        let weigher = AbortOnDropHandle::new(tokio::spawn(gas_price_cache::refresh_until_dropped(args.clone())));
+        let balance_reader = AbortOnDropHandle::new(tokio::spawn(read_gas_balance(args.clone())));
         Ok(SettlerState {
             args,
             report,
@@ -280,10 +278,10 @@ impl Behaviour for Settler {
             failed_page: queue::QueuePage::default(),
             window_open: false,
             polls,
-            looking: Pass::default(),
+            tracking: Pass::default(),
             sending: Pass::default(),
             _ticker: ticker,
-            _weigher: weigher,
+            _balance_reader: balance_reader,
         })
     }
 
@@ -312,11 +310,11 @@ impl Behaviour for Settler {
             }
             SettlerMessage::Poll => {
                 state.polls.begun();
-                if state.looking.is_due() {
+                if state.tracking.is_due() {
                     let mut errors = Errors::default();
                     let outcome = Box::pin(state.poll_settler(myself, &mut errors)).await;
                     errors.take(outcome)?;
-                    state.looking.conclude(errors.into_blocking_errors());
+                    state.tracking.conclude(errors.into_blocking_errors());
                     state.report_trouble();
                 }
             }
@@ -345,6 +343,32 @@ async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, polls: PollRe
     }
 }
 
+/// Reads the gas balance of the accounts periodically, until it is dropped. Keeps the last value on read errors. A settler
+/// that cannot pay reports it by itself ([`SettlerHandle::trouble`]).
+async fn read_gas_balance(args: SettlerArgs) {
+    let chain = args.spec.chain;
+    loop {
+        match lowest_balance(&args).await {
+            Ok(wei) => {
+                *args.handle.inner.gas_balance_wei.write() = Some(wei);
+                metrics::gas_balance(chain, wei);
+            }
+            // The watcher reports failing endpoints.
+            Err(error) => tracing::debug!(%chain, %error, "the gas balance of the signer on {chain} could not be read"),
+        }
+        tokio::time::sleep(GAS_BALANCE_INTERVAL).await;
+    }
+}
+
+async fn lowest_balance(args: &SettlerArgs) -> Result<u128, ClientError> {
+    let mut lowest = u128::MAX;
+    for payer in args.payers() {
+        let held = args.client.balance_wei(payer).await?;
+        lowest = lowest.min(u128::try_from(held).unwrap_or(u128::MAX));
+    }
+    Ok(lowest)
+}
+
 impl SettlerState {
     fn open_window(&mut self, myself: &Mailbox<SettlerMessage>) {
         if !self.window_open {
@@ -367,7 +391,7 @@ impl SettlerState {
                 self.open_window(myself);
             } else {
                 // Nothing queued is left that could be blocked.
-                self.sending.went_well();
+                self.sending.succeeded();
             }
         }
         Ok(())
@@ -394,9 +418,9 @@ impl SettlerState {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
         let refused = self.unmined.values().filter_map(|tx| tx.refused.as_ref());
-        let all = self.looking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
+        let all = self.tracking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
         let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
-        self.report.failures = self.looking.failures().max(self.sending.failures());
+        self.report.failures = self.tracking.failures().max(self.sending.failures());
         metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(trouble.is_some()));
         if self.report.trouble != trouble {
             if let Some(reason) = &trouble {
@@ -404,7 +428,7 @@ impl SettlerState {
             } else {
                 tracing::info!(%chain, "settling on {chain} continues");
             }
-            self.args.handle.tell_trouble(trouble.as_deref(), self.args.clock.real_now());
+            self.args.handle.set_trouble(trouble.as_deref(), self.args.clock.real_now());
             self.report.trouble = trouble;
         }
     }

@@ -87,7 +87,7 @@ impl SettlerState {
         let rows = self.without(rows, &unwanted, GIVEN_UP).await?;
         let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
         let rows = self.without(rows, &uncleared, NOT_CLEARED).await?;
-        let rows = self.with_money(rows).await?;
+        let rows = self.with_funds(rows).await?;
         if rows.is_empty() {
             return Ok(false);
         }
@@ -124,7 +124,7 @@ impl SettlerState {
 
     /// Skips operations for a while if their vault balance is too low: the node may lag, or the transfer may have been
     /// orphaned. After several checks the contract decides.
-    async fn with_money(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
+    async fn with_funds(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
         let calls = rows.iter().map(|row| self.vault_balance_call(row)).collect::<Result<Vec<_>, _>>()?;
         let balances = self.args.client.calls(calls).await?;
         let mut kept = Vec::with_capacity(rows.len());

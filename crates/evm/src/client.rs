@@ -255,14 +255,11 @@ impl ChainClient {
         };
         let latest = next(true)?.ok_or(ClientError::UnknownBlock)?;
         // A young chain has no safe or finalized block yet; endpoints report that as an error.
-        let safe = match next(has_safe) {
-            Err(ClientError::UnknownBlock) => None,
-            answer => answer?,
+        let mut tag = |asked| match next(asked) {
+            Err(ClientError::UnknownBlock) => Ok(None),
+            answer => answer,
         };
-        let finalized = match next(has_finalized) {
-            Err(ClientError::UnknownBlock) => None,
-            answer => answer?,
-        };
+        let (safe, finalized) = (tag(has_safe)?, tag(has_finalized)?);
         Ok(Heads { latest, safe, finalized, at_cursor: next(has_cursor)? })
     }
 

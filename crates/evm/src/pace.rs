@@ -69,14 +69,14 @@ impl Pass {
     }
 
     /// Clears errors and back-off.
-    pub fn went_well(&mut self) {
+    pub fn succeeded(&mut self) {
         *self = Self::default();
     }
 
     /// Ends a pass that had these errors.
     pub fn conclude(&mut self, errors: impl IntoIterator<Item = BlockingError>) {
         match gather(errors) {
-            None => self.went_well(),
+            None => self.succeeded(),
             // The previous state remains until a pass has learned more.
             Some(BlockingError { severity: Severity::Overtaken, .. }) => {}
             Some(blocking_error) => {

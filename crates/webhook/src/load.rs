@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use payferry_runtime::supervise::doubled;
 use serde::Serialize;
 
 /// Consecutive failures that open the breaker. More than the events of one payment can cause (four, with four attempts
@@ -27,7 +28,8 @@ pub(super) struct Breaker {
 #[derive(Debug, Clone, Copy)]
 struct Open {
     until: Instant,
-    pause: Duration,
+    /// Failed probes since it opened.
+    probes_failed: u32,
 }
 
 /// State of a breaker.
@@ -68,14 +70,14 @@ impl Breaker {
 
     pub(super) fn failed(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        let pause = match self.open {
+        let probes_failed = match self.open {
             // Attempts already in progress when it opened carry no new information.
             Some(open) if now < open.until => return,
-            Some(open) => (open.pause * 2).min(OPEN_MAX),
-            None if self.failures >= TRIP_AFTER => OPEN_MIN,
+            Some(open) => open.probes_failed.saturating_add(1),
+            None if self.failures >= TRIP_AFTER => 0,
             None => return,
         };
-        self.open = Some(Open { until: now + pause, pause });
+        self.open = Some(Open { until: now + doubled(OPEN_MIN, OPEN_MAX, probes_failed), probes_failed });
     }
 
     pub(super) fn state(&self, now: Instant) -> BreakerState {
