@@ -17,7 +17,7 @@ use payferry_entities::{Database, Hold};
 use payferry_httpkit::Limits;
 use payferry_journal::webhooks::retention::{self, Retention};
 use payferry_migration::{Migrator, MigratorTrait};
-use payferry_operator::{Operator, OperatorConfig};
+use payferry_operator::{Operator, OperatorConfig, UnsafeSetting};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use serde::Serialize;
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::config::{Config, Environment};
+use crate::config::{Config, Environment, UnsafeFinding};
 use crate::http::consent::ConsentTerms;
 use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
@@ -59,6 +59,8 @@ pub struct AppParts {
     pub documents: DocumentStore,
     /// Token of the operator's listener.
     pub operator_token: String,
+    /// Unsafe settings in use, for the operator.
+    pub unsafe_settings: Vec<UnsafeFinding>,
     /// Public routes that only this environment has.
     pub routes: Router<AppState>,
 }
@@ -165,6 +167,7 @@ impl App {
             token: parts.operator_token,
             key_mode: parts.environment.key_mode(),
             documents: parts.documents,
+            unsafe_settings: unsafe_settings(parts.unsafe_settings),
             metrics: || telemetry::metrics().render(),
             closing: closing.clone(),
         };
@@ -217,6 +220,15 @@ impl Serving {
             tracing::error!(%error, "listener failed");
         }
     }
+}
+
+/// Sets the metric of each setting and returns the settings for the operator's pages.
+fn unsafe_settings(findings: Vec<UnsafeFinding>) -> Vec<UnsafeSetting> {
+    let shown = |UnsafeFinding { setting, detail }| {
+        telemetry::UNSAFE_SETTING.set(&[("setting", setting.as_str())], 1.0);
+        UnsafeSetting { setting: setting.as_str(), detail }
+    };
+    findings.into_iter().map(shown).collect()
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -5,6 +5,7 @@
 
 mod chains;
 mod load;
+mod unsafe_settings;
 mod values;
 
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 
 pub use chains::{ChainSection, ChainsSection, Endpoint};
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
+pub use unsafe_settings::{UnsafeFinding, UnsafeRefusal, UnsafeSection, UnsafeSetting};
 pub use values::{database_url, sqlite_file};
 
 /// Maximum number of requests to a provider for one step of a check.
@@ -62,6 +64,9 @@ pub struct Config {
     pub retention: RetentionSection,
     /// Intervals of the auditors.
     pub auditors: AuditorsSection,
+    /// Unsafe settings that production may use.
+    #[serde(rename = "unsafe")]
+    pub unsafe_settings: UnsafeSection,
     /// Warnings of the loader, for the log.
     #[serde(skip)]
     pub warnings: Vec<String>,

@@ -29,6 +29,8 @@ pub fn init(log: &LogSection, usual: &str) {
 
 payferry_runtime::metrics! {
     Gauge(Seconds) UPTIME = "payferry_uptime_seconds", "Time since the service started in this process.";
+    Gauge UNSAFE_SETTING = "payferry_unsafe_setting", "Always 1 for each unsafe setting that `[unsafe] allow` names and \
+        the configuration uses, by setting.";
     Gauge BUILD = "payferry_build_info", "Always 1; the label is the running version.";
 }
 

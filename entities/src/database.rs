@@ -1,14 +1,16 @@
 //! Opens the database, with separate connections for writing and for reading.
 
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sea_orm::sqlx::Connection as _;
 use sea_orm::{
     AccessMode, ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, IsolationLevel,
     SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
 };
+use sqlx::Connection as _;
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::sync::Semaphore;
 
 use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
@@ -38,6 +40,9 @@ const SQLITE_WRITER_CACHE_KIB: u32 = 16_384;
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for opening SQLite's file.
 pub const SQLITE_OPEN_PATIENCE: Duration = Duration::from_secs(30);
+/// Mode of a new file: its owner reads and writes it.
+#[cfg(unix)]
+const OWNER_ONLY: u32 = 0o600;
 /// Delay between attempts.
 const SQLITE_OPEN_PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,10 +62,13 @@ impl Database {
     /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if the database is unreachable.
     /// If another process locks an SQLite file, it retries for up to [`SQLITE_OPEN_PATIENCE`].
     ///
+    /// A new SQLite file is readable by its owner only.
+    ///
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys enabled, so committed data survives a power
     /// failure.
     pub async fn open(url: &str) -> Result<Self, DbErr> {
         if url.starts_with("sqlite:") {
+            make_private(url);
             let until = Instant::now() + SQLITE_OPEN_PATIENCE;
             let connect =
                 |connections_max, patience| open_sqlite(sqlite_options(url, connections_max, patience), until);
@@ -161,6 +169,23 @@ impl Database {
     }
 }
 
+/// Creates the file of a new SQLite database for its owner only. SQLite gives its other files the same mode.
+fn make_private(url: &str) {
+    if let (true, Ok(options)) = (url.contains("mode=rwc"), url.parse::<SqliteConnectOptions>()) {
+        // An existing file keeps its mode. The driver reports every other error.
+        let _ = private_file().create_new(true).open(options.get_filename());
+    }
+}
+
+/// Options for writing a file that only its owner can read.
+pub(crate) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, OWNER_ONLY);
+    options
+}
+
 /// Opens SQLite. Retries if the disk is slow or another process locks the file.
 async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<DatabaseConnection, DbErr> {
     loop {
@@ -232,6 +257,31 @@ mod tests {
         let database = opening.await.unwrap().unwrap();
         database.reader().execute_unprepared("SELECT * FROM things").await.unwrap();
         database.close().await.unwrap();
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn files_of_a_new_database_are_for_their_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
+        let database = Database::open(&url).await.unwrap();
+        let hold = database.hold().await.unwrap();
+        database.writer().execute_unprepared("CREATE TABLE things (id INTEGER)").await.unwrap();
+        let files = || std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap());
+        let mut names: Vec<_> = files().map(|file| file.file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["test.db", "test.db-service", "test.db-shm", "test.db-wal"]);
+        for file in files() {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+        }
+        drop(hold);
+        database.close().await.unwrap();
+        // An existing file keeps the mode that its owner gave it.
+        let file = folder.path().join("test.db");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+        Database::open(&url).await.unwrap().close().await.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use sea_orm::error::ConnAcquireErr;
-use sea_orm::sqlx::Error as SqlxError;
 use sea_orm::{DbErr, RuntimeErr};
+use sqlx::Error as SqlxError;
 
 /// Cause of a database error, which determines whether a retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,14 @@
 //! wallets that the first one does not know, so their transfers would be missed. PostgreSQL has an index of all
 //! wallets. Not here: commands that read or change a setting beside a running service, which are allowed.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sea_orm::{DbBackend, DbErr};
 
 use crate::Database;
-use crate::database::sqlite_file;
+use crate::database::{private_file, sqlite_file};
 
 /// Time to wait for a service that is shutting down.
 pub const HOLD_PATIENCE: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ impl Database {
         lock.push(SUFFIX);
         let lock = PathBuf::from(lock);
         let failed = |error: &dyn std::fmt::Display| DbErr::Custom(format!("{}: {error}", lock.display()));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&lock);
+        let file = private_file().create(true).truncate(false).open(&lock);
         let file = file.map_err(|error| failed(&error))?;
         let until = Instant::now() + patience;
         loop {

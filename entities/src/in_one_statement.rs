@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use sea_orm::sea_query::{ArrayType, ValueType};
-use sea_orm::sqlx::pool::PoolConnection;
-use sea_orm::sqlx::postgres::{PgArguments, PgDatabaseError, PgSeverity};
-use sea_orm::sqlx::sqlite::SqliteArguments;
-use sea_orm::sqlx::{Arguments, AssertSqlSafe, Either, Error, Executor, Sqlite, query_with};
 use sea_orm::{DbBackend, DbErr, RuntimeErr, Value};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgSeverity};
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Arguments, AssertSqlSafe, Either, Error, Executor, Sqlite, query_with};
 
 use crate::Database;
 use crate::connection::within;

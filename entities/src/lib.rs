@@ -18,5 +18,6 @@ pub use database::Database;
 pub use failure::DatabaseFailure;
 pub use hold::Hold;
 pub use in_one_statement::{Batch, NotCommitted};
+pub use postgres::WeakTls;
 pub use store_error::{ChangeError, StoreError};
 pub use tables::*;

@@ -3,11 +3,14 @@
 //! Every problem leads to an error within seconds. As soon as the server is back, new connections are made; no restart
 //! is necessary.
 
+use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use sea_orm::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
+use url::Url;
 
 /// Read connections.
 pub const READERS_MAX: u32 = 8;
@@ -37,6 +40,72 @@ const TRIED_AFTER_IDLE: Duration = Duration::from_secs(1);
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections without time limits, for migrations and sweeping.
 const PATIENT_MAX: u32 = 1;
+/// Variable that sets `sslmode` for every URL that does not (as in libpq).
+const SSL_MODE_VARIABLE: &str = "PGSSLMODE";
+
+/// A connection to a server on another machine that does not verify the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WeakTls {
+    /// Host of the server.
+    pub host: String,
+    /// Value of `sslmode`.
+    pub mode: &'static str,
+    /// True if the connection may be unencrypted.
+    pub may_be_plain: bool,
+}
+
+impl WeakTls {
+    /// Returns the weakness of a database URL, or `None` if there is none: `sslmode=verify-full`, a database on this
+    /// machine, or SQLite.
+    pub fn of(url: &str) -> Result<Option<Self>, DbErr> {
+        if url.starts_with("sqlite:") {
+            return Ok(None);
+        }
+        Ok(Self::of_options(&options(url)?))
+    }
+
+    fn of_options(options: &PgConnectOptions) -> Option<Self> {
+        let (mode, may_be_plain) = match options.get_ssl_mode() {
+            _ if is_local(options) => return None,
+            PgSslMode::VerifyFull => return None,
+            PgSslMode::Disable => ("disable", true),
+            PgSslMode::Allow => ("allow", true),
+            PgSslMode::Prefer => ("prefer", true),
+            PgSslMode::Require => ("require", false),
+            PgSslMode::VerifyCa => ("verify-ca", false),
+        };
+        Some(Self { host: options.get_host().to_owned(), mode, may_be_plain })
+    }
+}
+
+impl fmt::Display for WeakTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weakness = match (self.may_be_plain, self.mode) {
+            (true, _) => "the connection may be unencrypted",
+            (false, "verify-ca") => "the server's name is not verified",
+            (false, _) => "the server's certificate is not verified",
+        };
+        write!(f, "PostgreSQL at {} with sslmode={}: {weakness}; use sslmode=verify-full", self.host, self.mode)
+    }
+}
+
+/// Parses a URL. Unless `sslmode` says otherwise, a connection to another machine verifies the server, and one within this
+/// machine is encrypted only if the server refuses anything else.
+pub fn options(url: &str) -> Result<PgConnectOptions, DbErr> {
+    let options: PgConnectOptions = url.parse().map_err(|error| unreachable("the URL", &error))?;
+    let is_set = |url: Url| url.query_pairs().any(|(key, _)| key == "sslmode" || key == "ssl-mode");
+    let has_mode = Url::parse(url).is_ok_and(is_set) || std::env::var_os(SSL_MODE_VARIABLE).is_some();
+    let default = if is_local(&options) { PgSslMode::Allow } else { PgSslMode::VerifyFull };
+    Ok(if has_mode { options } else { options.ssl_mode(default) })
+}
+
+/// Returns true if the server is on this machine.
+fn is_local(options: &PgConnectOptions) -> bool {
+    let host = options.get_host().trim_matches(['[', ']']);
+    options.get_socket().is_some()
+        || host == "localhost"
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
 
 /// Server and database of a URL.
 #[derive(Debug)]
@@ -45,17 +114,28 @@ pub(crate) struct Server(PgConnectOptions);
 impl Server {
     /// Parses `url` and checks that the database answers.
     pub(crate) async fn reach(url: &str) -> Result<Self, DbErr> {
-        let options: PgConnectOptions = url.parse().map_err(|error| unreachable("the URL", &error))?;
-        let server = Self(options.disable_statement_logging());
-        // Connect once without a pool, because the pool would report only a timeout.
-        match tokio::time::timeout(ACQUIRE_TIMEOUT, server.0.connect()).await {
-            Ok(Ok(connection)) => {
-                let _ = connection.close().await;
-                Ok(server)
-            }
-            Ok(Err(error)) => Err(unreachable(&server.name(), &error)),
-            Err(_) => Err(unreachable(&server.name(), &Error::PoolTimedOut)),
+        let options = options(url)?;
+        if let Some(weak) = WeakTls::of_options(&options) {
+            tracing::warn!("{weak}");
         }
+        let server = Self(options.disable_statement_logging());
+        match server.try_connect().await {
+            Ok(()) => Ok(server),
+            // The driver never encrypts with `allow`, which means: only if the server refuses anything else.
+            Err(Error::Database(_)) if matches!(server.0.get_ssl_mode(), PgSslMode::Allow) => {
+                let encrypted = Self(server.0.ssl_mode(PgSslMode::Require));
+                encrypted.try_connect().await.map_err(|error| unreachable(&encrypted.name(), &error))?;
+                Ok(encrypted)
+            }
+            Err(error) => Err(unreachable(&server.name(), &error)),
+        }
+    }
+
+    /// Connects once without a pool, because the pool would report only a timeout.
+    async fn try_connect(&self) -> Result<(), Error> {
+        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, self.0.connect()).await;
+        let _ = connected.map_err(|_| Error::PoolTimedOut)??.close().await;
+        Ok(())
     }
 
     /// Location for error messages, without user and password.
@@ -115,4 +195,40 @@ fn unreachable(what: &str, error: &Error) -> DbErr {
         other => other.to_string(),
     };
     DbErr::Conn(RuntimeErr::Internal(format!("{what}: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_another_machine_is_verified_unless_the_url_says_otherwise() {
+        let mode = |url: &str| WeakTls::of(url).unwrap().map(|weak| (weak.mode, weak.may_be_plain));
+        for (url, expected) in [
+            ("postgres://ferry:hunter2@db.example/ferry", None),
+            ("postgres://ferry@db.example/ferry?sslmode=verify-full&sslrootcert=/etc/root.pem", None),
+            ("postgres://ferry@db.example/ferry?sslmode=verify-ca", Some(("verify-ca", false))),
+            ("postgres://ferry@10.0.0.7/ferry?ssl-mode=require", Some(("require", false))),
+            ("postgres://ferry@[2001:db8::7]/ferry?sslmode=prefer", Some(("prefer", true))),
+            ("postgres://ferry@db.example/ferry?sslmode=allow", Some(("allow", true))),
+            ("postgres://ferry@db.example/ferry?sslmode=disable", Some(("disable", true))),
+            ("postgres://ferry@localhost/ferry", None),
+            ("postgres://ferry@127.0.0.1/ferry?sslmode=disable", None),
+            ("postgres://ferry@[::1]/ferry", None),
+            ("postgres://ferry@db.example/ferry?host=/run/postgresql", None),
+            ("sqlite://payferry.db?mode=rwc", None),
+        ] {
+            assert_eq!(mode(url), expected, "{url}");
+        }
+        let is_full = |url: &str| matches!(options(url).unwrap().get_ssl_mode(), PgSslMode::VerifyFull);
+        assert!(is_full("postgres://ferry@db.example/ferry"));
+        assert!(!is_full("postgres://ferry@localhost/ferry"), "a local server may have no certificate");
+        assert!(!is_full("postgres://ferry@db.example/ferry?sslmode=require"));
+        let told = WeakTls::of("postgres://ferry:hunter2@db.example/ferry?sslmode=require").unwrap().unwrap();
+        assert_eq!(
+            told.to_string(),
+            "PostgreSQL at db.example with sslmode=require: the server's certificate is not verified; use \
+             sslmode=verify-full"
+        );
+    }
 }

@@ -36,6 +36,10 @@ pub(super) fn expected(key: &str) -> &'static str {
         "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
         "retention.events_days" => "at least 30 days, or 0 forever",
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
+        "unsafe.allow" => {
+            "a list of names: kyt_allow_everything, bare_key_file, readable_secrets, public_url, one_endpoint, \
+             http_endpoint, database_without_tls"
+        }
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
             Some((_, key)) => super::chains::expected(key),

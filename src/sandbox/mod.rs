@@ -153,6 +153,7 @@ impl Sandbox {
             terms: ConsentTerms::default(),
             documents,
             operator_token: keys.operator_token.clone(),
+            unsafe_settings: Vec::new(),
             routes: payferry_sandbox::routes::routes(env.clone()),
         };
         let app = App::start(config, listeners, parts).await?;

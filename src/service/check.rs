@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use payferry_actors::compliance::ChainalysisOracle;
 use payferry_domain::{Address, Timestamp};
-use payferry_entities::Database;
+use payferry_entities::{Database, WeakTls};
 use payferry_evm::inspect::{EndpointFinding, Grade, inspect_contracts, inspect_endpoint};
 use payferry_evm::wallet::{OperatorSigner, checksummed};
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
@@ -11,7 +11,7 @@ use payferry_runtime::clock::Clock;
 
 use super::chains::{self, Configured};
 use super::{compliance, contract, secrets};
-use crate::config::{Config, sqlite_file};
+use crate::config::{Config, UnsafeFinding, UnsafeSetting, sqlite_file};
 
 /// Line of the report.
 #[derive(Debug, Clone)]
@@ -25,6 +25,7 @@ pub struct CheckLine {
 /// Checks all requirements. Changes nothing.
 pub async fn check(config: &Config) -> Vec<CheckLine> {
     let mut lines = Lines::default();
+    lines.unsafe_settings(config);
     lines.read(
         "master key",
         secrets::sealer(config).map(|sealer| format!("read; version {} is current", sealer.current())),
@@ -69,6 +70,19 @@ impl Lines {
             Err(error) => (Grade::Bad, format!("{error:#}")),
         };
         self.add("service".to_owned(), what, grade, detail);
+    }
+
+    fn unsafe_settings(&mut self, config: &Config) {
+        let findings = config.unsafe_findings();
+        for UnsafeFinding { setting, detail } in findings.iter().cloned() {
+            let grade = if config.allows(setting) { Grade::Doubtful } else { Grade::Bad };
+            self.add("service".to_owned(), &format!("unsafe setting {setting}"), grade, detail);
+        }
+        if findings.iter().all(|found| found.setting != UnsafeSetting::DatabaseWithoutTls)
+            && let Ok(Some(weak)) = WeakTls::of(&config.database.url)
+        {
+            self.add("service".to_owned(), "database TLS", Grade::Doubtful, weak.to_string());
+        }
     }
 
     /// Without a provider the service runs, but cannot verify customers.

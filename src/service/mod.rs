@@ -17,12 +17,16 @@ use payferry_httpkit::Limits;
 use payferry_runtime::clock::Clock;
 
 use crate::app::{App, AppParts, Listeners};
-use crate::config::{Config, Environment};
+use crate::config::{Config, Environment, UnsafeFinding};
 use crate::http::consent::ConsentTerms;
 
 /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain that
 /// cannot be used is logged and retried, and the other chains run.
 pub async fn start(config: &Config) -> anyhow::Result<App> {
+    let unsafe_settings = config.allowed_unsafe_settings()?;
+    for UnsafeFinding { setting, detail } in &unsafe_settings {
+        tracing::warn!("the unsafe setting {setting} is allowed: {detail}");
+    }
     let listeners = Listeners::bind(config).await?;
     let clock = Clock::default();
     let signer = secrets::signer(&config.signer)?;
@@ -47,6 +51,7 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
         terms: terms(config)?,
         sealer,
         operator_token,
+        unsafe_settings,
         routes: Router::new(),
     };
     App::start(config, listeners, parts).await

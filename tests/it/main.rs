@@ -20,4 +20,5 @@ mod sse;
 mod stage;
 mod statements;
 mod stories;
+mod tls;
 mod vault;

@@ -66,6 +66,7 @@ use events::EventTicker;
 pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
 pub use events::EVENT_LISTENERS_MAX;
 pub use input::tenant_failure;
+pub use overview::UnsafeSetting;
 pub use routes::{Access, Route, table};
 
 /// Maximum number of concurrent requests. Event streams are counted separately.
@@ -81,6 +82,8 @@ pub struct OperatorConfig {
     pub key_mode: KeyMode,
     /// Storage of the customers' documents.
     pub documents: DocumentStore,
+    /// Unsafe settings that the configuration uses.
+    pub unsafe_settings: Vec<UnsafeSetting>,
     /// Renders the metrics of the process in Prometheus' text format.
     pub metrics: fn() -> String,
     /// Cancelled when the listener shuts down, to end long-running responses.

@@ -27,6 +27,15 @@ pub const INCIDENTS_MAX: usize = 25;
 /// Maximum number of quarantined actors, the oldest.
 pub const QUARANTINED_MAX: usize = 10;
 
+/// An unsafe setting that the configuration uses and allows.
+#[derive(Debug, Clone, Serialize)]
+pub struct UnsafeSetting {
+    /// Name in `[unsafe] allow`.
+    pub setting: &'static str,
+    /// The key, and what is unsafe about its value.
+    pub detail: String,
+}
+
 /// Data of the overview.
 #[derive(Debug, Clone, Serialize)]
 pub struct Overview {
@@ -50,6 +59,7 @@ pub struct Overview {
     /// Undelivered events. `None` if the database does not answer in time.
     pub webhooks: Option<Webhooks>,
     pub journal: JournalLine,
+    pub unsafe_settings: Vec<UnsafeSetting>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -63,11 +73,12 @@ pub struct JournalLine {
 
 /// Returns the data of the overview page.
 pub(super) async fn data(operator: Operator) -> Result<Answer, ApiError> {
-    Answer::ok(&overview(&operator.system).await)
+    Answer::ok(&overview(&operator).await)
 }
 
 /// Reads the overview. Data that only the database has is missing while the database is down.
-pub async fn overview(system: &System) -> Overview {
+pub async fn overview(operator: &Operator) -> Overview {
+    let system = &operator.system;
     let readiness = health::readiness(system).await;
     let (mut works, mut undelivered) = (None, None);
     if readiness.database.reads {
@@ -91,6 +102,7 @@ pub async fn overview(system: &System) -> Overview {
         chains: chains::chains(system, works.as_ref()),
         webhooks: undelivered,
         journal: journal(system),
+        unsafe_settings: operator.config.unsafe_settings.clone(),
     }
 }
 
@@ -104,7 +116,7 @@ pub fn journal(system: &System) -> JournalLine {
 }
 
 pub(crate) async fn show(operator: Operator, asked: PageRequest) -> Response {
-    let mut overview = overview(&operator.system).await;
+    let mut overview = overview(&operator).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhook_pages::OVERVIEW_MAX);
         if_by(soon(), "PSP names", webhook_pages::name(&operator.system, &mut webhooks.endpoints)).await;
@@ -121,6 +133,7 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
         div.col {
             (alarm(&view.readiness))
             (pauses::notice(held))
+            (unsafe_notice(&view.unsafe_settings))
             (stuck::quarantined(view, now))
             (figures(view, now))
             div.grid.two {
@@ -134,6 +147,17 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
                     (webhook_pages::panel(view.webhooks.as_ref(), now))
                     (journal_panel(&view.journal.stats))
                 }
+            }
+        }
+    }
+}
+
+fn unsafe_notice(settings: &[UnsafeSetting]) -> Markup {
+    html! {
+        @if !settings.is_empty() {
+            div.notice.warn #unsafe role="status" {
+                strong { "Unsafe settings are allowed" }
+                ul { @for one in settings { li { span.mono { (one.setting) } ": " (one.detail) } } }
             }
         }
     }

@@ -112,6 +112,54 @@ async fn serves_after_deploy_and_check() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn production_refuses_unsafe_settings_unless_they_are_allowed_by_name() {
+    let mut outside = Outside::with(&[Chain::Base]).await;
+    outside.chains[0].deploy_payferry(&outside.accounts).await;
+    outside.folder.settings["contracts"]["address"] = outside.chains[0].contract.to_string().into();
+    // The files of the test are readable by everybody, the key is bare, no public URL is set, one endpoint is named.
+    outside.folder.settings["server"]["environment"] = "production".into();
+    outside.folder.write();
+    let names = ["bare_key_file", "readable_secrets", "public_url", "one_endpoint"];
+    let unsafe_lines = |outside: &Outside| -> Vec<(String, String)> {
+        let (lines, code) = outside.check();
+        let lines: Vec<_> = lines.into_iter().filter(|line| line.0.starts_with("service: unsafe setting ")).collect();
+        assert_eq!(code, Some(i32::from(lines.iter().any(|line| line.1 == "wrong"))), "{lines:#?}");
+        lines.into_iter().map(|line| (line.0.rsplit(' ').next().unwrap().to_owned(), line.1)).collect()
+    };
+    let mut served = binary().command();
+    let refused = served.arg("--config").arg(outside.folder.config()).arg("serve").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    for name in names {
+        assert!(complaint(&refused).contains(&format!("\n  {name}: `")), "{}", complaint(&refused));
+        assert!(unsafe_lines(&outside).contains(&(name.to_owned(), "wrong".to_owned())));
+    }
+
+    let allow = names.into_iter().map(toml::Value::from).collect::<Vec<_>>();
+    outside
+        .folder
+        .settings
+        .insert("unsafe".to_owned(), toml::Table::from_iter([("allow".to_owned(), allow.into())]).into());
+    outside.folder.write();
+    assert!(unsafe_lines(&outside).iter().all(|(_, grade)| grade == "look"));
+    let binary = binary();
+    let served = binary.serve(&outside.folder);
+    let metrics = reqwest::get(format!("{}/metrics", served.operator_url())).await.unwrap().text().await.unwrap();
+    let get = |path: &str| {
+        let request = reqwest::Client::new().get(format!("{}{path}", served.operator_url()));
+        request.bearer_auth(&outside.folder.operator_token).send()
+    };
+    let overview: Value = get("/ops/overview").await.unwrap().json().await.unwrap();
+    let page = get("/ops").await.unwrap().text().await.unwrap();
+    for name in names {
+        assert!(metrics.contains(&format!("payferry_unsafe_setting{{setting=\"{name}\"}} 1")), "{name}");
+        let settings = overview["unsafe_settings"].as_array().unwrap();
+        assert!(settings.iter().any(|one| one["setting"] == name), "{overview:#}");
+        assert!(page.contains(&format!("<span class=\"mono\">{name}</span>")), "{name}");
+    }
+    served.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wrong_chain_does_not_run_and_the_others_do() {
     let mut outside = Outside::with(&[Chain::Base, Chain::Polygon]).await;
     for chain in &mut outside.chains {

@@ -58,7 +58,10 @@ impl ServiceFixture {
         let key_mode = app.state.config.environment.key_mode();
         let documents = app.state.config.documents.clone();
         let metrics = || payferry::telemetry::metrics().render();
-        let config = OperatorConfig { token: TOKEN.to_owned(), key_mode, documents, metrics, closing: closing.clone() };
+        let unsafe_settings = Vec::new();
+        let closed = closing.clone();
+        let config =
+            OperatorConfig { token: TOKEN.to_owned(), key_mode, documents, unsafe_settings, metrics, closing: closed };
         let router = router(Operator::new(app.state.system.clone(), config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

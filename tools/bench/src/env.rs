@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context;
 use payferry_entities::Database;
 use payferry_testkit::service::ChildSandboxOptions;
-use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, raw_sql};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use tempfile::TempDir;
@@ -105,7 +104,7 @@ impl Engine {
             std::process::id(),
         );
         // Opened without the service's settings: the statement is slow, and must not log a warning.
-        let options = PgConnectOptions::from_url(server).map_err(cannot_be_reached)?.disable_statement_logging();
+        let options = payferry_entities::postgres::options(server.as_str())?.disable_statement_logging();
         let mut connection = options.connect().await.map_err(cannot_be_reached)?;
         let mut made = connection.execute(raw_sql(AssertSqlSafe(make))).await;
         if made.is_ok() {
