@@ -15,6 +15,7 @@ use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
 use payferry_httpkit::Limits;
+use payferry_journal::audit;
 use payferry_journal::webhooks::retention::{self, Retention};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_operator::{Operator, OperatorConfig, UnsafeSetting};
@@ -110,7 +111,7 @@ pub struct App {
     api: Serving,
     operator: Serving,
     _hold: Hold,
-    _tasks: [AbortOnDropHandle<()>; 3],
+    _tasks: [AbortOnDropHandle<()>; 4],
 }
 
 #[derive(Debug)]
@@ -161,7 +162,9 @@ impl App {
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let (kept, database) = (Retention { events_days: config.retention.events_days }, system.database().clone());
         let prune = retention::prune_on(database, system.clock().clone(), kept, retention::Pace::default());
-        let [sweep, prune] = [tokio::spawn(sweep), tokio::spawn(prune)].map(AbortOnDropHandle::new);
+        let chain = audit::chain::chain_on(system.database().clone());
+        let [sweep, prune, chain] =
+            [tokio::spawn(sweep), tokio::spawn(prune), tokio::spawn(chain)].map(AbortOnDropHandle::new);
         let closing = CancellationToken::new();
         let compliance = OperatorConfig {
             token: parts.operator_token,
@@ -174,7 +177,7 @@ impl App {
         let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
         let operator = Serving::start(operator, compliance, closing);
         let ready = ServiceReady { api_url, operator_url, pid: std::process::id() };
-        Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune] })
+        Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune, chain] })
     }
 
     /// Supervision tree.

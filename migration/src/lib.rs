@@ -26,6 +26,7 @@ mod m0013_set_aside;
 mod m0014_customers_by_time;
 mod m0015_undelivered;
 mod m0016_wallets;
+mod m0017_audit_chain;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -49,6 +50,7 @@ impl MigratorTrait for Migrator {
             Change::plain("m0014_customers_by_time", m0014_customers_by_time::UP),
             Change::plain("m0015_undelivered", m0015_undelivered::UP),
             m0016_wallets::CHANGE,
+            m0017_audit_chain::CHANGE,
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

@@ -75,6 +75,10 @@ pub struct AuditEntry {
     pub subject: String,
     /// Further details.
     pub detail: Value,
+    /// Address of the client that sent the request; `None` if there was no request.
+    pub address: Option<String>,
+    /// Id of the request, as in the log and in `X-Request-Id`.
+    pub request_id: Option<String>,
 }
 
 /// Entries in the order of writing.
@@ -113,19 +117,21 @@ pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64
 
 impl From<Model> for AuditEntry {
     fn from(row: Model) -> Self {
-        let Model { number, at, actor_kind, actor, action, psp_id, subject, detail } = row;
+        let Model { number, at, actor_kind, actor, action, psp_id, subject, detail, address, request_id } = row;
         // Shows invalid JSON as text, since the audit log must not hide anything.
         let detail = serde_json::from_str(&detail).unwrap_or(Value::String(detail));
-        Self { number, at: Moment(Timestamp(at)), actor_kind, actor, action, psp_id, subject, detail }
+        let at = Moment(Timestamp(at));
+        Self { number, at, actor_kind, actor, action, psp_id, subject, detail, address, request_id }
     }
 }
 
 /// One line of a table.
 impl fmt::Display for AuditEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, at, actor_kind, actor, action, psp_id, subject, detail } = self;
+        let Self { number, at, actor_kind, actor, action, psp_id, subject, detail, address, .. } = self;
         let by = if actor.is_empty() { actor_kind.clone() } else { format!("{actor_kind} {actor}") };
         let psp = psp_id.as_deref().unwrap_or("-");
-        write!(f, "{number:>8}  {at}  {by:<38}  {action:<28}  {subject:<29}  {psp:<30}  {detail}")
+        let address = address.as_deref().unwrap_or("-");
+        write!(f, "{number:>8}  {at}  {by:<38}  {address:<15}  {action:<28}  {subject:<29}  {psp:<30}  {detail}")
     }
 }

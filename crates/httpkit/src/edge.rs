@@ -2,15 +2,17 @@
 //! document of every failure.
 
 use std::any::Any;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use payferry_runtime::request::{self, RequestSource};
 use tokio::sync::Semaphore;
 use tower::util::MapRequestLayer;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -98,6 +100,8 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         psp.id = tracing::field::Empty,
         key.id = tracing::field::Empty,
     );
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let source = RequestSource { id: id.clone(), address: peer };
     let answered = async {
         // At the limit the request is rejected immediately: a queue would only grow.
         let response = match edge.door.try_acquire() {
@@ -108,7 +112,7 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
         response
     };
-    answered.instrument(span).await
+    request::answering(source, answered).instrument(span).await
 }
 
 /// Writes the problem document of a failure, and the headers of every response.

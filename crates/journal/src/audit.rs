@@ -1,7 +1,10 @@
 //! The audit log: who changed what. An entry is written in the commit of the change, and entries are only inserted.
 
+pub mod chain;
+
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::audit_log;
+use payferry_runtime::request;
 use sea_orm::{ActiveValue, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
 use serde_json::Value;
 
@@ -58,8 +61,9 @@ pub struct NewAuditEntry {
     pub detail: Value,
 }
 
-/// Returns the row of an entry, before it has a number.
+/// Returns the row of an entry, before it has a number. Takes the source from the request that this task answers.
 pub fn row(entry: NewAuditEntry, by: &Actor, at: Timestamp) -> audit_log::Model {
+    let request = request::current();
     audit_log::Model {
         number: 0,
         at: at.as_millis(),
@@ -69,6 +73,8 @@ pub fn row(entry: NewAuditEntry, by: &Actor, at: Timestamp) -> audit_log::Model 
         psp_id: entry.psp_id.map(|id| id.to_string()),
         subject: entry.subject,
         detail: entry.detail.to_string(),
+        address: request.as_ref().and_then(|request| request.address).map(|address| address.to_string()),
+        request_id: request.map(|request| request.id),
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod files;
 pub mod observe;
+pub mod request;
 pub mod seal;
 pub mod supervise;
 pub mod tls;

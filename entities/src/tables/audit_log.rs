@@ -24,6 +24,10 @@ pub struct Model {
     /// JSON. Contains no personal data.
     #[sea_orm(column_type = "Text")]
     pub detail: String,
+    /// Address of the client that sent the request.
+    pub address: Option<String>,
+    /// Id of the request.
+    pub request_id: Option<String>,
 }
 
 crate::tables::without_relations!();

@@ -1,6 +1,7 @@
 //! Tests of the real binary from the command line.
 
 mod admin;
+mod audit;
 mod bench;
 mod config;
 pub(crate) mod customers;

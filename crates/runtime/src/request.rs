@@ -1,0 +1,31 @@
+//! The HTTP request that the current task answers.
+//!
+//! The listener sets it around every handler. The audit log reads it, so that each entry names its source and no function
+//! in between has to pass it on. Tasks that a handler spawns have no request.
+
+use std::net::IpAddr;
+
+use tokio::task_local;
+
+/// Where a request came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSource {
+    /// Id of the request.
+    pub id: String,
+    /// Address of the client, if the connection has one.
+    pub address: Option<IpAddr>,
+}
+
+task_local! {
+    static CURRENT: RequestSource;
+}
+
+/// Runs `future` as the answer to a request.
+pub async fn answering<F: Future>(source: RequestSource, future: F) -> F::Output {
+    CURRENT.scope(source, future).await
+}
+
+/// The request that this task answers; `None` outside of a request.
+pub fn current() -> Option<RequestSource> {
+    CURRENT.try_with(Clone::clone).ok()
+}
