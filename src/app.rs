@@ -14,7 +14,7 @@ use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
-use payferry_httpkit::Limits;
+use payferry_httpkit::{Limits, ServeConfig};
 use payferry_journal::audit;
 use payferry_journal::webhooks::retention::{self, Retention};
 use payferry_migration::{Migrator, MigratorTrait};
@@ -52,7 +52,7 @@ pub struct AppParts {
     pub identity: Option<Arc<dyn IdentityProvider>>,
     /// Determines the mode of API keys and the policy for webhook URLs.
     pub environment: Environment,
-    /// Rate and concurrency limits of the public listener.
+    /// Rate and concurrency limits of the public listener. Those of connections and bodies also hold for the operator's.
     pub limits: Limits,
     /// The terms that customers accept.
     pub terms: ConsentTerms,
@@ -148,6 +148,7 @@ impl App {
             shards: config.payments.shards,
         };
         let system = System::start(config_of_system).await?;
+        let (limits, serve_config) = (parts.limits.edge, parts.limits.serve_config());
         let Listeners { api, operator, public_url, api_url, operator_url } = listeners;
         let closing = CancellationToken::new();
         let http = HttpConfig {
@@ -158,7 +159,8 @@ impl App {
             terms: parts.terms,
             closing: closing.clone(),
         };
-        let api = Serving::start(api, router_with(AppState::new(system.clone(), http), parts.routes), closing);
+        let router = router_with(AppState::new(system.clone(), http), parts.routes);
+        let api = Serving::start(api, router, serve_config.clone(), closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let (kept, database) = (Retention { events_days: config.retention.events_days }, system.database().clone());
         let prune = retention::prune_on(database, system.clock().clone(), kept, retention::Pace::default());
@@ -171,11 +173,12 @@ impl App {
             key_mode: parts.environment.key_mode(),
             documents: parts.documents,
             unsafe_settings: unsafe_settings(parts.unsafe_settings),
+            limits,
             metrics: || telemetry::metrics().render(),
             closing: closing.clone(),
         };
         let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
-        let operator = Serving::start(operator, compliance, closing);
+        let operator = Serving::start(operator, compliance, serve_config, closing);
         let ready = ServiceReady { api_url, operator_url, pid: std::process::id() };
         Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune, chain] })
     }
@@ -211,9 +214,9 @@ impl App {
 }
 
 impl Serving {
-    fn start(listener: TcpListener, router: Router, stop: CancellationToken) -> Self {
+    fn start(listener: TcpListener, router: Router, config: ServeConfig, stop: CancellationToken) -> Self {
         let stopped = stop.clone().cancelled_owned();
-        Self { stop, task: tokio::spawn(payferry_httpkit::serve(listener, router, stopped)) }
+        Self { stop, task: tokio::spawn(payferry_httpkit::serve(listener, router, config, stopped)) }
     }
 
     /// Refuses new requests and waits until the running ones are answered.

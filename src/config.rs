@@ -17,6 +17,8 @@ use payferry_accounts::keys::KeyMode;
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::ComplianceConfig;
 use payferry_domain::{Address, Amount};
+use payferry_httpkit::TrustedProxies;
+use payferry_httpkit::address::ProxyNetwork;
 use payferry_journal::psps::Ceilings;
 use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
 use serde::Deserialize;
@@ -84,11 +86,25 @@ pub struct ServerSection {
     pub public_url: Option<url::Url>,
     /// Environment: determines which API keys are accepted and which webhook URLs are allowed.
     pub environment: Environment,
-    /// True if a proxy in front of the service appends the payer's address to `X-Forwarded-For`.
-    pub behind_proxy: bool,
+    /// Networks of the proxies that forward the client's address.
+    #[serde(deserialize_with = "values::networks")]
+    pub trusted_proxies: Vec<ProxyNetwork>,
+    /// Every peer is a proxy: `behind_proxy = true` of earlier versions.
+    #[serde(skip)]
+    pub is_behind_proxy: bool,
     /// File with the terms of service that customers accept; `None` uses the built-in terms.
     #[serde(deserialize_with = "values::optional")]
     pub terms_file: Option<PathBuf>,
+}
+
+impl ServerSection {
+    /// The proxies that forward the client's address.
+    pub fn trusted_proxies(&self) -> TrustedProxies {
+        if self.is_behind_proxy && self.trusted_proxies.is_empty() {
+            return TrustedProxies::EveryPeer;
+        }
+        TrustedProxies::Networks(self.trusted_proxies.clone())
+    }
 }
 
 /// Environment of the service.

@@ -19,6 +19,8 @@ pub const ENV_PREFIX: &str = "PAYFERRY_";
 const ENV_SEPARATOR: &str = "__";
 /// Keys of earlier versions. They have no effect and cause a warning.
 const RETIRED: [&str; 1] = ["payments.bookkeeping"];
+/// Key that `server.trusted_proxies` replaces. It still has its effect and causes a warning.
+const BEHIND_PROXY: &str = "server.behind_proxy";
 
 /// Configuration error: location, key and expected value.
 #[derive(Debug, thiserror::Error)]
@@ -103,11 +105,25 @@ impl Config {
             None => Vec::new(),
         };
         settings.extend(from_env(env));
-        let mut warnings = Vec::new();
+        let (mut warnings, mut is_behind_proxy) = (Vec::new(), false);
         for Setting { location, key, value } in settings {
             let name = key.join(".");
             if RETIRED.contains(&name.as_str()) {
                 warnings.push(format!("{location}: `{name}` no longer exists and has no effect; remove it"));
+                continue;
+            }
+            if name == BEHIND_PROXY {
+                let value = match value {
+                    Value::String(text) => typed(&text, &Value::Boolean(false)),
+                    value => value,
+                };
+                let (found, expected) = (shown(&key, &value), expected(&name));
+                let bad = || ConfigError::BadValue { location: location.clone(), key: name.clone(), found, expected };
+                is_behind_proxy = value.as_bool().ok_or_else(bad)?;
+                warnings.push(format!(
+                    "{location}: `{name}` will be removed: `true` trusts every peer; set `server.trusted_proxies` to the \
+                     addresses of your proxies instead"
+                ));
                 continue;
             }
             let found = shown(&key, &value);
@@ -129,6 +145,7 @@ impl Config {
             config = table.clone().try_into().map_err(|_| bad())?;
         }
         config.warnings = warnings;
+        config.server.is_behind_proxy = is_behind_proxy;
         Ok(config)
     }
 }

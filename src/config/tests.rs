@@ -30,8 +30,8 @@ fn later_layers_override_earlier_ones() {
 fn errors_name_location_key_and_expected_values() {
     assert_eq!(
         refused("[server]\n\nlisen = 1\n", &[]),
-        "payferry.toml:3: there is no key `server.lisen`; expected one of behind_proxy, environment, \
-         listen, operator_listen, public_url, terms_file"
+        "payferry.toml:3: there is no key `server.lisen`; expected one of environment, listen, \
+         operator_listen, public_url, terms_file, trusted_proxies"
     );
     assert_eq!(
         refused("[server]\nlisten = \"localhost\"\n", &[]),
@@ -53,6 +53,38 @@ fn errors_name_location_key_and_expected_values() {
     assert!(refused("", &[("PAYFERRY_NOWHERE__X", "7")]).contains("there is no key `nowhere.x`"));
     let secret = refused("[database]\nurl = \"mysql://user:hunter2@host/x\"", &[]);
     assert!(secret.contains("expected a path") && !secret.contains("hunter2"), "{secret}");
+}
+
+#[test]
+fn trusted_proxies_replace_the_former_key() {
+    let load = |file: &str, env: &[(&str, &str)]| {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&path, file).unwrap();
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let config = Config::load(Some(path.path()), env).unwrap();
+        (config.server.trusted_proxies(), config.warnings)
+    };
+    let listed =
+        |networks: &[&str]| TrustedProxies::Networks(networks.iter().map(|network| network.parse().unwrap()).collect());
+    assert_eq!(load("", &[]), (listed(&[]), Vec::new()));
+    let file = "[server]\ntrusted_proxies = [\"10.0.0.1\", \"10.1.0.0/16\"]\n";
+    assert_eq!(load(file, &[]), (listed(&["10.0.0.1", "10.1.0.0/16"]), Vec::new()));
+    let from_env = load("", &[("PAYFERRY_SERVER__TRUSTED_PROXIES", "[\"::1\"]")]);
+    assert_eq!(from_env, (listed(&["::1"]), Vec::new()));
+    for (file, env, expected) in [
+        ("[server]\nbehind_proxy = true\n", None, TrustedProxies::EveryPeer),
+        ("", Some(("PAYFERRY_SERVER__BEHIND_PROXY", "true")), TrustedProxies::EveryPeer),
+        ("[server]\nbehind_proxy = false\n", None, listed(&[])),
+        ("[server]\nbehind_proxy = true\ntrusted_proxies = [\"::1\"]\n", None, listed(&["::1"])),
+    ] {
+        let (trusted, warnings) = load(file, env.as_slice());
+        assert_eq!(trusted, expected, "{file} {env:?}");
+        assert!(matches!(&warnings[..], [one] if one.contains("set `server.trusted_proxies`")), "{warnings:?}");
+    }
+    assert!(
+        refused("[server]\nbehind_proxy = 1\n", &[]).contains("`server.behind_proxy` is 1, expected true or false")
+    );
+    assert!(refused("[server]\ntrusted_proxies = [\"nginx\"]\n", &[]).contains("a list of addresses and networks"));
 }
 
 #[test]

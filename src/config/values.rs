@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use payferry_httpkit::address::ProxyNetwork;
 use payferry_journal::webhooks::retention::KEPT_DAYS_MIN;
 use serde::de::{DeserializeOwned, Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
@@ -17,6 +18,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "identity.base_url" => "an http or https URL, such as \"https://api.sumsub.com\"",
         "identity.level" | "identity.rescreen_level" => "the name of a level at the provider",
         "server.environment" => "\"production\" or \"sandbox\"",
+        "server.trusted_proxies" => "a list of addresses and networks, such as [\"10.0.0.1\", \"10.1.0.0/16\"]",
         "server.behind_proxy"
         | "kyt.oracle"
         | "kyt.allow_everything"
@@ -64,6 +66,11 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 /// Reads a text that a type parses.
 pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ProxyNetwork>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
 pub(super) fn any_database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

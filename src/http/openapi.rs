@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document, collected from the handlers.
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -98,6 +99,7 @@ fn body_responses(operation: &mut Operation) {
     for (status, description) in [
         ("400", "The body is not JSON, or a header or parameter cannot be read."),
         ("409", "The request conflicts with the current state, or the first one with this key is still running."),
+        ("408", "The body did not arrive in time. The request was not carried out."),
         ("413", too_large.as_str()),
         ("415", "The body is not declared as JSON."),
         ("422", "Invalid fields, all named; or the Idempotency-Key was used with another body."),
@@ -116,10 +118,10 @@ fn add_problem(operation: &mut Operation, status: &str, description: &str) {
 }
 
 /// `GET /openapi.json`
-pub(super) async fn serve(State(document): State<std::sync::Arc<str>>) -> Response {
+pub(super) async fn serve(State(document): State<Bytes>) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("public, max-age=300")),
     ];
-    (headers, document.to_string()).into_response()
+    (headers, document).into_response()
 }

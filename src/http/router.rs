@@ -1,8 +1,7 @@
 //! The routes, in the order of the interface.
 
-use std::sync::Arc;
-
 use axum::Router;
+use axum::body::Bytes;
 use axum::routing::{get, post};
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
@@ -62,9 +61,9 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let reference = pages::reference::render(&document);
-    let json: Arc<str> = document.to_json().unwrap_or_default().into();
-    let edge =
-        Edge { listener: Listener::Public, door: app.door.clone(), request_timeout: app.config.limits.request_timeout };
+    let json = Bytes::from(document.to_json().unwrap_or_default());
+    let limits = &app.config.limits;
+    let edge = Edge::new(Listener::Public, app.door.clone(), limits.request_timeout, limits.edge);
     let router = Router::new()
         .nest(PREFIX, bare.clone())
         .merge(bare)

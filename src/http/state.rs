@@ -13,7 +13,7 @@ use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::Limiters;
 use payferry_httpkit::live::StreamLimits;
-use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, Submission};
+use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, RequestProgress, Submission};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;
@@ -128,7 +128,11 @@ impl HttpState for AppState {
     }
 
     async fn authenticate(&self, parts: &Parts, scope: KeyScope) -> Result<(PspId, KeyId), ApiError> {
-        self.keys.authenticate(&self.limiters, parts, scope).await
+        let (psp_id, key_id) = self.keys.authenticate(&self.limiters, parts, scope).await?;
+        if let Some(progress) = parts.extensions.get::<RequestProgress>() {
+            progress.identify(key_id)?;
+        }
+        Ok((psp_id, key_id))
     }
 }
 

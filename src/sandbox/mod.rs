@@ -149,7 +149,7 @@ impl Sandbox {
             screener: Arc::new(env.screener()),
             identity: Some(Arc::new(SandboxIdentity::new(links, clock))),
             environment: Environment::Sandbox,
-            limits: Limits::sandbox(),
+            limits: Limits { trusted_proxies: config.server.trusted_proxies(), ..Limits::sandbox() },
             terms: ConsentTerms::default(),
             documents,
             operator_token: keys.operator_token.clone(),

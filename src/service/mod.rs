@@ -92,5 +92,5 @@ fn limits(config: &Config) -> Limits {
         Environment::Sandbox => Limits::sandbox(),
         Environment::Production => Limits::production(),
     };
-    Limits { behind_proxy: config.server.behind_proxy, ..limits }
+    Limits { trusted_proxies: config.server.trusted_proxies(), ..limits }
 }

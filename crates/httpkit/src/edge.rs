@@ -1,13 +1,13 @@
-//! The outermost layers of a listener: the request's id, its span and its line in the log, its time limit, and the problem
-//! document of every failure.
+//! The outermost layers of a listener: the request's id, its span and its line in the log, its limits, and the problem
+//! document of every failure. [`crate::progress`] owns the limits.
 
 use std::any::Any;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::body::{Body, HttpBody};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -17,42 +17,102 @@ use tokio::sync::Semaphore;
 use tower::util::MapRequestLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestId, RequestId, SetRequestIdLayer};
-use tower_http::timeout::TimeoutLayer;
 use tracing::{Instrument, Level};
 use ulid::Ulid;
 
-use crate::error::{ApiError, Away, Listener};
+use crate::address::ClientAddress;
+use crate::arriving::{AnsweringBody, ArrivingBody};
+use crate::connections::{Answering, Connection};
+use crate::error::{ApiError, Listener};
+use crate::progress::{Door, EdgeLimits, FinishOnDrop, RequestProgress, Shares};
+use crate::serve::HEAD_BYTES_MAX;
 
 /// The header with the request's id, in both directions.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Characters of an id that a caller chose.
 const REQUEST_ID_CHARS_MAX: usize = 128;
-/// Status of the timeout layer. No handler answers with it; `finish` turns it into [`ApiError::TimedOut`].
-const TIMED_OUT: StatusCode = StatusCode::REQUEST_TIMEOUT;
+/// Permits for requests of the routes with a reserve, when all other permits are in use.
+pub const RESERVED_REQUESTS: usize = 16;
 
 /// The outermost layers of one listener.
 #[derive(Clone)]
 pub struct Edge {
-    /// The listener.
-    pub listener: Listener,
+    listener: Listener,
     /// Permits for concurrent requests.
-    pub door: Arc<Semaphore>,
-    /// Time limit of a request, including its body.
-    pub request_timeout: Duration,
+    door: Arc<Semaphore>,
+    /// Permits and paths of the routes that answer when the door is full.
+    reserve: Arc<Semaphore>,
+    reserved: &'static [&'static str],
+    /// Time limit of a request after its body has arrived.
+    request_timeout: Duration,
+    shares: Arc<Shares>,
 }
 
 impl Edge {
+    /// The layers of this listener, with these permits for concurrent requests. A request whose body has arrived may take
+    /// `request_timeout`.
+    pub fn new(listener: Listener, door: Arc<Semaphore>, request_timeout: Duration, limits: EdgeLimits) -> Self {
+        let (reserve, shares) = (Arc::new(Semaphore::new(RESERVED_REQUESTS)), Shares::new(limits));
+        Self { listener, door, reserve, reserved: &[], request_timeout, shares }
+    }
+
+    /// The routes with these paths answer even when the door is full, within [`RESERVED_REQUESTS`].
+    pub fn reserve_for(self, reserved: &'static [&'static str]) -> Self {
+        Self { reserved, ..self }
+    }
+
     /// Adds the layers to every route of `router`, including the fallback.
     pub fn surround<S: Clone + Send + Sync + 'static>(self, router: Router<S>) -> Router<S> {
-        let request_timeout = self.request_timeout;
         // The first is the outermost.
         router.layer((
             MapRequestLayer::new(drop_unfit_id),
             SetRequestIdLayer::new(X_REQUEST_ID, GeneratedId),
             middleware::from_fn_with_state(self, answer),
-            TimeoutLayer::with_status_code(TIMED_OUT, request_timeout),
             CatchPanicLayer::custom(panicked),
         ))
+    }
+
+    /// Runs a request within its limits. The answer is the refusal if the body was not accepted, whatever the handler
+    /// made of it. Also returns the mark of the connection, for as long as the response is sent.
+    async fn run(&self, mut request: Request, route: &str, next: Next) -> (Response, Option<Answering>) {
+        let reserve = self.reserved.contains(&route).then(|| Arc::clone(&self.reserve));
+        let door = Door::new(Arc::clone(&self.door), reserve);
+        if head_bytes(&request) > HEAD_BYTES_MAX {
+            return (ApiError::HeadTooLarge.into_response(), None);
+        }
+        let address = ClientAddress::in_extensions(request.extensions());
+        let connection = request.extensions().get::<Arc<Connection>>().cloned();
+        let progress = RequestProgress::new(&self.shares, door, address, connection);
+        let finish = FinishOnDrop(progress.clone());
+        request.extensions_mut().insert(progress.clone());
+        // Handlers of GET and HEAD ignore a body.
+        let is_complete = request.body().is_end_stream() || matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_complete {
+            let idle_timeout = self.shares.limits.body_idle_timeout;
+            request = request.map(|body| Body::new(ArrivingBody::new(body, progress.clone(), idle_timeout)));
+        } else if let Err(refusal) = progress.arrive() {
+            return (refusal.into_response(), progress.finish());
+        }
+        let response = self.until_deadline(&progress, next.run(request)).await;
+        let response = progress.refusal().map_or(response, IntoResponse::into_response);
+        let answering = progress.finish();
+        drop(finish);
+        (response, answering)
+    }
+
+    async fn until_deadline(&self, progress: &RequestProgress, running: impl Future<Output = Response>) -> Response {
+        let mut running = std::pin::pin!(running);
+        loop {
+            let (deadline, _) = progress.deadline(self.request_timeout);
+            if let Ok(response) = tokio::time::timeout_at(deadline, &mut running).await {
+                return response;
+            }
+            // The body may have arrived in the meantime, and the deadline with it.
+            let (deadline, failure) = progress.deadline(self.request_timeout);
+            if deadline <= tokio::time::Instant::now() {
+                return failure.into_response();
+            }
+        }
     }
 }
 
@@ -84,7 +144,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     ApiError::internal(format!("a handler panicked: {}", panic_text(&*panic))).into_response()
 }
 
-/// Runs one request if a permit is free, then writes its problem document, its headers and its log line.
+/// Runs one request within its limits, then writes its problem document, its headers and its log line.
 async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
     let id = id.unwrap_or_default().to_owned();
@@ -100,19 +160,25 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         psp.id = tracing::field::Empty,
         key.id = tracing::field::Empty,
     );
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    let source = RequestSource { id: id.clone(), address: peer };
+    let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
+    let source = RequestSource { id: id.clone(), address };
     let answered = async {
-        // At the limit the request is rejected immediately: a queue would only grow.
-        let response = match edge.door.try_acquire() {
-            Ok(_room) => next.run(request).await,
-            Err(_) => ApiError::Unavailable(Away::Capacity, "too many concurrent requests".into()).into_response(),
-        };
+        let (response, answering) = edge.run(request, &route, next).await;
         let (response, failure) = finish(response, &id, edge.listener);
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
-        response
+        match answering {
+            Some(answering) => response.map(|body| Body::new(AnsweringBody::new(body, answering))),
+            None => response,
+        }
     };
     request::answering(source, answered).instrument(span).await
+}
+
+/// Size of the request line and the headers. The connection limits what it reads ahead, which may be a little more.
+fn head_bytes(request: &Request) -> usize {
+    let uri = request.uri();
+    let line = uri.path().len() + uri.query().map_or(0, str::len);
+    request.headers().iter().fold(line, |bytes, (name, value)| bytes + name.as_str().len() + value.len())
 }
 
 /// Writes the problem document of a failure, and the headers of every response.
@@ -120,9 +186,6 @@ fn finish(mut response: Response, id: &str, listener: Listener) -> (Response, Op
     if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<ApiError>().is_none() {
         let allow = response.headers().get(ALLOW).cloned();
         response = ApiError::MethodNotAllowed(allow).into_response();
-    }
-    if response.status() == TIMED_OUT && response.extensions().get::<ApiError>().is_none() {
-        response = ApiError::TimedOut.into_response();
     }
     let failure = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &failure {
@@ -164,4 +227,119 @@ fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route:
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::http::header::CONNECTION;
+    use axum::routing::{get, post};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::caller::read_body;
+
+    /// Time limit of a request in these tests.
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    fn router(room: usize) -> Router {
+        let limits = EdgeLimits::production();
+        let edge =
+            Edge::new(Listener::Operator, Arc::new(Semaphore::new(room)), TIMEOUT, limits).reserve_for(&["/health"]);
+        let slow_work = async |body: Body| {
+            let read = read_body(body, 1_000).await.map(|body| body.len().to_string());
+            tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
+            read
+        };
+        let router = Router::new()
+            .route("/endless", get(std::future::pending::<()>).post(std::future::pending::<()>))
+            .route("/slow", post(slow_work))
+            .route("/ignores", post(async || "ignored"))
+            .route("/health", get(async || "well"));
+        edge.surround(router)
+    }
+
+    fn request(method: Method, path: &str, body: Body) -> Request {
+        axum::http::Request::builder().method(method).uri(path).body(body).unwrap_or_default()
+    }
+
+    async fn send(router: &Router, request: Request) -> (StatusCode, String) {
+        let response = router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+        let status = response.status();
+        assert_eq!(response.headers().get(CONNECTION).is_some(), status == StatusCode::REQUEST_TIMEOUT);
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// A body that is complete after this time.
+    fn delayed(pause: Duration) -> Body {
+        Body::from_stream(futures::stream::once(async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, std::convert::Infallible>("body")
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missing_body_gets_408_whatever_the_handler_answers() {
+        let endless = Body::from_stream(futures::stream::pending::<Result<&str, std::convert::Infallible>>());
+        let (status, problem) = send(&router(1), request(Method::POST, "/slow", endless)).await;
+        assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
+        assert!(problem.contains("body_timeout") && problem.contains("was not carried out"), "{problem}");
+        assert!(!problem.contains("may have been"), "{problem}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_limit_starts_when_the_body_has_arrived() {
+        let slow = request(Method::POST, "/slow", delayed(Duration::from_secs(4)));
+        assert_eq!(send(&router(1), slow).await, (StatusCode::OK, "4".to_owned()));
+        for (method, body) in [(Method::GET, Body::empty()), (Method::POST, delayed(Duration::from_secs(1)))] {
+            let began = tokio::time::Instant::now();
+            let (status, problem) = send(&router(1), request(method, "/endless", body)).await;
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            assert!(problem.contains("timed_out"), "{problem}");
+            assert_eq!(began.elapsed(), TIMEOUT);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_without_their_body_take_no_room() {
+        let router = router(1);
+        let waiting = tokio::spawn({
+            let (router, slow) = (router.clone(), request(Method::POST, "/slow", delayed(Duration::from_secs(4))));
+            async move { send(&router, slow).await }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let ignores = request(Method::POST, "/ignores", delayed(Duration::from_secs(1)));
+        assert_eq!(send(&router, ignores).await, (StatusCode::OK, "ignored".to_owned()));
+        let running = tokio::spawn({
+            let router = router.clone();
+            async move { send(&router, request(Method::GET, "/endless", Body::empty())).await }
+        });
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let (status, problem) = waiting.await.unwrap_or_default();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "its body arrived when there was no room");
+        assert!(problem.contains("overloaded"), "{problem}");
+        running.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn routes_with_a_reserve_answer_when_the_door_is_full() {
+        let router = router(1);
+        let running = tokio::spawn({
+            let router = router.clone();
+            async move { send(&router, request(Method::GET, "/endless", Body::empty())).await }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(
+            send(&router, request(Method::POST, "/ignores", Body::empty())).await.0,
+            StatusCode::SERVICE_UNAVAILABLE
+        );
+        assert_eq!(
+            send(&router, request(Method::GET, "/health", Body::empty())).await,
+            (StatusCode::OK, "well".to_owned())
+        );
+        running.abort();
+        let _ = running.await;
+        assert_eq!(send(&router, request(Method::POST, "/ignores", Body::empty())).await.0, StatusCode::OK);
+    }
 }

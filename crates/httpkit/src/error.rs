@@ -9,7 +9,7 @@ mod from;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -17,6 +17,9 @@ use tracing::Level;
 use utoipa::ToSchema;
 
 pub use credentials::{KeyProblem, TokenProblem};
+
+use crate::progress::{BODY_IDLE_TIMEOUT, BODY_TIMEOUT};
+use crate::serve::HEAD_BYTES_MAX;
 
 /// Seconds after which a caller may try again when the database or a chain is unavailable.
 const RETRY_AWAY_SECS: u64 = 2;
@@ -96,6 +99,8 @@ pub enum ApiError {
     Conflict(&'static str, String, Vec<FieldError>),
     /// The object existed and was deleted; why.
     Gone(&'static str, String),
+    /// The request line and the headers are larger than [`HEAD_BYTES_MAX`].
+    HeadTooLarge,
     /// The body is larger than the route accepts; the limit in bytes.
     TooLarge(usize),
     /// The body is not declared as JSON.
@@ -118,6 +123,8 @@ pub enum ApiError {
     IdempotencyRunning,
     /// Too many requests; seconds to wait.
     RateLimited(u64),
+    /// The body of the request did not arrive in time.
+    BodyTimedOut,
     /// The request exceeded its time limit.
     TimedOut,
     /// A dependency is unavailable; which one, and for the log why.
@@ -204,6 +211,9 @@ impl ApiError {
             }
             Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request conflicts with the current state"),
             Self::Gone(code, _) => (StatusCode::GONE, *code, "It no longer exists"),
+            Self::HeadTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", "The headers are too large")
+            }
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large"),
             Self::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as JSON")
@@ -231,6 +241,7 @@ impl ApiError {
                 (StatusCode::CONFLICT, "idempotency_request_running", "The first request is still running")
             }
             Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
+            Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "body_timeout", "The body did not arrive in time"),
             Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "timed_out", "The request took too long"),
             Self::Unavailable(away, _) => (StatusCode::SERVICE_UNAVAILABLE, away.code(), "Not available at the moment"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The service failed"),
@@ -263,6 +274,9 @@ impl ApiError {
             | Self::Unprocessable(_, detail, _)
             | Self::Gone(_, detail)
             | Self::TokenUnavailable(detail) => detail.clone(),
+            Self::HeadTooLarge => {
+                format!("The request line and the headers may have at most {HEAD_BYTES_MAX} bytes together.")
+            }
             Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
             Self::UnsupportedMediaType => "Send the body with `Content-Type: application/json`.".to_owned(),
             Self::IdempotencyKeyReused => {
@@ -270,6 +284,11 @@ impl ApiError {
             }
             Self::IdempotencyRunning => "The first request with this Idempotency-Key is still running.".to_owned(),
             Self::RateLimited(secs) => format!("Try again in {secs} s."),
+            Self::BodyTimedOut => format!(
+                "The body must arrive within {} s, without a pause of {} s. The request was not carried out; send it again.",
+                BODY_TIMEOUT.as_secs(),
+                BODY_IDLE_TIMEOUT.as_secs()
+            ),
             Self::TimedOut => format!(
                 "The request timed out and may have been carried out. {}",
                 match listener {
@@ -359,6 +378,10 @@ impl ApiError {
             }
             Self::NotOperator(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry operator\""));
+            }
+            // The rest of the body is not read.
+            Self::BodyTimedOut => {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::MethodNotAllowed(Some(allow)) => {
                 headers.insert(ALLOW, allow.clone());

@@ -3,7 +3,10 @@
 //! It is generic over a state trait, [`HttpState`]. `error` is the only place that chooses status codes. Deliberately absent:
 //! routes, and the lookup of API keys.
 
+pub mod address;
+mod arriving;
 pub mod caller;
+pub mod connections;
 pub mod edge;
 pub mod error;
 pub mod extract;
@@ -12,15 +15,20 @@ pub mod limits;
 pub mod live;
 pub mod metrics;
 pub mod pages;
+pub mod progress;
 mod serve;
 
+pub use address::{ClientAddress, TrustedProxies};
 pub use caller::{Caller, Customers, Full, HttpState, Money, Payments, Read, Requires, Webhooks};
 pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
 pub use extract::{Fault, Fields, JsonBody, PageQuery, Path, QueryFields, Submission, between, read};
 pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};
-pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, HEAD_TIMEOUT, serve};
+pub use progress::{EdgeLimits, RequestProgress};
+pub use serve::{
+    CONNECTIONS_MAX, DRAIN_MAX, FIRST_HEAD_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, ServeConfig, WRITE_TIMEOUT, serve,
+};
 
 /// Prefix under which the routes without a prefix are served a second time.
 pub const PREFIX: &str = "/api/v1";

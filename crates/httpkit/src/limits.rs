@@ -2,21 +2,23 @@
 //!
 //! Each process counts for itself. The sandbox has no limit for keys.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota};
 use moka::sync::Cache;
 use payferry_domain::KeyId;
 
+use crate::address::{ClientAddress, TrustedProxies};
 use crate::error::ApiError;
 use crate::live::{STREAMS_AT_ONCE, STREAMS_PER_ADDRESS};
+use crate::progress::EdgeLimits;
+use crate::serve::ServeConfig;
 
 /// Sustained requests of a key, per second.
 pub const KEY_REQUESTS_PER_SEC: u32 = 500;
@@ -33,7 +35,7 @@ pub const REQUESTS_AT_ONCE: usize = 1_024;
 /// Requests with unknown keys from one address, per minute. Above that, keys from this address that were never seen
 /// before are refused without a lookup.
 pub const UNKNOWN_KEYS_PER_MINUTE: u32 = 60;
-/// Time limit of a request, including its body.
+/// Time limit of a request after its body has arrived.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two removals of idle keys and addresses.
 const FORGET_EVERY_SECS: i64 = 60;
@@ -57,9 +59,11 @@ pub struct Limits {
     pub requests_at_once: usize,
     /// Unknown keys per minute and address.
     pub unknown_keys_per_minute: u32,
-    /// True if a proxy in front appends the payer's address to `X-Forwarded-For`.
-    pub behind_proxy: bool,
-    /// Time limit of a request, including its body.
+    /// Connections and request bodies.
+    pub edge: EdgeLimits,
+    /// Proxies that forward the client's address.
+    pub trusted_proxies: TrustedProxies,
+    /// Time limit of a request after its body has arrived.
     pub request_timeout: Duration,
     /// Streams open at once.
     pub streams_at_once: usize,
@@ -71,8 +75,8 @@ pub struct Limits {
 
 impl Limits {
     /// The sandbox: no limit for keys.
-    pub const fn sandbox() -> Self {
-        Self { key: None, ..Self::production() }
+    pub fn sandbox() -> Self {
+        Self { key: None, edge: EdgeLimits::sandbox(), ..Self::production() }
     }
 
     /// Production.
@@ -89,12 +93,19 @@ impl Limits {
             callbacks_per_minute,
             requests_at_once: REQUESTS_AT_ONCE,
             unknown_keys_per_minute: UNKNOWN_KEYS_PER_MINUTE,
-            behind_proxy: false,
+            edge: EdgeLimits::production(),
+            trusted_proxies: TrustedProxies::Networks(Vec::new()),
             request_timeout: REQUEST_TIMEOUT,
             streams_at_once: STREAMS_AT_ONCE,
             streams_per_address: STREAMS_PER_ADDRESS,
             waits_per_psp: WAITS_PER_PSP,
         }
+    }
+
+    /// Settings of a listener with these limits.
+    pub fn serve_config(&self) -> ServeConfig {
+        let connections_per_address = self.edge.connections_per_address;
+        ServeConfig { trusted_proxies: self.trusted_proxies.clone(), connections_per_address }
     }
 }
 
@@ -106,7 +117,6 @@ pub struct Limiters {
     /// Unknown keys by address; an entry lives for [`STRANGERS_WINDOW`].
     strangers: Cache<IpAddr, Arc<AtomicU32>>,
     unknown_keys_per_minute: u32,
-    behind_proxy: bool,
     forgotten_at_secs: AtomicI64,
 }
 
@@ -121,7 +131,6 @@ impl Limiters {
             callbacks: limits.callbacks_per_minute.map(per_minute),
             strangers: Cache::builder().max_capacity(STRANGERS_MAX).time_to_live(STRANGERS_WINDOW).build(),
             unknown_keys_per_minute: limits.unknown_keys_per_minute,
-            behind_proxy: limits.behind_proxy,
             forgotten_at_secs: AtomicI64::new(0),
         }
     }
@@ -134,18 +143,18 @@ impl Limiters {
     /// Counts a public page for the requesting address.
     pub fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.pages.as_ref(), &network_prefix(self.address(parts)))
+        check(self.pages.as_ref(), &network_prefix(ClientAddress::of(parts)))
     }
 
     /// Counts a callback for the sending address.
     pub fn callback(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.callbacks.as_ref(), &network_prefix(self.address(parts)))
+        check(self.callbacks.as_ref(), &network_prefix(ClientAddress::of(parts)))
     }
 
     /// Refuses a key that was never seen if its address has tried too many unknown keys.
     pub fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
-        let tried = self.strangers.get(&network_prefix(self.address(parts)));
+        let tried = self.strangers.get(&network_prefix(ClientAddress::of(parts)));
         if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
             return Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs()));
         }
@@ -154,23 +163,8 @@ impl Limiters {
 
     /// Counts a key that does not exist.
     pub fn unknown_key(&self, parts: &Parts) {
-        let tried = self.strangers.get_with(network_prefix(self.address(parts)), Arc::default);
+        let tried = self.strangers.get_with(network_prefix(ClientAddress::of(parts)), Arc::default);
         tried.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The household of the requesting address.
-    pub fn network_prefix(&self, parts: &Parts) -> IpAddr {
-        network_prefix(self.address(parts))
-    }
-
-    fn address(&self, parts: &Parts) -> IpAddr {
-        let forwarded = || {
-            let entries = parts.headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
-            entries.rsplit(',').next()?.trim().parse().ok()
-        };
-        let peer = || parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-        let told = if self.behind_proxy { forwarded() } else { None };
-        told.or_else(peer).unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
     }
 
     /// Removes idle addresses, so that unknown callers cannot fill the memory.

@@ -12,6 +12,9 @@ payferry_runtime::metrics! {
     Counter REQUESTS = "payferry_http_requests_total", "Requests answered, by method, route template and status.";
     Histogram(Seconds) SECONDS = "payferry_http_request_duration_seconds",
         "Time from the request head to the response head.";
+    Counter CONNECTIONS_CLOSED = "payferry_http_connections_closed_total",
+        "Connections closed because their address had too many, by reason: `oldest_incomplete` gave way to a new one, \
+         `all_answering` was new.";
     Gauge STREAMS = "payferry_http_streams_open", "Open payment streams of payers' pages and PSPs.";
 }
 
@@ -46,6 +49,11 @@ impl Drop for OpenStream {
     fn drop(&mut self) {
         gauge!(STREAMS.name).decrement(1.0);
     }
+}
+
+/// Counts a connection that was closed because of the limit per address.
+pub(crate) fn connection_closed(reason: &'static str) {
+    counter!(CONNECTIONS_CLOSED.name, "reason" => reason).increment(1);
 }
 
 /// Records one answered request.

@@ -5,14 +5,14 @@
 //! service ends no session, a new token ends all, and a logout only removes the cookie from that browser.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
-use axum::extract::{ConnectInfo, FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::header::{
     ACCEPT, AUTHORIZATION, COOKIE, HOST, LOCATION, ORIGIN, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE,
 };
@@ -27,7 +27,7 @@ use moka::sync::Cache;
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::TokenProblem;
 use payferry_httpkit::limits::network_prefix;
-use payferry_httpkit::{ApiError, FieldError};
+use payferry_httpkit::{ApiError, ClientAddress, FieldError};
 use payferry_runtime::clock::Clock;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -134,7 +134,7 @@ impl Admission {
 }
 
 /// Middleware around every route that needs the token.
-pub(super) async fn admit(operator: Operator, Peer(from): Peer, request: Request, next: Next) -> Response {
+pub(super) async fn admit(operator: Operator, Client(from): Client, request: Request, next: Next) -> Response {
     match operator.admission.look(request.headers(), from) {
         Ok(Credential::Session) if changes(request.method()) && !is_same_origin(request.headers()) => {
             ApiError::ForeignOrigin.into_response()
@@ -194,16 +194,15 @@ fn mac(key: &[u8], message: &[u8]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// Address of the connection's peer.
+/// Address of the client.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(IpAddr);
+pub(super) struct Client(IpAddr);
 
-impl<S: Send + Sync> FromRequestParts<S> for Peer {
+impl<S: Send + Sync> FromRequestParts<S> for Client {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-        Ok(Self(peer.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))))
+        Ok(Self(ClientAddress::of(parts)))
     }
 }
 
@@ -222,7 +221,7 @@ pub(super) async fn form() -> Response {
 /// Exchanges the token for a session.
 pub(super) async fn enter(
     operator: Operator,
-    Peer(from): Peer,
+    Client(from): Client,
     headers: HeaderMap,
     form: Result<Form<Login>, FormRejection>,
 ) -> Result<Response, ApiError> {

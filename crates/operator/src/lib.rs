@@ -57,7 +57,7 @@ use payferry_accounts::keys::KeyMode;
 use payferry_actors::System;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
-use payferry_httpkit::{ApiError, REQUEST_TIMEOUT};
+use payferry_httpkit::{ApiError, EdgeLimits, REQUEST_TIMEOUT};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +71,18 @@ pub use routes::{Access, Route, table};
 
 /// Maximum number of concurrent requests. Event streams are counted separately.
 pub const REQUESTS_AT_ONCE: usize = 256;
+/// Paths that are answered even when all permits of concurrent requests are in use: health, metrics, and pauses with the
+/// login that their pages need.
+const ALWAYS_ANSWERED: [&str; 8] = [
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/ops/pauses",
+    "/ops/pauses/{scope}/lift",
+    "/ops/view/pauses",
+    "/ops/view/pauses/{scope}/lift",
+    "/ops/login",
+];
 /// Maximum size of a request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -84,6 +96,8 @@ pub struct OperatorConfig {
     pub documents: DocumentStore,
     /// Unsafe settings that the configuration uses.
     pub unsafe_settings: Vec<UnsafeSetting>,
+    /// Limits of connections and request bodies.
+    pub limits: EdgeLimits,
     /// Renders the metrics of the process in Prometheus' text format.
     pub metrics: fn() -> String,
     /// Cancelled when the listener shuts down, to end long-running responses.
@@ -144,7 +158,8 @@ pub fn router(operator: Operator) -> Router {
             Access::Token => closed = closed.route(route.path, route.serve),
         }
     }
-    let edge = Edge { listener: Listener::Operator, door: operator.door.clone(), request_timeout: REQUEST_TIMEOUT };
+    let edge = Edge::new(Listener::Operator, operator.door.clone(), REQUEST_TIMEOUT, operator.config.limits);
+    let edge = edge.reserve_for(&ALWAYS_ANSWERED);
     let router = closed
         // Unknown paths also need the token, so that an unauthenticated client does not learn which routes exist.
         .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
@@ -174,4 +189,17 @@ async fn harden(request: Request, next: Next) -> Response {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_are_always_answered_exist() {
+        let routes = table();
+        for path in ALWAYS_ANSWERED {
+            assert!(routes.iter().any(|route| route.path == path), "{path}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
-use payferry_httpkit::{DRAIN_MAX, Limits, serve};
+use payferry_httpkit::{DRAIN_MAX, Limits, ServeConfig, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ use crate::prelude::*;
 async fn served(router: Router, stop: CancellationToken) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (address, tokio::spawn(serve(listener, router, stop.cancelled_owned())))
+    (address, tokio::spawn(serve(listener, router, ServeConfig::default(), stop.cancelled_owned())))
 }
 
 #[tokio::test]

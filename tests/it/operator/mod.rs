@@ -60,12 +60,20 @@ impl ServiceFixture {
         let metrics = || payferry::telemetry::metrics().render();
         let unsafe_settings = Vec::new();
         let closed = closing.clone();
-        let config =
-            OperatorConfig { token: TOKEN.to_owned(), key_mode, documents, unsafe_settings, metrics, closing: closed };
+        let (limits, serve_config) = (app.state.config.limits.edge, app.state.config.limits.serve_config());
+        let config = OperatorConfig {
+            token: TOKEN.to_owned(),
+            key_mode,
+            documents,
+            unsafe_settings,
+            limits,
+            metrics,
+            closing: closed,
+        };
         let router = router(Operator::new(app.state.system.clone(), config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, router, closing.clone().cancelled_owned()));
+        let serving = tokio::spawn(serve(listener, router, serve_config, closing.clone().cancelled_owned()));
         let client = Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         Self { app, address, closing, serving, client }
     }

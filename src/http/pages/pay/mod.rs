@@ -15,9 +15,10 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
-use payferry_httpkit::ApiError;
+use payferry_httpkit::limits::network_prefix;
 use payferry_httpkit::live::StreamOwner;
 use payferry_httpkit::pages::PageAdmitted;
+use payferry_httpkit::{ApiError, ClientAddress};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::http::live;
@@ -47,7 +48,7 @@ pub(in crate::http) async fn events(
 ) -> Response {
     let begin = async || {
         let payment = find(&app, token).await?;
-        let holder = StreamOwner::Address(app.limiters.network_prefix(&parts));
+        let holder = StreamOwner::Address(network_prefix(ClientAddress::of(&parts)));
         Ok((payment, app.stream_limits.take(holder, app.config.limits.streams_per_address)?))
     };
     match begin().await {
