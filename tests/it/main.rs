@@ -8,6 +8,7 @@ mod chainside;
 mod cli;
 mod compat;
 mod docs;
+mod edge;
 mod faults;
 mod http;
 mod kill;
