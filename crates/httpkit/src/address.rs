@@ -82,7 +82,8 @@ impl TrustedProxies {
         matches!(self, Self::EveryPeer) || self.lists(peer)
     }
 
-    fn lists(&self, address: IpAddr) -> bool {
+    /// Returns true if an address is in one of the networks.
+    pub(crate) fn lists(&self, address: IpAddr) -> bool {
         match self {
             Self::Networks(networks) => networks.iter().any(|network| network.0.contains(&address)),
             Self::EveryPeer => false,

@@ -1,4 +1,5 @@
-//! Open connections by client network, and which of them may be closed when a network has too many.
+//! Open connections by client network, requests in progress by API key, and which of their connections may be closed when
+//! one client has too many.
 //!
 //! A connection is complete while it answers a request whose body has arrived. It is incomplete otherwise: idle, or
 //! with a request that is still arriving. At the limit, a new connection replaces the one that has been incomplete the
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use payferry_domain::KeyId;
 use tokio::sync::Notify;
 
 use crate::limits::network_prefix;
@@ -28,16 +30,23 @@ const CLOSING: u64 = u64::MAX;
 pub(crate) struct Connection {
     /// [`ANSWERING`], [`CLOSING`], or the tick at which the connection became incomplete.
     state: AtomicU64,
+    /// True if it counts for its client's address, false if it is a proxy's.
+    is_counted: bool,
     has_requested: AtomicBool,
     close: Notify,
     ticks: Arc<AtomicU64>,
 }
 
 impl Connection {
-    fn new(ticks: &Arc<AtomicU64>) -> Arc<Self> {
+    fn new(ticks: &Arc<AtomicU64>, is_counted: bool) -> Arc<Self> {
         let state = AtomicU64::new(tick(ticks));
         let (has_requested, close, ticks) = (AtomicBool::new(false), Notify::new(), Arc::clone(ticks));
-        Arc::new(Self { state, has_requested, close, ticks })
+        Arc::new(Self { state, is_counted, has_requested, close, ticks })
+    }
+
+    /// Returns true if the connection counts for its client's address.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted
     }
 
     /// Records that the head of a request has arrived.
@@ -91,50 +100,36 @@ impl Drop for Answering {
     }
 }
 
-/// The open connections of a listener.
-#[derive(Debug)]
-pub(crate) struct Connections {
-    per_address_max: Option<usize>,
-    ticks: Arc<AtomicU64>,
-    open: Mutex<HashMap<IpAddr, Vec<Arc<Connection>>>>,
+/// Holder of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ConnectionOwner {
+    /// A client network.
+    Network(IpAddr),
+    /// An API key.
+    Key(KeyId),
 }
 
-impl Connections {
-    /// No connections. `per_address_max`: limit for each client network.
-    pub(crate) fn new(per_address_max: Option<usize>) -> Arc<Self> {
-        Arc::new(Self { per_address_max, ticks: Arc::new(AtomicU64::new(1)), open: Mutex::default() })
-    }
+/// Connections by their owners.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(Mutex<HashMap<ConnectionOwner, Vec<Arc<Connection>>>>);
 
-    /// A connection that counts for no address.
-    pub(crate) fn uncounted(&self) -> OpenConnection {
-        OpenConnection { connection: Connection::new(&self.ticks), counted: None }
-    }
-
-    /// Counts a new connection of this address. At the limit, closes the connection of the address that has been
-    /// incomplete the longest. `None` if all are answering: the new connection must be closed.
-    pub(crate) fn count(self: &Arc<Self>, address: IpAddr) -> Option<OpenConnection> {
-        let Some(max) = self.per_address_max else { return Some(self.uncounted()) };
-        let network = network_prefix(address);
-        let connection = Connection::new(&self.ticks);
-        let mut open = self.open.lock();
-        let of_network = open.entry(network).or_default();
-        if of_network.len() >= max && !close_oldest(of_network) {
+impl Registry {
+    /// Counts a connection of this owner. At the limit, closes the connection of the owner that has been incomplete the
+    /// longest. `None` if all are answering.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        owner: ConnectionOwner,
+        max: usize,
+        connection: &Arc<Connection>,
+    ) -> Option<Entry> {
+        let mut owners = self.0.lock();
+        let of_owner = owners.entry(owner).or_default();
+        if of_owner.len() >= max && !close_oldest(of_owner) {
             metrics::connection_closed("all_answering");
             return None;
         }
-        of_network.push(Arc::clone(&connection));
-        Some(OpenConnection { connection, counted: Some((Arc::clone(self), network)) })
-    }
-
-    fn remove(&self, network: IpAddr, connection: &Arc<Connection>) {
-        let mut open = self.open.lock();
-        let Some(of_network) = open.get_mut(&network) else { return };
-        if let Some(place) = of_network.iter().position(|one| Arc::ptr_eq(one, connection)) {
-            of_network.swap_remove(place);
-        }
-        if of_network.is_empty() {
-            open.remove(&network);
-        }
+        of_owner.push(Arc::clone(connection));
+        Some(Entry { registry: Arc::clone(self), owner, connection: Arc::clone(connection) })
     }
 }
 
@@ -153,19 +148,61 @@ fn close_oldest(connections: &mut Vec<Arc<Connection>>) -> bool {
     }
 }
 
-/// An open connection; it no longer counts once this is dropped.
+/// Entry of a connection in a registry. It no longer counts once this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    registry: Arc<Registry>,
+    owner: ConnectionOwner,
+    connection: Arc<Connection>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut owners = self.registry.0.lock();
+        let Some(of_owner) = owners.get_mut(&self.owner) else { return };
+        if let Some(place) = of_owner.iter().position(|one| Arc::ptr_eq(one, &self.connection)) {
+            of_owner.swap_remove(place);
+        }
+        if of_owner.is_empty() {
+            owners.remove(&self.owner);
+        }
+    }
+}
+
+/// The open connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    per_address_max: Option<usize>,
+    ticks: Arc<AtomicU64>,
+    open: Arc<Registry>,
+}
+
+impl Connections {
+    /// No connections. `per_address_max`: limit for each client network.
+    pub(crate) fn new(per_address_max: Option<usize>) -> Self {
+        Self { per_address_max, ticks: Arc::new(AtomicU64::new(1)), open: Arc::default() }
+    }
+
+    /// A connection of a proxy, which counts for no address. Its requests do.
+    pub(crate) fn uncounted(&self) -> OpenConnection {
+        OpenConnection { connection: Connection::new(&self.ticks, false), _entry: None }
+    }
+
+    /// Counts a new connection of this address. `None` if all connections of the address are answering: the new
+    /// connection must be closed.
+    pub(crate) fn count(&self, address: IpAddr) -> Option<OpenConnection> {
+        let connection = Connection::new(&self.ticks, true);
+        let Some(max) = self.per_address_max else { return Some(OpenConnection { connection, _entry: None }) };
+        let entry = self.open.enter(ConnectionOwner::Network(network_prefix(address)), max, &connection)?;
+        Some(OpenConnection { connection, _entry: Some(entry) })
+    }
+}
+
+/// An open connection, with its entry if connections of its address are limited.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     pub(crate) connection: Arc<Connection>,
-    counted: Option<(Arc<Connections>, IpAddr)>,
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        if let Some((connections, network)) = &self.counted {
-            connections.remove(*network, &self.connection);
-        }
-    }
+    _entry: Option<Entry>,
 }
 
 #[cfg(test)]
@@ -200,7 +237,7 @@ mod tests {
         let sixth = count();
         assert!(is_closed(&first));
         drop((first, second, third, fourth, fifth, sixth, others, elsewhere));
-        assert!(connections.open.lock().is_empty(), "nothing is kept of closed connections");
+        assert!(connections.open.0.lock().is_empty(), "nothing is kept of closed connections");
     }
 
     #[test]
@@ -217,6 +254,6 @@ mod tests {
         let connections = Connections::new(None);
         let open: Vec<_> = (0..1_000).filter_map(|_| connections.count(HERE)).collect();
         assert_eq!(open.iter().filter(|open| is_closed(open)).count(), 0);
-        assert!(connections.open.lock().is_empty());
+        assert!(connections.open.0.lock().is_empty());
     }
 }

@@ -90,7 +90,9 @@ impl Edge {
         if !is_complete {
             let idle_timeout = self.shares.limits.body_idle_timeout;
             request = request.map(|body| Body::new(ArrivingBody::new(body, progress.clone(), idle_timeout)));
-        } else if let Err(refusal) = progress.arrive() {
+        }
+        let counted = progress.begin().and_then(|()| if is_complete { progress.arrive() } else { Ok(()) });
+        if let Err(refusal) = counted {
             return (refusal.into_response(), progress.finish());
         }
         let response = self.until_deadline(&progress, next.run(request)).await;

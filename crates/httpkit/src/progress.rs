@@ -1,9 +1,10 @@
 //! The limits that one request counts against, from its head to its answer: the concurrent requests of the listener and
 //! of its API key, and the body bytes in memory of its address, of its key and of all.
 //!
-//! A request counts against the concurrent requests once its body has arrived, so that clients that send slowly take no
-//! place from others. Until then, its connection counts for its address, see [`crate::connections`], and its body has
-//! deadlines, see [`crate::arriving`].
+//! A request counts against the concurrent requests of all once its body has arrived, so that clients that send slowly
+//! take no place from others. From its head on, it counts for its API key and, if it comes through a proxy, for the address
+//! that the proxy forwards. There it gives way to a new request as long as its body is missing, see
+//! [`crate::connections`]. Its body has deadlines, see [`crate::arriving`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use payferry_domain::KeyId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::connections::{Answering, CONNECTIONS_PER_ADDRESS, Connection};
+use crate::connections::{Answering, CONNECTIONS_PER_ADDRESS, Connection, ConnectionOwner, Entry, Registry};
 use crate::error::{ApiError, Away};
 use crate::limits::network_prefix;
 
@@ -29,7 +30,7 @@ pub const BODY_BYTES: usize = 256 * 1024 * 1024;
 pub const BODY_BYTES_PER_ADDRESS: usize = 64 * 1024 * 1024;
 /// Body bytes in memory of the requests with one API key.
 pub const BODY_BYTES_PER_KEY: usize = 64 * 1024 * 1024;
-/// Concurrent requests with one API key: half of what the listener answers at once.
+/// Requests in progress with one API key: half of what the listener answers at once.
 pub const REQUESTS_PER_KEY: usize = 512;
 /// Seconds after which a client at a limit of its own may try again.
 const SHARE_RETRY_SECS: u64 = 1;
@@ -37,7 +38,7 @@ const SHARE_RETRY_SECS: u64 = 1;
 /// Limits of connections and request bodies; `None` is no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeLimits {
-    /// Connections open at once for one address.
+    /// Connections open at once for one address, and requests in progress of an address behind a proxy.
     pub connections_per_address: Option<usize>,
     /// How long a body may make no progress.
     pub body_idle_timeout: Duration,
@@ -49,7 +50,7 @@ pub struct EdgeLimits {
     pub body_bytes_per_address: Option<usize>,
     /// Body bytes in memory, of one API key.
     pub body_bytes_per_key: Option<usize>,
-    /// Concurrent requests of one API key.
+    /// Requests in progress with one API key.
     pub requests_per_key: Option<usize>,
 }
 
@@ -88,20 +89,19 @@ enum Share {
     AddressBytes(IpAddr),
     /// Body bytes of an API key.
     KeyBytes(KeyId),
-    /// Concurrent requests of an API key.
-    KeyRequests(KeyId),
 }
 
 /// Shares of the limits that the requests of a listener hold.
 #[derive(Debug)]
 pub(crate) struct Shares {
     pub(crate) limits: EdgeLimits,
+    requests: Arc<Registry>,
     held: DashMap<Share, usize>,
 }
 
 impl Shares {
     pub(crate) fn new(limits: EdgeLimits) -> Arc<Self> {
-        Arc::new(Self { limits, held: DashMap::new() })
+        Arc::new(Self { limits, requests: Arc::default(), held: DashMap::new() })
     }
 
     /// Takes `amount` of a limit; returns false if too little is left.
@@ -165,8 +165,8 @@ enum Phase {
 struct State {
     phase: Phase,
     key: Option<KeyId>,
-    /// True if it counts against the concurrent requests of its key.
-    counts_for_key: bool,
+    /// Entries of the request for its forwarded address and for its key.
+    entries: [Option<Entry>; 2],
     bytes: usize,
     permit: Option<OwnedSemaphorePermit>,
     answering: Option<Answering>,
@@ -193,7 +193,7 @@ impl RequestProgress {
         let state = State {
             phase: Phase::Head,
             key: None,
-            counts_for_key: false,
+            entries: [None, None],
             bytes: 0,
             permit: None,
             answering: None,
@@ -204,6 +204,18 @@ impl RequestProgress {
         Self(Arc::new(Progress { began: Instant::now(), shares, door, network, connection, state }))
     }
 
+    /// Counts the request for the address that a proxy forwards.
+    pub(crate) fn begin(&self) -> Result<(), ApiError> {
+        let Progress { connection, shares, network, state, .. } = &*self.0;
+        if let (Some(connection), Some(max)) = (connection, shares.limits.connections_per_address)
+            && !connection.is_counted()
+        {
+            let entry = shares.requests.enter(ConnectionOwner::Network(*network), max, connection);
+            state.lock().entries[0] = Some(entry.ok_or(ApiError::RateLimited(SHARE_RETRY_SECS))?);
+        }
+        Ok(())
+    }
+
     /// Counts the request for this API key, which has sent it.
     pub fn identify(&self, key: KeyId) -> Result<(), ApiError> {
         let mut state = self.0.state.lock();
@@ -211,7 +223,12 @@ impl RequestProgress {
             return Ok(());
         }
         state.key = Some(key);
-        if matches!(state.phase, Phase::Arrived(_)) { self.0.count_for_key(&mut state) } else { Ok(()) }
+        let Progress { connection, shares, .. } = &*self.0;
+        if let (Some(connection), Some(max)) = (connection, shares.limits.requests_per_key) {
+            let entry = shares.requests.enter(ConnectionOwner::Key(key), max, connection);
+            state.entries[1] = Some(entry.ok_or(ApiError::RateLimited(SHARE_RETRY_SECS))?);
+        }
+        Ok(())
     }
 
     /// Counts bytes of the body, which the handler receives now.
@@ -255,17 +272,17 @@ impl RequestProgress {
             state.answering = Some(connection.answer().ok_or_else(closing)?);
         }
         state.permit = Some(self.0.door.enter()?);
-        self.0.count_for_key(&mut state)
+        Ok(())
     }
 
-    /// The handler needs no more of the body: the request counts if there is room. It is not refused, because the handler
-    /// may have finished its work.
+    /// The handler needs no more of the body: the request counts if there is room, and its connection is answering. It is
+    /// not refused, because the handler may already work on it.
     pub(crate) fn abandon_body(&self) {
         let mut state = self.0.state.lock();
         if !matches!(state.phase, Phase::Arrived(_)) && state.refusal.is_none() && !state.is_over {
             state.phase = Phase::Arrived(Instant::now());
+            state.answering = self.0.connection.as_ref().and_then(Connection::answer);
             state.permit = self.0.door.enter().ok();
-            let _ = self.0.count_for_key(&mut state);
         }
     }
 
@@ -298,27 +315,15 @@ impl RequestProgress {
             return None;
         }
         let (shares, bytes) = (&self.0.shares, std::mem::take(&mut state.bytes));
-        state.permit = None;
+        (state.permit, state.entries) = (None, [None, None]);
         if bytes > 0 {
             shares.give_back(Share::Bytes, bytes);
             shares.give_back(Share::AddressBytes(self.0.network), bytes);
         }
         if let Some(key) = state.key {
             shares.give_back(Share::KeyBytes(key), bytes);
-            if std::mem::take(&mut state.counts_for_key) {
-                shares.give_back(Share::KeyRequests(key), 1);
-            }
         }
         state.answering.take()
-    }
-}
-
-impl Progress {
-    fn count_for_key(&self, state: &mut State) -> Result<(), ApiError> {
-        let (Some(key), false) = (state.key, state.counts_for_key) else { return Ok(()) };
-        let max = self.shares.limits.requests_per_key;
-        state.counts_for_key = self.shares.take(Share::KeyRequests(key), 1, max) && max.is_some();
-        if state.counts_for_key || max.is_none() { Ok(()) } else { Err(ApiError::RateLimited(SHARE_RETRY_SECS)) }
     }
 }
 
@@ -346,25 +351,42 @@ mod tests {
     #[test]
     fn requests_of_one_key_leave_room_for_others() {
         let limits = EdgeLimits { requests_per_key: Some(2), ..EdgeLimits::production() };
-        let (shares, door) = (Shares::new(limits), door(10));
-        let start = || RequestProgress::new(&shares, door.clone(), HERE, None);
-        let (key, other) = (KeyId::generate(), KeyId::generate());
-        let arrived = |key| {
-            let request = start();
-            request.identify(key).and_then(|()| request.arrive()).map(|()| request)
+        let (shares, door, connections) = (Shares::new(limits), door(10), Connections::new(None));
+        let start = || {
+            let open = connections.count(HERE).unwrap_or_else(|| panic!("there is no limit"));
+            RequestProgress::new(&shares, door.clone(), HERE, Some(Arc::clone(&open.connection)))
         };
-        let waiting = start();
-        assert!(waiting.identify(key).is_ok(), "a request whose body is missing does not count");
-        let running = [arrived(key), arrived(key)];
-        assert!(running.iter().all(Result::is_ok));
-        assert!(matches!(arrived(key), Err(ApiError::RateLimited(_))));
-        assert!(arrived(other).is_ok());
-        assert!(matches!(waiting.arrive(), Err(ApiError::RateLimited(_))));
-        let without_body = start();
-        assert!(without_body.arrive().is_ok());
-        assert!(matches!(without_body.identify(key), Err(ApiError::RateLimited(_))));
+        let (key, other) = (KeyId::generate(), KeyId::generate());
+        let answered = |key| {
+            let request = start();
+            request.arrive().and_then(|()| request.identify(key)).map(|()| request)
+        };
+        let waiting = [start(), start()];
+        assert!(waiting.iter().all(|request| request.identify(key).is_ok()));
+        let running = [answered(key), answered(key)];
+        assert!(running.iter().all(Result::is_ok), "requests without their body give way");
+        assert!(waiting.iter().all(|request| request.arrive().is_err()));
+        assert!(matches!(answered(key), Err(ApiError::RateLimited(_))), "all are being answered");
+        assert!(answered(other).is_ok());
         running.into_iter().flatten().for_each(|request| drop(request.finish()));
-        assert!(arrived(key).is_ok());
+        assert!(answered(key).is_ok());
+    }
+
+    #[test]
+    fn requests_through_a_proxy_count_for_the_forwarded_address() {
+        let limits = EdgeLimits { connections_per_address: Some(1), ..EdgeLimits::production() };
+        let (shares, door, connections) = (Shares::new(limits), door(10), Connections::new(Some(1)));
+        let start = |address| {
+            let request =
+                RequestProgress::new(&shares, door.clone(), address, Some(connections.uncounted().connection));
+            request.begin().map(|()| request)
+        };
+        let (first, elsewhere, second) = (start(HERE), start(THERE), start(HERE));
+        let arrives =
+            |request: &Result<RequestProgress, ApiError>| request.as_ref().is_ok_and(|one| one.arrive().is_ok());
+        assert!(!arrives(&first), "it gives way, because its body is missing");
+        assert!(arrives(&second) && arrives(&elsewhere));
+        assert!(matches!(start(HERE), Err(ApiError::RateLimited(_))));
     }
 
     #[test]

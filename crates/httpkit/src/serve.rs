@@ -56,7 +56,7 @@ pub struct ServeConfig {
 struct Shared {
     router: Router,
     trusted_proxies: TrustedProxies,
-    connections: Arc<Connections>,
+    connections: Connections,
     /// Cancelled when shutdown begins.
     stopping: CancellationToken,
 }
@@ -144,8 +144,10 @@ async fn from_proxy(shared: &Shared, mut stream: TcpStream, peer: IpAddr) -> Opt
             return None;
         }
     };
-    let connections = &shared.connections;
-    let open = preface.client.map_or_else(|| Some(connections.uncounted()), |client| connections.count(client))?;
+    let open = match preface.client {
+        Some(client) if !shared.trusted_proxies.lists(client) => shared.connections.count(client)?,
+        _ => shared.connections.uncounted(),
+    };
     Some(Accepted { stream, preface, peer, open })
 }
 
