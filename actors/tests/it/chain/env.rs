@@ -1,7 +1,6 @@
 //! Test environment: a chain with the contracts, a database with payments, a journal, and functions that start watchers
 //! and settlers.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +34,10 @@ const TOO_DEAR_WEI: u64 = 30_000_000_000;
 const USUAL_WEI: u64 = 10_000_000;
 
 /// An environment without a service, in which a test starts a watcher and a settler.
+#[derive(derive_more::Deref, derive_more::DerefMut)]
 pub struct Env {
+    #[deref]
+    #[deref_mut]
     base: env::Env,
     pub journal: Journal,
     pub watchlist: Watchlist,
@@ -43,20 +45,6 @@ pub struct Env {
     pub handle: SettlerHandle,
     watcher: Mutex<Option<Mailbox<WatcherMessage>>>,
     settler: Mutex<Option<Mailbox<SettlerMessage>>>,
-}
-
-impl Deref for Env {
-    type Target = env::Env;
-
-    fn deref(&self) -> &env::Env {
-        &self.base
-    }
-}
-
-impl DerefMut for Env {
-    fn deref_mut(&mut self) -> &mut env::Env {
-        &mut self.base
-    }
 }
 
 impl Drop for Env {
@@ -177,10 +165,6 @@ impl Env {
 
     pub fn client(&self) -> ChainClient {
         self.chain().client(Duration::from_secs(2))
-    }
-
-    pub fn vault(&self, payment: PaymentId) -> Address {
-        self.vaults().of_payment(payment)
     }
 
     /// Starts a watcher and a settler.

@@ -206,16 +206,8 @@ fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
     Some(AttentionItem::new(&line.psp_id, Some(since), now, format!("{} exhausted", line.backlog.exhausted)))
 }
 
-/// Reads a kind from the compliance actor or the table of checks.
-pub(super) async fn checks(system: &System, kind: AttentionKind, part: Part<'_>) -> Result<Found, DbErr> {
-    match kind {
-        AttentionKind::IdentityProvider => provider(system, part).await,
-        AttentionKind::CheckOverdue => checks_overdue(system, part).await,
-        _ => Ok((Count::default(), Vec::new())),
-    }
-}
-
-async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+/// The identity provider, if checks wait for it.
+pub(super) async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let compliance = system.compliance();
     let now = system.clock().real_now();
     let item = match (compliance.provider(), compliance.trouble()) {
@@ -233,7 +225,8 @@ async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     Ok(first(vec![item], part))
 }
 
-async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+/// Checks that have waited too long for the provider.
+pub(super) async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let (compliance, database) = (system.compliance(), system.database());
     // Rows have the service's time.
     let now = system.clock().now();
