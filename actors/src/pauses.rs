@@ -111,7 +111,8 @@ impl From<pauses::Model> for Pause {
 pub type Held = BTreeMap<Scope, Pause>;
 
 /// Cached pauses. Clones share the cache.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Pauses {{ held: {:?}, .. }}", self.held())]
 pub struct Pauses {
     database: Database,
     held: Arc<RwLock<Arc<Held>>>,
@@ -195,12 +196,6 @@ impl Pauses {
                 is_away = read.is_err();
             }
         }))
-    }
-}
-
-impl fmt::Debug for Pauses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pauses").field("held", &self.held()).finish_non_exhaustive()
     }
 }
 

@@ -54,7 +54,8 @@ pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
 
 /// Handle to a running tree. Clones share the tree.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("System {{ payments_live: {}, .. }}", self.payments().live_len())]
 pub struct System {
     inner: Arc<Inner>,
 }
@@ -301,11 +302,5 @@ impl Drop for Inner {
     /// Ends a tree without handles at once, like a crash: it would otherwise continue without its journal.
     fn drop(&mut self) {
         self.root.kill();
-    }
-}
-
-impl std::fmt::Debug for System {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("System").field("payments_live", &self.payments().live_len()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Routes messages to aggregates: to the live actor, or through the supervisor that starts it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, Deref, RangeInclusive};
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +49,10 @@ pub(crate) struct Services {
 }
 
 /// The live aggregates of a kind and their supervisors. Shared by everything that sends messages to them.
+#[derive(derive_more::Deref)]
 pub(crate) struct Aggregates<A: Aggregate> {
+    /// The services that aggregates share with the rest of the tree.
+    #[deref(forward)]
     services: Arc<Services>,
     pub(crate) own: A::Own,
     /// Live actors by supervisor and id, so that the aggregates of a supervisor can be read in pages.
@@ -60,15 +63,6 @@ pub(crate) struct Aggregates<A: Aggregate> {
     /// Supervisors that are running and have started their live aggregates.
     started: Mutex<BTreeSet<usize>>,
     spawned: AtomicU64,
-}
-
-/// The services that aggregates share with the rest of the tree.
-impl<A: Aggregate> Deref for Aggregates<A> {
-    type Target = Services;
-
-    fn deref(&self) -> &Services {
-        &self.services
-    }
 }
 
 impl<A: Aggregate> Aggregates<A> {

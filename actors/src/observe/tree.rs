@@ -1,6 +1,5 @@
 //! Metrics of a whole tree: those of its actors, the quarantined subjects, and the payments by status.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,8 +13,10 @@ use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
 
 /// Metrics of one tree. Clones share them.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Deref)]
 pub struct TreeBooks {
+    /// Metrics of the actors.
+    #[deref]
     actors: ActorRegistry,
     quarantined: Arc<Mutex<Quarantined>>,
     tally: Arc<Tally>,
@@ -24,15 +25,6 @@ pub struct TreeBooks {
 impl Default for TreeBooks {
     fn default() -> Self {
         Self::new(Clock::default())
-    }
-}
-
-/// Metrics of the actors.
-impl Deref for TreeBooks {
-    type Target = ActorRegistry;
-
-    fn deref(&self) -> &ActorRegistry {
-        &self.actors
     }
 }
 

@@ -71,7 +71,8 @@ impl SenderContext {
 }
 
 /// Handle to the sender. A nudge never blocks; the next sweep makes up for a lost one.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("WebhookSender {{ under_way: {}, .. }}", context.under_way.len())]
 pub struct WebhookSender {
     actor: Mailbox<Message>,
     context: Arc<SenderContext>,
@@ -259,12 +260,6 @@ impl WebhookSender {
 async fn view_of(endpoint: &Mailbox<endpoint::Message>) -> Option<EndpointView> {
     let patience_ms = u64::try_from(OBSERVE_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
     ractor::call_t!(endpoint, endpoint::Message::Observe, patience_ms).ok()
-}
-
-impl std::fmt::Debug for WebhookSender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebhookSender").field("under_way", &self.context.under_way.len()).finish_non_exhaustive()
-    }
 }
 
 struct Sender {
