@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use payferry_actors::chain::{
-    NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher, WatcherArgs,
-    WatcherMessage, WatcherReport, Watchlist, wake_on_change,
+    ChainContext, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher,
+    WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::{ChainConfig, Mining};
@@ -194,22 +194,14 @@ impl Env {
     }
 
     pub async fn watch_with(&self, client: ChainClient) {
-        let args = WatcherArgs {
-            spec: Arc::new(self.spec.clone()),
-            client,
-            database: self.database.clone(),
-            journal: self.journal.clone(),
-            watchlist: self.watchlist.clone(),
-            inbox: self.inbox.clone(),
-            clock: self.clock().clone(),
-            wake_ups: Some(wake_on_change(self.devchain.heads())),
-        };
+        let wake_ups = Some(wake_on_change(self.devchain.heads()));
+        let args = WatcherArgs { context: ChainContext { client, ..self.context() }, wake_ups };
         let watcher = ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap();
         *self.watcher.lock() = Some(watcher);
     }
 
-    pub fn settler_args(&self) -> SettlerArgs {
-        SettlerArgs {
+    pub fn context(&self) -> ChainContext {
+        ChainContext {
             spec: Arc::new(self.spec.clone()),
             client: self.client(),
             database: self.database.clone(),
@@ -217,6 +209,12 @@ impl Env {
             watchlist: self.watchlist.clone(),
             inbox: self.inbox.clone(),
             clock: self.clock().clone(),
+        }
+    }
+
+    pub fn settler_args(&self) -> SettlerArgs {
+        SettlerArgs {
+            context: self.context(),
             settle_signer: operator_signer(),
             send_signer: operator_signer(),
             handle: self.handle.clone(),
