@@ -75,7 +75,7 @@ impl Screening {
         registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
-        metrics::register();
+        metrics::describe();
         let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, waiting: Arc::default() };
         let actor = registry.spawn("screening", screening_actor.clone(), (), Some(supervisor)).await?;
         Ok(Self { actor, screening_actor })

@@ -31,7 +31,7 @@ impl Default for TreeBooks {
 impl TreeBooks {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
-        metrics::register();
+        metrics::describe();
         Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 

@@ -132,7 +132,7 @@ impl WebhookSender {
         config: WebhookConfig,
     ) -> ActorResult<Self> {
         let client = client(&config)?;
-        metrics::register();
+        metrics::describe();
         let context = Arc::new(SenderContext {
             database,
             journal,

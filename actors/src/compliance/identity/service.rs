@@ -104,7 +104,7 @@ impl ComplianceService {
         clock: Clock,
         registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
-        metrics::register();
+        metrics::describe();
         let check_context = CheckContext { config, provider, database, sealer, clock, outage: Mutex::default() };
         let check_context = Arc::new(check_context);
         let service = ComplianceActor { check_context: Arc::clone(&check_context) };
