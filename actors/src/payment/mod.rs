@@ -21,8 +21,7 @@ use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
-use crate::aggregate::Services;
-use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, SupervisorMessage};
+use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, Services, SupervisorMessage};
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::inbox::PaymentInbox;
@@ -356,7 +355,8 @@ impl PaymentInbox for Inbox {
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
-        self.payments.chain_progressed(chain, ChainProgress::ReadTo(block_time));
+        let progress = ChainProgress::ReadTo(block_time);
+        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
     }
 
     fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
@@ -364,6 +364,7 @@ impl PaymentInbox for Inbox {
         // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the
         // other.
         self.payments.own.outages.keep(chain, outage);
-        self.payments.chain_progressed(chain, ChainProgress::Stalled(outage));
+        let progress = ChainProgress::Stalled(outage);
+        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
     }
 }

@@ -20,8 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
-use crate::aggregate::Services;
-use crate::aggregate::{Aggregate, Aggregates, Supervisor};
+use crate::aggregate::{Aggregate, Aggregates, Services, Supervisor, SupervisorMessage};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{ChainContext, Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
@@ -210,8 +209,8 @@ impl System {
             let cell = screening.cell();
             let restarted = services.screening.write().replace(screening).is_some();
             if restarted {
-                payments.resume_all();
-                outbound.resume_all();
+                payments.each_supervisor(|| SupervisorMessage::ResumeAll);
+                outbound.each_supervisor(|| SupervisorMessage::ResumeAll);
             }
             Ok(cell)
         };
@@ -275,7 +274,7 @@ impl System {
     ) -> Result<(), StartError> {
         let died = aggregates.clone();
         let supervisor = Supervisor { aggregates: aggregates.clone(), index };
-        self.keep(name, supervisor, (), move || died.supervisor_died(index)).await
+        self.keep(name, supervisor, (), move || died.set_supervisor(index, None)).await
     }
 
     /// Starts an actor, and keeps it running. `forget` cleans up when it has failed.

@@ -84,7 +84,7 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
     let room = operator.ticker.room.clone().try_acquire_owned();
     let room =
         room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
-    let incidents = operator.system.watch_incidents();
+    let incidents = operator.system.log().watch();
     let newest = *incidents.borrow();
     let ticker = &operator.ticker;
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
@@ -125,7 +125,7 @@ impl Listener {
 
     fn take_incidents(&mut self) {
         self.incidents.borrow_and_update();
-        for incident in self.operator.system.incidents(Some(self.told)) {
+        for incident in self.operator.system.log().since(self.told) {
             self.told = self.told.max(incident.number);
             let event = Event::default().event("incident").id(self.operator.ticker.id_of(incident.number));
             self.waiting.extend(event.json_data(&incident).ok());

@@ -41,7 +41,7 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
 }
 
 fn hindered(system: &System, now: Timestamp) -> Option<AttentionItem> {
-    let CommitBlocker { since, why } = system.commit_blocker()?;
+    let CommitBlocker { since, why } = system.journal().commit_blocker()?;
     Some(AttentionItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
