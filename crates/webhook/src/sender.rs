@@ -236,14 +236,6 @@ impl WebhookSender {
         Some((psp_id, view_of(&endpoint).await))
     }
 
-    /// Lets attempts in progress end, for at most [`STOP_PATIENCE`], and stops. Waiting deliveries stay queued.
-    pub async fn stop(self) {
-        let cell = self.actor.get_cell();
-        if cell.drain_and_wait(Some(STOP_PATIENCE + 2 * STOP_MARGIN)).await.is_err() {
-            cell.kill();
-        }
-    }
-
     #[cfg(test)]
     pub(super) fn stall_endpoint(&self, psp_id: PspId, time: Duration) {
         if let Some(endpoint) = self.context.running.get(&psp_id) {
