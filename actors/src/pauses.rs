@@ -163,7 +163,6 @@ impl Pauses {
         }
         for spec in chains.running() {
             let chain = spec.chain;
-            chains.set_paused(chain, held.contains_key(&Scope::Chain(chain)));
             let Some(settler) = chains.settler(chain) else { continue };
             let holds = [(Role::Settle, self.is_settlement_held(chain)), (Role::Send, self.is_outbound_held(chain))];
             for (role, is_held) in holds {

@@ -74,7 +74,7 @@ pub async fn reread(
     if to > last_final {
         return Err(RereadError::NotFinal(last_final));
     }
-    let (reader, watchlist) = (Reader::new(spec), Watchlist::new());
+    let (reader, watchlist) = (Reader::new(spec), Watchlist::default());
     let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
     let mut reread = RereadResult::default();
     let mut step = spec.range_blocks_max.max(1);

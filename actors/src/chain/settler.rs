@@ -51,11 +51,6 @@ struct HandleInner {
 }
 
 impl SettlerHandle {
-    /// Creates a handle for a settler that is yet to be spawned.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Announces queued operations, which are then sent within the batch window. Without a nudge, the next poll finds
     /// them.
     pub fn nudge(&self) {

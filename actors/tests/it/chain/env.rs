@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use payferry_actors::chain::watchlist::FinalityWait;
 use payferry_actors::chain::{
     ChainContext, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher,
     WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
@@ -167,9 +168,9 @@ impl Env {
         Self {
             base,
             journal,
-            watchlist: Watchlist::new(),
+            watchlist: Watchlist::default(),
             inbox: Arc::default(),
-            handle: SettlerHandle::new(),
+            handle: SettlerHandle::default(),
             watcher: Mutex::default(),
             settler: Mutex::default(),
         }
@@ -210,6 +211,12 @@ impl Env {
             inbox: self.inbox.clone(),
             clock: self.clock().clone(),
         }
+    }
+
+    /// Waits like a payment for the finality of its transfer.
+    pub fn await_finality(&self, payment_id: PaymentId, seen: &ObservedTransfer, finality: Finality) {
+        let (key, revision, block_number) = (seen.key, seen.revision, seen.block.number);
+        self.watchlist.await_finality(FinalityWait { payment_id, key, revision, block_number, finality });
     }
 
     pub fn settler_args(&self) -> SettlerArgs {
