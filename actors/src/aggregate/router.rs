@@ -297,8 +297,8 @@ impl<A: Aggregate> Aggregates<A> {
             actor.stop(None);
             return Ok(first);
         }
-        // Checked after the insertion, while `replace` checks for entries after it registers the supervisor: one of the
-        // two sees the other.
+        // Checked after the insertion, while `set_supervisor` checks for entries after it registers the supervisor: one
+        // of the two sees the other.
         if self.supervisor_of(id).is_none_or(|current| current.get_id() != supervisor_id) {
             self.forget(actor.get_id());
             actor.kill();
