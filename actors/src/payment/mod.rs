@@ -226,11 +226,11 @@ impl Aggregate for Payment {
                 payments.screen(request, Some(alarm_at));
             }
             Effect::ScreenRefund { refund_id, to, amount, chain } => {
-                let subject = KytSubject::Refund { payment_id: id, refund_id: refund_id };
+                let subject = KytSubject::Refund { payment_id: id, refund_id };
                 payments.screen(ScreenRequest::of_recipient(subject, chain, to, amount), None);
             }
             Effect::AwaitRefundReview { refund_id, to, amount, chain, alarm_at } => {
-                let subject = KytSubject::Refund { payment_id: id, refund_id: refund_id };
+                let subject = KytSubject::Refund { payment_id: id, refund_id };
                 payments.screen(ScreenRequest::of_recipient(subject, chain, to, amount), Some(alarm_at));
             }
             Effect::AwaitDeadline { chain, at } => {
