@@ -72,7 +72,7 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
     let room = operator.ticker.room.clone().try_acquire_owned();
     let room =
         room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
-    let mut incidents = operator.system.watch_incidents();
+    let mut incidents = operator.system.log().watch();
     let newest = *incidents.borrow_and_update();
     let ticker = &operator.ticker;
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
@@ -87,7 +87,7 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
             yield Ok::<_, Infallible>(event);
         }
         loop {
-            for incident in operator.system.incidents(Some(told)) {
+            for incident in operator.system.log().since(told) {
                 told = told.max(incident.number);
                 let event = Event::default().event("incident").id(operator.ticker.id_of(incident.number));
                 if let Ok(event) = event.json_data(&incident) {

@@ -122,9 +122,9 @@ impl ServiceFixture {
     /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.
     async fn panic(&self, of: impl Into<ActorSubject>) {
         let system = &self.app.state.system;
-        let before = *system.watch_incidents().borrow();
+        let before = *system.log().watch().borrow();
         system.inject_panic(of);
-        until("the panic is seen", async || (*system.watch_incidents().borrow() > before).then_some(())).await;
+        until("the panic is seen", async || (*system.log().watch().borrow() > before).then_some(())).await;
     }
 
     /// Makes the actor panic until its supervisor gives up.

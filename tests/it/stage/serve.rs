@@ -197,7 +197,7 @@ impl<K: Kind> Stage for Serve<K> {
 
     async fn panic(&self, payment_id: &str) {
         let system = self.service.system();
-        let incidents = || system.latest_incidents_of(ActorKind::Payment, payment_id, LOG_ENTRIES_MAX).len();
+        let incidents = || system.log().latest_of(ActorKind::Payment, payment_id, LOG_ENTRIES_MAX).len();
         let (before, since) = (incidents(), Instant::now());
         system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
         while incidents() == before {

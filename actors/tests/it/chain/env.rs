@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use payferry_actors::chain::watchlist::FinalityWait;
 use payferry_actors::chain::{
-    NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher, WatcherArgs,
-    WatcherMessage, WatcherReport, Watchlist, wake_on_change,
+    ChainContext, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher,
+    WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::{ChainConfig, Mining};
@@ -155,9 +156,9 @@ impl Env {
         Self {
             base,
             journal,
-            watchlist: Watchlist::new(),
+            watchlist: Watchlist::default(),
             inbox: Arc::default(),
-            handle: SettlerHandle::new(),
+            handle: SettlerHandle::default(),
             watcher: Mutex::default(),
             settler: Mutex::default(),
         }
@@ -178,22 +179,14 @@ impl Env {
     }
 
     pub async fn watch_with(&self, client: ChainClient) {
-        let args = WatcherArgs {
-            spec: Arc::new(self.spec.clone()),
-            client,
-            database: self.database.clone(),
-            journal: self.journal.clone(),
-            watchlist: self.watchlist.clone(),
-            inbox: self.inbox.clone(),
-            clock: self.clock().clone(),
-            wake_ups: Some(wake_on_change(self.devchain.heads())),
-        };
+        let wake_ups = Some(wake_on_change(self.devchain.heads()));
+        let args = WatcherArgs { context: ChainContext { client, ..self.context() }, wake_ups };
         let watcher = ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap();
         *self.watcher.lock() = Some(watcher);
     }
 
-    pub fn settler_args(&self) -> SettlerArgs {
-        SettlerArgs {
+    pub fn context(&self) -> ChainContext {
+        ChainContext {
             spec: Arc::new(self.spec.clone()),
             client: self.client(),
             database: self.database.clone(),
@@ -201,6 +194,18 @@ impl Env {
             watchlist: self.watchlist.clone(),
             inbox: self.inbox.clone(),
             clock: self.clock().clone(),
+        }
+    }
+
+    /// Waits like a payment for the finality of its transfer.
+    pub fn await_finality(&self, payment_id: PaymentId, seen: &ObservedTransfer, finality: Finality) {
+        let (key, revision, block_number) = (seen.key, seen.revision, seen.block.number);
+        self.watchlist.await_finality(FinalityWait { payment_id, key, revision, block_number, finality });
+    }
+
+    pub fn settler_args(&self) -> SettlerArgs {
+        SettlerArgs {
+            context: self.context(),
             settle_signer: operator_signer(),
             send_signer: operator_signer(),
             handle: self.handle.clone(),

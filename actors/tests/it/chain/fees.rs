@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::SettlerArgs;
+use payferry_actors::chain::{ChainContext, SettlerArgs};
 use payferry_domain::{Address, PaymentId};
 use payferry_evm::ChainSpec;
 use payferry_journal::chain::Role;
@@ -53,7 +53,7 @@ async fn queue(env: &Env, payments: &[PaymentId]) {
 pub(crate) async fn under_way(env: &Env) {
     let payments = funded(env, 2).await;
     let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..env.spec.clone() });
-    let args = SettlerArgs { spec, ..env.settler_args() };
+    let args = SettlerArgs { context: ChainContext { spec, ..env.context() }, ..env.settler_args() };
     env.settle_with(args).await;
     queue(env, &payments).await;
     env.sign_and_stop(4).await;

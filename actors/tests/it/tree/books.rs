@@ -113,12 +113,12 @@ async fn messages_for_a_busy_actor_are_visible_and_timed() {
 async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
     let env = Env::new().await;
     let id = env.initiate("10").await.id();
-    let mut news = env.system().watch_incidents();
+    let mut news = env.system().log().watch();
     let began: std::time::SystemTime = env.system().clock().real_now();
-    assert_eq!((*news.borrow_and_update(), env.system().incidents(None).len()), (0, 0));
+    assert_eq!((*news.borrow_and_update(), env.system().log().since(0).len()), (0, 0));
     env.system().inject_panic(id);
     news.changed().await.unwrap();
-    let incident = env.system().incidents(None).pop().unwrap();
+    let incident = env.system().log().since(0).pop().unwrap();
     assert_eq!((incident.number, incident.kind, incident.cause), (1, ActorKind::Payment, Cause::Panic));
     assert_eq!((incident.name, incident.action), (id.to_string(), Action::Restarted));
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
@@ -131,9 +131,9 @@ async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
 
     for number in 2..=4 {
         env.system().inject_panic(id);
-        env.until("the panic is noticed", async || env.system().incidents(Some(number - 1)).len() == 1).await;
+        env.until("the panic is noticed", async || env.system().log().since(number - 1).len() == 1).await;
     }
-    assert_eq!(env.system().incidents(Some(3))[0].action, Action::Quarantined);
+    assert_eq!(env.system().log().since(3)[0].action, Action::Quarantined);
     let view = env.system().observe_payment(id).await.unwrap();
     assert_eq!((view.state, view.restarts, view.since), (NodeState::Quarantined, 3, None));
     assert!(view.quarantined.unwrap().reason.contains("on purpose"));
@@ -173,7 +173,7 @@ async fn tally_follows_commits_and_is_recounted_at_startup() {
     env.until_status(paid.id(), Status::Settled).await;
     // A panic does not change the tally.
     env.system().inject_panic(idle.id());
-    env.until("the panic is noticed", async || !env.system().incidents(None).is_empty()).await;
+    env.until("the panic is noticed", async || !env.system().log().since(0).is_empty()).await;
     let count = |env: &Env| Status::ALL.iter().map(|status| tallied(env, *status).count).collect::<Vec<_>>();
     env.until("the tally is updated", async || count(&env) == [1, 0, 1, 0, 1]).await;
     // A settled payment may still wait for finality; then it is no longer live.

@@ -55,7 +55,7 @@ async fn running(env: &Env, id: OutboundId) -> OutboundView {
 
 fn incidents_of(env: &Env, id: OutboundId) -> Vec<Incident> {
     let name = id.to_string();
-    env.system().incidents(None).into_iter().filter(|incident| incident.name == name).collect()
+    env.system().log().since(0).into_iter().filter(|incident| incident.name == name).collect()
 }
 
 /// Makes its actor panic and waits until the incident is recorded.
@@ -218,7 +218,7 @@ async fn supervisor_backs_off_and_restarts_live_transfers() {
     for nth in 0..3 {
         env.system().inject_crash(ActorKind::SendingDesk);
         let of_desk = |incident: &Incident| incident.kind == ActorKind::SendingDesk;
-        let seen = async || env.system().incidents(None).into_iter().filter(of_desk).nth(nth);
+        let seen = async || env.system().log().since(0).into_iter().filter(of_desk).nth(nth);
         let incident = env.until_some("noticed", seen).await;
         let back =
             async || Some(env.node(ActorKind::SendingDesk)).filter(|supervisor| supervisor.state == NodeState::Running);

@@ -152,7 +152,7 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
 
 /// `/ops/view/incidents`: every stored entry.
 pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response {
-    let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
+    let all = operator.system.log().latest(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }

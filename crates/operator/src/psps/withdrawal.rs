@@ -161,7 +161,7 @@ pub async fn set(
 ) -> Result<Wallets, WithdrawalWalletError> {
     if let Some(address) = address
         && let Some(reason) =
-            destination::unsuitable(database, &Watchlist::new(), specs.iter().copied(), address).await?
+            destination::unsuitable(database, &Watchlist::default(), specs.iter().copied(), address).await?
     {
         return Err(WithdrawalWalletError::Unsuitable(address, reason));
     }
