@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ use thirtyfour::error::WebDriverResult;
 use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElement};
 
 use crate::process::KilledOnDrop;
-use crate::{PATIENCE, install_tls};
+use crate::{eventually, expect, install_tls};
 
 /// Maximum time the driver may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -24,7 +24,6 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const DRIVER_STARTS_MAX: usize = 3;
 /// Maximum time of one driver command, including loading a page.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
-const POLL: Duration = Duration::from_millis(25);
 /// Text in the driver's ready message, followed by its port.
 const READY: &str = "started successfully on port ";
 
@@ -179,28 +178,17 @@ impl Browser {
     /// Waits until the element's text satisfies `wanted`, and returns the text. The page may replace the element
     /// meanwhile.
     pub async fn until(&self, css: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let since = Instant::now();
-        loop {
-            let text = self.text(css).await;
-            if let Some(text) = text.as_deref().filter(|text| wanted(text)) {
-                return text.to_owned();
-            }
-            assert!(since.elapsed() < PATIENCE, "{css} did not get the expected text within {PATIENCE:?}: {text:?}");
-            tokio::time::sleep(POLL).await;
-        }
+        let look = async || match self.text(css).await {
+            Some(text) if wanted(&text) => Ok(text),
+            text => Err(format!("{text:?}")),
+        };
+        eventually(format!("{css} has the expected text"), look).await
     }
 
     /// Waits until this number of elements match the selector.
     pub async fn until_count(&self, css: &str, wanted: usize) {
-        let since = Instant::now();
-        loop {
-            let count = self.count(css).await;
-            if count == wanted {
-                return;
-            }
-            assert!(since.elapsed() < PATIENCE, "{css} did not match {wanted} elements within {PATIENCE:?}: {count}");
-            tokio::time::sleep(POLL).await;
-        }
+        let look = async || expect(self.count(css).await, |count| *count == wanted);
+        eventually(format!("{css} matches {wanted} elements"), look).await;
     }
 
     /// Clicks the first element that matches the selector, once it exists. Returns after a page opened by the click is
@@ -220,18 +208,7 @@ impl Browser {
 
     /// Acts on an element; retries if the page replaced it meanwhile.
     async fn when_there(&self, css: &str, act: impl AsyncFn(WebElement) -> WebDriverResult<()>) {
-        let since = Instant::now();
-        loop {
-            let done = match self.driver.find(By::Css(css)).await {
-                Ok(element) => act(element).await,
-                Err(error) => Err(error),
-            };
-            match done {
-                Ok(()) => return,
-                Err(error) => assert!(since.elapsed() < PATIENCE, "{css}: {error}"),
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        eventually(format!("{css} is there"), async || act(self.driver.find(By::Css(css)).await?).await).await;
     }
 
     /// Browser console entries since the last call: failed requests, blocked scripts and styles, uncaught errors, and

@@ -101,8 +101,7 @@ const LOSE_ONE_PAYMENT: &str = "
 /// chosen.
 async fn sandbox_with(fault: &str) -> (Running, Database) {
     let sandbox = Running::start(&Home::embedded());
-    let file = payferry::sandbox::database_file(sandbox.home.path());
-    let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
+    let database = Database::open(&sandbox.home.database_url()).await.unwrap();
     for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
         database.long_timeout().execute_unprepared(statement).await.unwrap();
     }

@@ -15,7 +15,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{Running, payferry};
+use crate::process::{Running, complaint, payferry};
 
 /// Every behaviour of the mixture, often enough for a short run.
 const MIX: &str = "exact=60,under=10,over=10,late=10,never=10";
@@ -52,9 +52,4 @@ fn only_finding(report: &Value) -> &Value {
     let findings = report["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 1, "{findings:#?}");
     &findings[0]
-}
-
-/// Returns the text on standard error.
-fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }

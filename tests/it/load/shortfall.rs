@@ -1,7 +1,6 @@
 //! Payments that could not be made: counted by kind, and a failure above the allowed percentage.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use payferry_entities::Database;
 use reqwest::Method;
@@ -9,7 +8,7 @@ use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 
 use super::{against, complaint, only_finding, report, run};
-use crate::call::assert_has;
+use crate::call::{assert_has, until};
 use crate::process::{Home, Running};
 
 /// Refuses to store half of the held payments and five of the others, by their references.
@@ -22,8 +21,7 @@ const REFUSE_SOME: &str = "
 async fn a_run_fails_if_too_many_payments_are_not_made() {
     let home = Home::embedded();
     let sandbox = Running::start(&home);
-    let file = payferry::sandbox::database_file(home.path());
-    let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
+    let database = Database::open(&home.database_url()).await.unwrap();
     database.long_timeout().execute_unprepared(REFUSE_SOME).await.unwrap();
     // 0 to 19 are held, 20 to 119 are paid.
     let asked = ["--rate", "50/s", "--payments", "100", "--hold", "20", "--mix", "exact=100", "--json"];
@@ -42,20 +40,11 @@ async fn a_run_fails_if_too_many_payments_are_not_made() {
 
 /// Adds the trigger to the database of a starting sandbox, before its first payment.
 async fn refuse_some(file: &Path) {
-    let since = Instant::now();
-    let wait = || async {
-        assert!(since.elapsed() < Duration::from_mins(1), "the sandbox did not start");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    while !file.exists() {
-        wait().await;
-    }
+    until("the sandbox makes its database", async || file.exists().then_some(())).await;
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
     // The PSP is made after all tables exist.
     let psp = Statement::from_string(database.backend(), "SELECT id FROM psps");
-    while !matches!(database.reader().query_one_raw(psp.clone()).await, Ok(Some(_))) {
-        wait().await;
-    }
+    until("the PSP is made", async || database.reader().query_one_raw(psp.clone()).await.ok().flatten()).await;
     database.long_timeout().execute_unprepared(REFUSE_SOME).await.unwrap();
 }
 
