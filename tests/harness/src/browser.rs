@@ -3,10 +3,8 @@
 //! Every wait is bounded, and dropping the browser ends its processes. `tests/tools` installs Chromium and its driver;
 //! a test fails with that hint when they are missing.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -18,8 +16,6 @@ use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElem
 use crate::process::KilledOnDrop;
 use crate::{eventually, expect, install_tls};
 
-/// Maximum time the driver may take to start.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of attempts to start the driver: it sometimes exits at once. It chooses its own port.
 const DRIVER_STARTS_MAX: usize = 3;
 /// Maximum time of one driver command, including loading a page.
@@ -69,21 +65,10 @@ fn start_driver(fonts: &Path) -> Option<(KilledOnDrop, String)> {
     let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
     let mut command = Command::new(&program);
     command.arg("--port=0").env("FONTCONFIG_FILE", fonts).env("TZ", "UTC");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap_or_else(|error| {
+    let port = |line: &str| Some(line.split_once(READY)?.1.trim_end_matches('.').to_owned());
+    KilledOnDrop::spawn_until(command.stderr(Stdio::null()), port).unwrap_or_else(|error| {
             panic!("the Chromium driver cannot be started ({program}: {error}); run tests/tools to install it, or set CHROMEDRIVER")
-    });
-    let stdout = child.stdout.take().unwrap();
-    let process = KilledOnDrop(child);
-    let (found, port) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some((_, rest)) = line.split_once(READY) {
-                let _ = found.send(rest.trim_end_matches('.').to_owned());
-            }
-        }
-    });
-    Some((process, port.recv_timeout(START_PATIENCE).ok()?))
+    })
 }
 
 impl Browser {

@@ -178,15 +178,14 @@ impl Psp {
 
     /// Returns every item of a list without a cursor, newest first. `items` is the name of the items.
     pub async fn list(&self, path: &str, items: &str) -> Vec<Value> {
-        let mut all: Vec<Value> = Vec::new();
-        loop {
-            let page = self.ok(Method::GET, &format!("{path}?limit={PAGE}&offset={}", all.len()), Value::Null).await;
+        let mut all = Vec::new();
+        let read = |page: Value| {
             let found = page[items].as_array().unwrap();
             all.extend(found.iter().cloned());
-            if found.len() < PAGE {
-                return all;
-            }
-        }
+            (found.len() == PAGE).then(|| format!("&offset={}", all.len()))
+        };
+        self.client.pages(&format!("{path}?limit={PAGE}"), read).await.unwrap();
+        all
     }
 
     /// Returns every entry of the ledger, oldest first.

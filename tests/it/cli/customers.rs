@@ -44,7 +44,8 @@ pub(crate) async fn make_ready(sandbox: &Running, customer: &str) {
     database.close().await.unwrap();
 }
 
-async fn verify(sandbox: &Running, customer: &str) -> Value {
+/// Requests the verification of a customer.
+pub(crate) async fn verify(sandbox: &Running, customer: &str) -> Value {
     sandbox.ok(Method::POST, "/customers/compliance", Some(json!({ "customer_id": customer }))).await
 }
 

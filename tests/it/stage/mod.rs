@@ -10,11 +10,12 @@ use std::ops::Deref;
 
 use payferry_actors::System;
 use payferry_actors::chain::ChainView;
-use payferry_domain::{Chain, Timestamp, Token};
-use payferry_harness::eventually;
+use payferry_domain::{Chain, PaymentId, Timestamp, Token};
 use payferry_harness::node::Node;
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
+use payferry_harness::{eventually, expect};
+use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 
 pub use sandbox::{OnSandbox, sandbox_over};
 pub use serve::{OnAnvil, OnDevchain, Serve};
@@ -43,7 +44,13 @@ pub trait Stage: Sized {
     async fn advance(&self, secs: u64);
 
     /// Makes the payment's actor panic and waits until its supervisor has handled it.
-    async fn panic(&self, payment_id: &str);
+    async fn panic(&self, payment_id: &str) {
+        let system = self.system();
+        let incidents = || system.latest_incidents_of(ActorKind::Payment, payment_id, LOG_ENTRIES_MAX).len();
+        let before = incidents();
+        system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
+        eventually(format!("{payment_id} panics"), async || expect(incidents(), |now| *now != before)).await;
+    }
 
     /// Stops the service, then the chains.
     async fn stop(self);

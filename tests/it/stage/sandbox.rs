@@ -11,7 +11,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_harness::node::Node;
 use payferry_harness::psp::Psp;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Stage, Transfer};
 
@@ -81,11 +81,6 @@ impl Stage for OnSandbox {
 
     async fn advance(&self, secs: u64) {
         self.psp.ok(Method::POST, "/sandbox/clock/advance", json!({"seconds": secs})).await;
-    }
-
-    async fn panic(&self, payment_id: &str) {
-        let panicked = self.psp.ok(Method::POST, &format!("/sandbox/payments/{payment_id}/panic"), Value::Null).await;
-        assert_eq!(panicked["panics"], 1, "{panicked:#}");
     }
 
     async fn stop(self) {

@@ -13,7 +13,7 @@ use payferry::app::App;
 use payferry::config::Config;
 use payferry::service::{self, chains, secrets};
 use payferry_actors::System;
-use payferry_domain::{Amount, Chain, PaymentId, Token};
+use payferry_domain::{Amount, Chain, Token};
 use payferry_evm::deploy::{Roles, contract_address, deploy};
 use payferry_evm::wallet::domain_address;
 use payferry_harness::database::TestDatabase;
@@ -23,8 +23,6 @@ use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::Binary;
 use payferry_harness::psp::Psp;
 use payferry_harness::settings::Folder;
-use payferry_harness::{eventually, expect};
-use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use tempfile::TempDir;
 
 use super::{Stage, Transfer};
@@ -137,14 +135,6 @@ impl<const IS_ANVIL: bool> Stage for Serve<IS_ANVIL> {
 
     async fn advance(&self, secs: u64) {
         join_all(self.chains.values().map(|(deployment, _)| deployment.node.advance_time(secs))).await;
-    }
-
-    async fn panic(&self, payment_id: &str) {
-        let system = self.service.system();
-        let incidents = || system.latest_incidents_of(ActorKind::Payment, payment_id, LOG_ENTRIES_MAX).len();
-        let before = incidents();
-        system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
-        eventually(format!("{payment_id} panics"), async || expect(incidents(), |now| *now != before)).await;
     }
 
     async fn stop(self) {
