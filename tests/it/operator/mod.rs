@@ -148,6 +148,18 @@ impl ServiceFixture {
     }
 }
 
+/// A route's path with ids of objects that do not exist.
+fn concrete(path: &str) -> String {
+    let parts = path.split('/').map(|part| match part {
+        "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        parameter if parameter.starts_with('{') => "1",
+        part => part,
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
 async fn reply(request: RequestBuilder) -> Reply {
     let (client, request) = request.build_split();
     let request = request.unwrap();
