@@ -190,7 +190,7 @@ async fn store_all(
             customer_id: customer_id.to_string(),
             kind: kind.to_string(),
             path: place.to_string(),
-            media_type: media.essence().to_owned(),
+            media_type: media.as_str().to_owned(),
             size: i64::try_from(content.len()).unwrap_or(i64::MAX),
             uploaded_at: now.as_millis(),
             replaced_at: None,

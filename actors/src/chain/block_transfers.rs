@@ -25,10 +25,9 @@ use payferry_journal::payments::{self, StoreError, WalletScope};
 use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
-use super::metrics;
 use super::poll::PollError;
-use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
+use super::{ChainContext, metrics};
 
 /// Maximum number of transactions per database lookup.
 const LOOKUP_HASHES_MAX: usize = 500;
@@ -239,7 +238,7 @@ pub(super) struct Lookup<'a> {
     pub clock: &'a Clock,
 }
 
-impl WatcherArgs {
+impl ChainContext {
     pub(super) fn lookup(&self) -> Lookup<'_> {
         let Self { spec, client, database, watchlist, clock, .. } = self;
         Lookup { spec, client, database, watchlist, clock }

@@ -9,17 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use derive_more::Deref;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
-use payferry_entities::Database;
-use payferry_evm::client::{ChainClient, ClientError};
-use payferry_evm::config::ChainSpec;
+use payferry_evm::client::ClientError;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, gather};
 use payferry_evm::wallet::OperatorSigner;
-use payferry_journal::Journal;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
-use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
@@ -29,10 +26,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
-use super::metrics;
 use super::operations::SentOutcomes;
-use super::watchlist::Watchlist;
-use crate::inbox::PaymentInbox;
+use super::{ChainContext, metrics};
 
 /// Interval of reads of the gas balance: an account lasts for days, and each read is a request to an endpoint.
 const GAS_BALANCE_INTERVAL: Duration = Duration::from_mins(1);
@@ -56,11 +51,6 @@ struct HandleInner {
 }
 
 impl SettlerHandle {
-    /// Creates a handle for a settler that is yet to be spawned.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Announces queued operations, which are then sent within the batch window. Without a nudge, the next poll finds
     /// them.
     pub fn nudge(&self) {
@@ -131,22 +121,11 @@ impl SettlerHandle {
 pub struct Settler;
 
 /// Arguments of a settler. The supervisor keeps them and spawns a replacement from a clone.
-#[derive(Clone)]
+#[derive(Clone, Deref)]
 pub struct SettlerArgs {
-    /// The chain.
-    pub spec: Arc<ChainSpec>,
-    /// Its endpoints.
-    pub client: ChainClient,
-    /// For reads.
-    pub database: Database,
-    /// For writes.
-    pub journal: Journal,
-    /// The watcher's view of the chain.
-    pub watchlist: Watchlist,
-    /// Receiver of payment commands.
-    pub inbox: Arc<dyn PaymentInbox>,
-    /// The service's clock. Settling uses wall-clock time, even if the sandbox shifts the clock.
-    pub clock: Clock,
+    /// The chain and the services. Settling uses wall-clock time, even if the sandbox shifts the clock.
+    #[deref]
+    pub context: ChainContext,
     /// Signer of settlements.
     pub settle_signer: OperatorSigner,
     /// Signer of outbound transfers; may be the same account.
@@ -259,7 +238,8 @@ impl Behaviour for Settler {
     type Arguments = SettlerArgs;
 
     async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
-        args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
+        let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
+        args.context.client = args.context.client.of_chain(chain, chain_id);
         let polls = PollRequests::default();
         // Keep showing the trouble of the previous settler, so that its end is reported as well.
         let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };

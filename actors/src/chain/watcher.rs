@@ -7,17 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use derive_more::Deref;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use payferry_entities::Database;
 use payferry_evm::Degradation;
-use payferry_evm::client::ChainClient;
-use payferry_evm::config::{ChainSpec, SpecError};
+use payferry_evm::config::SpecError;
 use payferry_evm::pace::{PollRequests, backoff};
-use payferry_journal::Journal;
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
-use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
@@ -25,12 +22,10 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::block_transfers::Reader;
-use super::metrics;
 use super::poll::PollError;
 use super::rescan::{Rescan, RescanResult};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
-use super::watchlist::Watchlist;
-use crate::inbox::PaymentInbox;
+use super::{ChainContext, metrics};
 
 /// Consecutive polls of a lagging node before the lag is reported.
 const LAG_LOOKS_QUIET: u32 = 3;
@@ -56,22 +51,11 @@ pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Recei
 pub struct Watcher;
 
 /// Arguments of a watcher. The supervisor keeps them and spawns a replacement from a clone.
-#[derive(Clone)]
+#[derive(Clone, Deref)]
 pub struct WatcherArgs {
-    /// The chain.
-    pub spec: Arc<ChainSpec>,
-    /// Its endpoints.
-    pub client: ChainClient,
-    /// For reads.
-    pub database: Database,
-    /// For writes.
-    pub journal: Journal,
-    /// Shared within the process.
-    pub watchlist: Watchlist,
-    /// Receiver of payment commands.
-    pub inbox: Arc<dyn PaymentInbox>,
-    /// The service's clock.
-    pub clock: Clock,
+    /// The chain and the services.
+    #[deref]
+    pub context: ChainContext,
     /// Wake-ups besides the poll interval.
     pub wake_ups: Option<HeadSignals>,
 }
@@ -135,7 +119,8 @@ impl Behaviour for Watcher {
     type Arguments = WatcherArgs;
 
     async fn pre_start(&self, myself: &Mailbox<WatcherMessage>, mut args: WatcherArgs) -> ActorResult<WatcherState> {
-        args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
+        let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
+        args.context.client = args.context.client.of_chain(chain, chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
         let polls = PollRequests::default();
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
@@ -333,7 +318,7 @@ impl WatcherState {
 
     /// Notifies the payments of these transfer rows.
     pub(super) async fn notify_observed(&self, rows: &[payferry_entities::transfers::Model]) {
-        let WatcherArgs { spec, database, watchlist, inbox, .. } = &self.args;
+        let ChainContext { spec, database, watchlist, inbox, .. } = &self.args.context;
         let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
             tracing::warn!(chain = %spec.chain, %error, "first block times could not be read");
             HashMap::new()
@@ -354,7 +339,7 @@ impl WatcherState {
 
     /// Notifies again of outages that the previous watcher recorded; each is applied once.
     fn notify_gaps_again(&self) {
-        let WatcherArgs { spec, inbox, .. } = &self.args;
+        let ChainContext { spec, inbox, .. } = &self.args.context;
         for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
             inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }

@@ -4,7 +4,6 @@
 //! Not here: retries (the screening actor holds the money and asks again). Errors never contain the provider's free
 //! texts, its token or its URL.
 
-use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::Address;
@@ -63,7 +62,8 @@ impl Default for RiskDecisions {
 }
 
 /// Screens senders by Chainalysis. `Debug` shows neither the token nor the URL.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ChainalysisApi {{ decisions: {decisions:?}, .. }}")]
 pub struct ChainalysisApi {
     client: Client,
     entities: Url,
@@ -128,12 +128,6 @@ impl ChainalysisApi {
         }
         self.register(account).await?;
         self.assessment(account).await?.ok_or(HttpFailure::NotAssessed)
-    }
-}
-
-impl fmt::Debug for ChainalysisApi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChainalysisApi").field("decisions", &self.decisions).finish_non_exhaustive()
     }
 }
 

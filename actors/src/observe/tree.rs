@@ -1,6 +1,5 @@
 //! Metrics of a whole tree: those of its actors, the quarantined subjects, and the payments by status.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,8 +13,10 @@ use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
 
 /// Metrics of one tree. Clones share them.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Deref)]
 pub struct TreeBooks {
+    /// Metrics of the actors.
+    #[deref]
     actors: ActorRegistry,
     quarantined: Arc<Mutex<Quarantined>>,
     tally: Arc<Tally>,
@@ -27,19 +28,10 @@ impl Default for TreeBooks {
     }
 }
 
-/// Metrics of the actors.
-impl Deref for TreeBooks {
-    type Target = ActorRegistry;
-
-    fn deref(&self) -> &ActorRegistry {
-        &self.actors
-    }
-}
-
 impl TreeBooks {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
-        metrics::register();
+        metrics::describe();
         Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 

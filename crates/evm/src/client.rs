@@ -20,7 +20,7 @@ use serde_json::json;
 pub use super::endpoint::BATCH_CALLS_MAX;
 use super::endpoint::{Answers, Call, Endpoint};
 use super::failover::{no_endpoint, parse};
-use super::http::{self, Http};
+use super::http;
 use super::wire::FeeHistory;
 pub use super::wire::{BlockHeader, ClientError};
 use crate::wallet::alloy_hash;
@@ -82,7 +82,7 @@ impl ChainClient {
     ) -> Result<Self, ClientError> {
         let client =
             http::client().map_err(|_| ClientError::Unavailable("the HTTP client could not be built".to_owned()))?;
-        let endpoint = |url| Arc::new(Endpoint::new(RpcClient::new(Http::new(client.clone(), url), false)));
+        let endpoint = |url| Arc::new(Endpoint::new(RpcClient::new(http::transport(client.clone(), url), false)));
         Ok(Self { endpoints: urls.into_iter().map(endpoint).collect(), expected: None, timeout, batches })
     }
 

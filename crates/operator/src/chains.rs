@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_actors::chain::SettlerHandle;
+use payferry_actors::pauses::Scope;
 use payferry_domain::{Chain, Timestamp};
 use payferry_journal::chain::Role;
 use payferry_runtime::observe::{ActorKind, NodeView};
@@ -143,7 +144,7 @@ pub fn chains(system: &System, works: Option<&Works>) -> Vec<ChainLine> {
             safe_number: view.as_ref().and_then(|view| view.safe),
             finalized_number: view.as_ref().and_then(|view| view.finalized),
             base_fee_wei: view.as_ref().map(|view| view.base_fee_wei.to_string()),
-            paused: system.chains().is_paused(chain),
+            paused: system.pauses().is_paused(Scope::Chain(chain)),
             settler: settler(system, chain, work),
         })
     };

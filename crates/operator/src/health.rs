@@ -68,7 +68,7 @@ pub(super) async fn readyz(operator: Operator) -> (StatusCode, Json<Readiness>) 
 
 pub async fn readiness(system: &System) -> Readiness {
     let reads = answers(system).await.is_ok();
-    let writes = system.is_writing();
+    let writes = system.journal().is_writing();
     let database = DatabaseReadiness { ok: reads && writes, reads, writes };
     let payments = PaymentsReadiness { ok: system.is_ready() };
     let each = chains::health(system);

@@ -40,7 +40,6 @@ mod routes;
 mod webhooks;
 
 use std::convert::Infallible;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -88,8 +87,8 @@ pub struct OperatorConfig {
 }
 
 /// State shared by the operator's handlers. Clones share it.
-#[derive(Clone)]
-pub struct Operator(Arc<OperatorShared>);
+#[derive(Clone, derive_more::Deref)]
+pub struct Operator(#[deref(forward)] Arc<OperatorShared>);
 
 /// State behind all clones of an [`Operator`].
 pub struct OperatorShared {
@@ -111,14 +110,6 @@ impl Operator {
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
         Self(Arc::new(OperatorShared { system, config, admission, door, releasing, ticker }))
-    }
-}
-
-impl Deref for Operator {
-    type Target = OperatorShared;
-
-    fn deref(&self) -> &OperatorShared {
-        &self.0
     }
 }
 

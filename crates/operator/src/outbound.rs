@@ -258,12 +258,11 @@ pub(crate) async fn screen_by_form(
     let here = format!("{}/{id}", path("sendings"));
     let outcome = async { carry_out(&operator, id, filled.read_confirmed(&FIELDS, DecisionRequest::read)?).await };
     match outcome.await {
-        Ok(_) => Ok(Redirect::to(&here).into_response()),
         Err(ApiError::TimedOut) => Err(Failure::Unknown { about: id.kind().as_str(), path: here }.into()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            Ok(page(&operator, &before, &refused.said, &refused.filled).answer_form(refused.status))
-        }
+        outcome => match filled.answered(outcome)? {
+            Ok(_) => Ok(Redirect::to(&here).into_response()),
+            Err(refused) => Ok(page(&operator, &before, &refused.said, &refused.filled).answer_form(refused.status)),
+        },
     }
 }
 

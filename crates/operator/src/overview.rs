@@ -85,8 +85,8 @@ pub async fn overview(system: &System) -> Overview {
         payments_quarantined: view.payments_quarantined,
         sendings_quarantined: view.sendings_quarantined,
         quarantined: system.given_up(None, QUARANTINED_MAX),
-        incidents: system.latest_incidents(INCIDENTS_MAX),
-        incidents_kept: system.incidents_len(),
+        incidents: system.log().latest(INCIDENTS_MAX),
+        incidents_kept: system.log().incidents_len(),
         payments: payments(system),
         chains: chains::chains(system, works.as_ref()),
         webhooks: undelivered,
@@ -100,7 +100,7 @@ pub fn payments(system: &System) -> Option<Vec<Tallied>> {
 }
 
 pub fn journal(system: &System) -> JournalLine {
-    JournalLine { writing: system.is_writing(), stats: system.journal().stats() }
+    JournalLine { writing: system.journal().is_writing(), stats: system.journal().stats() }
 }
 
 pub(crate) async fn show(operator: Operator, asked: PageRequest) -> Response {

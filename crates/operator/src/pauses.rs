@@ -94,12 +94,9 @@ pub(crate) async fn set_by_form(operator: Operator, filled: Filled) -> Result<Re
         let (scope, reason) = filled.read(&FIELDS, read_new)?;
         hold(&operator, scope, &reason).await
     };
-    match outcome.await {
+    match filled.answered(outcome.await)? {
         Ok(_) => Ok(Redirect::to(&path("pauses")).into_response()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            Ok(page(&operator, &refused.said, &refused.filled).await?.answer_form(refused.status))
-        }
+        Err(refused) => Ok(page(&operator, &refused.said, &refused.filled).await?.answer_form(refused.status)),
     }
 }
 

@@ -1,13 +1,12 @@
 //! `/readyz` of a service that starts with many live payments.
 
-use std::time::{Duration, Instant};
-
 use futures::future::join_all;
 use payferry_harness::database::Trouble;
+use payferry_harness::{eventually, expect};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Home, PATIENCE, Running};
+use super::{Home, Running};
 
 use crate::call::assert_has;
 
@@ -16,17 +15,13 @@ const PAYMENTS: usize = 100;
 
 /// Repeats `/readyz` until the answer is as wanted.
 async fn until_readiness(service: &Running, wanted: impl Fn(&Value) -> bool) -> (StatusCode, Value) {
-    let since = Instant::now();
-    loop {
+    let look = async || {
         let (status, readiness) = service.operator(Method::GET, "/readyz", None).await;
         // Status and body always agree.
         assert_eq!(status == StatusCode::OK, readiness["ready"] == true, "{status} {readiness:#}");
-        if wanted(&readiness) {
-            return (status, readiness);
-        }
-        assert!(since.elapsed() < PATIENCE, "not as wanted in time: {readiness:#}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        expect(readiness, &wanted).map(|readiness| (status, readiness))
+    };
+    eventually("the readiness is as wanted", look).await
 }
 
 #[tokio::test]

@@ -8,12 +8,11 @@ mod archive;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use payferry_harness::PATIENCE;
 use payferry_harness::process::{Served, Starting};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
+use payferry_harness::{eventually, expect};
 
 use crate::prelude::*;
 use crate::process::payferry;
@@ -23,7 +22,6 @@ use archive::Archive;
 const VARYING: [&str; 2] = ["confirmations", "updated_at"];
 /// Payments and a payout that wait for this start, and the status that each has in the end.
 const WAITING: [(&str, &str); 3] = [("pending", "settled"), ("pending_polygon", "settled"), ("confirmed", "settled")];
-const POLL: Duration = Duration::from_millis(50);
 
 /// A running service, and what the earlier build recorded of it.
 struct Service {
@@ -49,10 +47,8 @@ impl Service {
 
     /// Lifts a pause as the operator.
     async fn lift(&self, scope: &str) {
-        let url = format!("{}/ops/pauses/{scope}/lift", self.served.operator_url());
-        let token = text(&self.recorded, "operator_token");
-        let answer = reqwest::Client::new().post(url).bearer_auth(token).send().await.unwrap();
-        let lifted: Value = answer.json().await.unwrap();
+        let operator = Psp::new(self.served.operator_url(), text(&self.recorded, "operator_token"));
+        let lifted = operator.ok(Method::POST, &format!("/ops/pauses/{scope}/lift"), Value::Null).await;
         assert_eq!(lifted["was_paused"], true, "{scope}: {lifted:#}");
     }
 
@@ -82,11 +78,8 @@ impl Service {
             self.psp.until_status(self.id(name), status).await;
         }
         let payout = format!("/payouts/{}", self.id("waiting_payout"));
-        let since = Instant::now();
-        while self.read(&payout).await["status"] != "sent" {
-            assert!(since.elapsed() < PATIENCE, "the payout was never sent: {:#}", self.read(&payout).await);
-            tokio::time::sleep(POLL).await;
-        }
+        let look = async || expect(self.read(&payout).await, |payout| payout["status"] == "sent");
+        eventually("the payout is sent", look).await;
         // Two payments from the start, one from the confirmation, and the payout: 4 + 4 + 2 + 1 events or more.
         let received = receiver.until(11).await;
         for (name, _) in WAITING {

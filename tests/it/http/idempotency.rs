@@ -3,7 +3,7 @@
 use payferry_entities::idempotency_keys;
 use payferry_httpkit::idempotency::KEPT_SECS;
 
-use crate::http::customers::paid_out::payee;
+use crate::http::customers::paid_out::{payee, payout};
 use crate::prelude::*;
 
 fn batch(external_id: &str) -> Value {
@@ -47,9 +47,7 @@ async fn only_successes_are_stored() {
 async fn payout_refused_for_insufficient_balance_can_be_repeated() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
-    let payout =
-        |amount: &str| json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" });
-    let asked = async |amount| app.post_keyed("p1", "/payouts", &payout(amount)).await;
+    let asked = async |amount| app.post_keyed("p1", "/payouts", &payout(&customer, amount)).await;
     for _ in 0..2 {
         asked("50").await.assert_problem(409, "insufficient_balance");
     }

@@ -141,7 +141,7 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
 }
 
 /// Puts a load of exact payments on a sandbox through the proxy. `further` are more arguments.
-pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
+pub(super) async fn load_through(changes: Changes, further: &str) -> Loaded {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let sandbox = Running::new().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -160,8 +160,8 @@ pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
     });
     let router = Router::new().fallback(pass).with_state(Arc::clone(&between));
     let serving = tokio::spawn(async move { axum::serve(listener, router).await });
-    let args = ["--url", &own_url, "--key", sandbox.text("api_key"), "--mix", "exact=100", "--json"];
-    let output = run(args.iter().chain(further).map(|word| (*word).to_owned()).collect()).await;
+    let key = sandbox.text("api_key");
+    let output = run(&format!("--url {own_url} --key {key} --mix exact=100 --json {further}")).await;
     serving.abort();
     sandbox.stop();
     let denied = between.denied.lock().clone();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use payferry_journal::chain::Role;
 
-use crate::http::customers::paid_out::{balances, balances_on, payee, register};
+use crate::http::customers::paid_out::{balances, balances_on, payee, payout, register, withdrawal};
 use crate::prelude::*;
 
 /// Several times the duration of a settlement that is not paused.
@@ -127,8 +127,7 @@ async fn paused_psp_starts_nothing_and_running_payments_continue() {
 
     let customer = payee(&service.app).await;
     register(&service.app).await;
-    let to_customer = json!({ "customer_id": customer, "amount": "1", "currency": "USDC", "chain": "base" });
-    let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
+    let (to_customer, withdrawal) = (payout(&customer, "1"), withdrawal("1"));
     let money_out = [("/payouts", &to_customer), ("/withdrawals", &withdrawal), ("/transfers", &to_customer)];
     for (path, body) in money_out {
         service.app.post(path, body).await.assert_problem(409, "psp_paused");

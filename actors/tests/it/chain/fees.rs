@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::SettlerArgs;
+use payferry_actors::chain::{ChainContext, SettlerArgs};
 use payferry_domain::{Address, PaymentId};
 use payferry_evm::ChainSpec;
 use payferry_journal::chain::Role;
@@ -53,7 +53,7 @@ async fn queue(env: &Env, payments: &[PaymentId]) {
 pub(crate) async fn under_way(env: &Env) {
     let payments = funded(env, 2).await;
     let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..env.spec.clone() });
-    let args = SettlerArgs { spec, ..env.settler_args() };
+    let args = SettlerArgs { context: ChainContext { spec, ..env.context() }, ..env.settler_args() };
     env.settle_with(args).await;
     queue(env, &payments).await;
     env.sign_and_stop(4).await;
@@ -119,14 +119,19 @@ pub(crate) async fn assert_moved_once(env: &Env, payments: u64) {
     assert!(offers.iter().all(|(_, wei)| *wei <= CEILING_WEI), "{offers:?}");
 }
 
+/// Queues everything of so many payments while the fee is above the ceiling.
+async fn held_up(env: &Env, payments: usize) {
+    let payments = funded(env, payments).await;
+    env.start().await;
+    env.mine_at(DEAR_WEI).await;
+    queue(env, &payments).await;
+    stays_expensive(env).await;
+}
+
 #[tokio::test]
 async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
     let env = env().await;
-    let payments = funded(&env, 2).await;
-    env.start().await;
-    env.mine_at(DEAR_WEI).await;
-    queue(&env, &payments).await;
-    stays_expensive(&env).await;
+    held_up(&env, 2).await;
     assert!(env.txs().await.is_empty() && env.attempts().await.is_empty(), "nothing is signed");
     assert!(env.operations().await.iter().all(|row| row.status == "queued"), "nothing is lost");
     // The fee falls by an eighth with each empty block.
@@ -139,12 +144,8 @@ async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
 #[tokio::test]
 async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
     let env = env().await;
-    let payments = funded(&env, 1).await;
-    env.start().await;
-    env.mine_at(DEAR_WEI).await;
     env.handle.set_paused(Role::Send, true);
-    queue(&env, &payments).await;
-    stays_expensive(&env).await;
+    held_up(&env, 1).await;
     env.handle.set_paused(Role::Settle, true);
     until_trouble_ends(&env).await;
     assert!(env.txs().await.is_empty());
@@ -197,11 +198,7 @@ async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
 #[tokio::test]
 async fn next_settler_clears_the_error_of_a_stopped_one() {
     let env = env().await;
-    let payments = funded(&env, 1).await;
-    env.start().await;
-    env.mine_at(DEAR_WEI).await;
-    queue(&env, &payments).await;
-    stays_expensive(&env).await;
+    held_up(&env, 1).await;
     env.stop_settler().await;
     assert!(env.handle.trouble().is_some(), "the error is still reported");
     env.mine_at(RAISED_WEI / 10).await;

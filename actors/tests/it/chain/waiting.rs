@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use payferry_actors::chain::{SettlerArgs, Step};
+use payferry_actors::chain::{ChainContext, SettlerArgs, Step};
 use payferry_devchain::Dropped;
 use payferry_evm::ChainClient;
 use payferry_harness::endpoint::{Endpoint, Fault, ReportedHead, What};
@@ -134,7 +134,7 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     let endpoint = Endpoint::before(&env.devchain).await;
     endpoint.show([Fault::of(What::Head(ReportedHead::At(block - 1)))]);
     let client = ChainClient::http_all([endpoint.url()], Duration::from_secs(2), true).unwrap();
-    let args = SettlerArgs { client, ..env.settler_args() };
+    let args = SettlerArgs { context: ChainContext { client, ..env.context() }, ..env.settler_args() };
     env.settle_with(args).await;
     env.until("the settler reports that it cannot know", async || {
         let trouble = env.report().await.trouble;

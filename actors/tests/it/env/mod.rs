@@ -237,6 +237,10 @@ impl Env {
         self.chain().vaults().of_psp(self.psp)
     }
 
+    pub fn vault(&self, payment: PaymentId) -> Address {
+        self.chain().vaults().of_payment(payment)
+    }
+
     /// Mines on every chain.
     pub async fn mine(&self, blocks: u64) {
         for chain in self.chains.values() {
@@ -357,7 +361,11 @@ impl Env {
     }
 
     pub async fn load(&self, id: PaymentId) -> Payment {
-        payferry_journal::payments::load(&self.database, id).await.unwrap().unwrap()
+        payferry_journal::payments::load(&self.database, id).await.unwrap().expect("the payment exists")
+    }
+
+    pub async fn load_outbound(&self, id: OutboundId) -> OutboundTransfer {
+        payferry_journal::outbound::load(&self.database, id).await.unwrap().expect("the outbound transfer exists")
     }
 
     /// Waits until the current head of a chain is read.

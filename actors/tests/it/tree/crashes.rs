@@ -94,9 +94,9 @@ async fn set_aside(env: &Env, id: PaymentId) {
 async fn paid_and_not_notified(env: &Env) -> PaymentId {
     let payment = env.initiate("10").await;
     for _ in 0..4 {
-        let before = env.system().incidents_len();
+        let before = env.system().log().incidents_len();
         env.system().inject_panic(payment.id());
-        env.until("the panic is noticed", async || env.system().incidents_len() != before).await;
+        env.until("the panic is noticed", async || env.system().log().incidents_len() != before).await;
     }
     env.pay(&payment, "10").await;
     env.until("the transfer is recorded", async || env.unapplied().await > 0).await;

@@ -65,8 +65,9 @@ pub struct Bucket {
     pub secret_access_key: Option<String>,
 }
 
-/// Identifies a document: gives its object's path, and binds the encryption to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Identifies a document: gives its object's path, which it formats as, and binds the encryption to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("{ROOT}/{customer_id}/{document_id}")]
 pub struct DocumentLocation {
     /// The customer.
     pub customer_id: CustomerId,
@@ -213,13 +214,6 @@ impl DocumentLocation {
 
     fn object(self) -> Path {
         Path::from(self.to_string())
-    }
-}
-
-/// Formats the object's path.
-impl fmt::Display for DocumentLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ROOT}/{}/{}", self.customer_id, self.document_id)
     }
 }
 

@@ -7,7 +7,6 @@
 mod api_keys;
 mod psps;
 
-use std::fmt;
 use std::str::FromStr;
 
 use payferry_domain::{KeyId, PspId, Timestamp};
@@ -28,7 +27,7 @@ pub use psps::{
 pub const NAME_CHARS_MAX: usize = 200;
 
 /// A display name: not blank, without control characters, at most [`NAME_CHARS_MAX`] characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub struct Name(String);
 
 /// Reason why a text is not a valid name.
@@ -107,12 +106,6 @@ impl FromStr for Name {
             return Err(NameError::ControlCharacters);
         }
         Ok(Self(name.to_owned()))
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn tree(operator: Operator) -> Result<Answer, ApiError> {
         // Quarantined for longest first.
         quarantined: system.given_up(None, QUARANTINED_MAX),
         // Newest first.
-        incidents: system.latest_incidents(LOG_ENTRIES_MAX),
+        incidents: system.log().latest(LOG_ENTRIES_MAX),
         kinds: system.kinds(),
         tree: system.tree(),
     })

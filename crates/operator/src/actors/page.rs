@@ -21,9 +21,21 @@ use crate::page::words::{
 use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 use crate::payment::incidents_of;
 
-/// Path of an actor's page. Spaces in its name become underscores.
+/// Path of an actor's own page. Spaces in its name become underscores.
 pub(crate) fn page(kind: ActorKind, name: &str) -> String {
     path(&format!("actors/{}/{}", kind.as_str(), name.replace(' ', "_")))
+}
+
+/// Path of the page with the most information about a permanent actor: the page of its subject if that shows the actor
+/// too.
+pub(crate) fn fullest(kind: ActorKind, name: &str) -> String {
+    match kind {
+        ActorKind::Watcher | ActorKind::Settler => format!("{}/{name}", path("chains")),
+        ActorKind::Endpoint => format!("{}/{name}", path("webhooks")),
+        ActorKind::SendingDesk => path("sendings"),
+        ActorKind::Shard => format!("{}/{name}", path("shards")),
+        kind => page(kind, name),
+    }
 }
 
 /// `/ops/view/actors/{kind}/{name}`.
@@ -97,12 +109,13 @@ const fn duty(kind: ActorKind) -> &'static str {
 
 /// Returns the path and the label of the page that shows the actor's work.
 fn work(node: &NodeView) -> Option<(String, &'static str)> {
+    let of_subject = || fullest(node.kind, &node.name);
     match node.kind {
-        ActorKind::Watcher | ActorKind::Settler => Some((format!("{}/{}", path("chains"), node.name), "Chain")),
+        ActorKind::Watcher | ActorKind::Settler => Some((of_subject(), "Chain")),
         ActorKind::WebhookSender => Some((path("webhooks"), "All endpoints")),
-        ActorKind::Endpoint => Some((format!("{}/{}", path("webhooks"), node.name), "Deliveries")),
-        ActorKind::SendingDesk => Some((path("sendings"), "Live payouts and withdrawals")),
-        ActorKind::Shard => Some((format!("{}/{}", path("shards"), node.name), "Payments")),
+        ActorKind::Endpoint => Some((of_subject(), "Deliveries")),
+        ActorKind::SendingDesk => Some((of_subject(), "Live payouts and withdrawals")),
+        ActorKind::Shard => Some((of_subject(), "Payments")),
         ActorKind::ComplianceDesk => Some((path("customers"), "All customers")),
         ActorKind::Auditor => Some((path("stuck"), "Needs attention")),
         _ => None,

@@ -16,7 +16,7 @@ use crate::actors::{page as permanent, tree};
 use crate::page::words::{
     Tone, actor_kind, ago, badge, count, grouped, millis, outbound_link, own_name, payment_link, plain,
 };
-use crate::page::{NavSection, Page, PageRequest, path};
+use crate::page::{NavSection, Page, PageRequest};
 
 /// Milliseconds for which an incident is marked as new.
 const FRESH_MS: i64 = 4_000;
@@ -152,7 +152,7 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
 
 /// `/ops/view/incidents`: every stored entry.
 pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response {
-    let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
+    let all = operator.system.log().latest(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }
@@ -188,11 +188,9 @@ fn who(incident: &Incident) -> Markup {
             // The id includes the kind.
             ActorKind::Payment => (payment_link(name)),
             ActorKind::Sending => (outbound_link(name)),
-            ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
-            ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
-            ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },
-            ActorKind::Endpoint => { (kind) " " a.mono href={ (path("webhooks")) "/" (name) } { (name) } },
-            of => a href=(permanent::page(of, name)) { (kind) @if let Some(name) = own_name(incident.kind, name) { " " (name) } },
+            of @ ActorKind::SendingDesk => a href=(permanent::fullest(of, name)) { (kind) },
+            of @ ActorKind::Endpoint => { (kind) " " a.mono href=(permanent::fullest(of, name)) { (name) } },
+            of => a href=(permanent::fullest(of, name)) { (kind) @if let Some(name) = own_name(incident.kind, name) { " " (name) } },
         }
     }
 }

@@ -70,7 +70,7 @@ fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
         tr id={ "node-" (node.kind.as_str()) "-" (node.name) } data-kind=(node.kind.as_str()) .sub1[depth == 1] .sub2[depth == 2]
             .bad[node.state == NodeState::Quarantined] {
             th scope="row" {
-                a href=(link(node)) { (actor_kind(node.kind)) @if let Some(name) = name { " " (short_name(name)) } }
+                a href=(permanent::fullest(node.kind, &node.name)) { (actor_kind(node.kind)) @if let Some(name) = name { " " (short_name(name)) } }
             }
             td { (state(node.state)) }
             (figures(&node.figures))
@@ -182,17 +182,6 @@ const fn state_word(state: NodeState) -> &'static str {
         NodeState::Restarting => "restarting",
         NodeState::Quarantined => "quarantined",
         NodeState::Stopped => "stopped",
-    }
-}
-
-/// Path of the page with the most information about an actor: the page of its subject if that shows the actor too.
-fn link(node: &NodeView) -> String {
-    match node.kind {
-        ActorKind::Watcher | ActorKind::Settler => format!("{}/{}", path("chains"), node.name),
-        ActorKind::Endpoint => format!("{}/{}", path("webhooks"), node.name),
-        ActorKind::SendingDesk => path("sendings"),
-        ActorKind::Shard => format!("{}/{}", path("shards"), node.name),
-        kind => permanent::page(kind, &node.name),
     }
 }
 

@@ -8,7 +8,6 @@ pub(crate) mod page;
 mod service;
 mod trouble;
 
-use std::fmt;
 use std::str::FromStr;
 
 use axum::http::Uri;
@@ -17,7 +16,7 @@ use payferry_actors::System;
 use payferry_domain::Timestamp;
 use payferry_httpkit::{Answer, ApiError, Fault, QueryFields};
 use sea_orm::{DbErr, Value};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::Operator;
 use crate::attention::kind::Source;
@@ -191,13 +190,16 @@ async fn find(
     part: Part<'_>,
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
-    match (kind.source(), undelivered) {
-        (Source::Payments, _) => trouble::of(system, kind, part).await,
-        (Source::Sendings, _) => crate::outbound::stuck(system, kind, part).await,
-        (Source::Operations, _) => trouble::operations(system, part).await,
-        (Source::Checks, _) => service::checks(system, kind, part).await,
-        (Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
-        (Source::Webhooks, None) | (Source::Memory, _) => Ok(service::of(system, kind, part)),
+    match (kind, kind.source(), undelivered) {
+        (AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => {
+            crate::outbound::stuck(system, kind, part).await
+        }
+        (AttentionKind::OperationOverdue, ..) => trouble::operations(system, part).await,
+        (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
+        (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
+        (_, Source::Database, _) => trouble::of(system, kind, part).await,
+        (_, Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
+        (_, Source::Webhooks, None) | (_, Source::Memory, _) => Ok(service::of(system, kind, part)),
     }
 }
 
@@ -235,7 +237,8 @@ pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiErro
 }
 
 /// Position of an item among those of its kind: oldest first, items with the same time in order of id.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, derive_more::Display, serde_with::SerializeDisplay)]
+#[display("{}.{id}", at.as_millis())]
 pub struct Position {
     pub(crate) at: Timestamp,
     pub(crate) id: String,
@@ -266,24 +269,12 @@ impl Position {
     }
 }
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at.as_millis(), self.id)
-    }
-}
-
 impl FromStr for Position {
     type Err = NoPosition;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (at, id) = text.split_once('.').ok_or(NoPosition)?;
         Ok(Self::new(Timestamp(at.parse().map_err(|_| NoPosition)?), id))
-    }
-}
-
-impl Serialize for Position {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

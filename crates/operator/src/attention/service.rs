@@ -3,7 +3,7 @@
 
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{ComplianceService, count, overdue};
-use payferry_actors::ledger::check::Imbalance;
+use payferry_actors::ledger::check::{Imbalance, Where};
 use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
 use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::PersistentDifference;
@@ -41,7 +41,7 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
 }
 
 fn hindered(system: &System, now: Timestamp) -> Option<AttentionItem> {
-    let CommitBlocker { since, why } = system.commit_blocker()?;
+    let CommitBlocker { since, why } = system.journal().commit_blocker()?;
     Some(AttentionItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
@@ -99,7 +99,7 @@ fn ledger(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |imbalance: Imbalance| {
         let Asset { chain, address } = imbalance.asset;
         let reason = imbalance.words(system.chains().spec(chain).and_then(|spec| spec.token_at(address)));
-        let Imbalance { kind, account, psp_id, subject, since, .. } = imbalance;
+        let Imbalance { place: Where { kind, account, psp_id, subject, .. }, since, .. } = imbalance;
         let payment_id = subject.as_deref().and_then(payment_of);
         // The payment id is in a field of its own. Payouts and withdrawals have none.
         let reason = match &subject {
@@ -206,16 +206,8 @@ fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
     Some(AttentionItem::new(&line.psp_id, Some(since), now, format!("{} exhausted", line.backlog.exhausted)))
 }
 
-/// Reads a kind from the compliance actor or the table of checks.
-pub(super) async fn checks(system: &System, kind: AttentionKind, part: Part<'_>) -> Result<Found, DbErr> {
-    match kind {
-        AttentionKind::IdentityProvider => provider(system, part).await,
-        AttentionKind::CheckOverdue => checks_overdue(system, part).await,
-        _ => Ok((Count::default(), Vec::new())),
-    }
-}
-
-async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+/// The identity provider, if checks wait for it.
+pub(super) async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let compliance = system.compliance();
     let now = system.clock().real_now();
     let item = match (compliance.provider(), compliance.trouble()) {
@@ -233,7 +225,8 @@ async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     Ok(first(vec![item], part))
 }
 
-async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+/// Checks that have waited too long for the provider.
+pub(super) async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let (compliance, database) = (system.compliance(), system.database());
     // Rows have the service's time.
     let now = system.clock().now();

@@ -204,7 +204,8 @@ fn state_of(system: &System, row: &operations::Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::testing::{database, plan_of};
+    use crate::query::test_database;
+    use payferry_harness::database::query_plan;
     use sea_orm::{DbBackend, Statement};
 
     #[test]
@@ -215,7 +216,7 @@ mod tests {
     /// Every query reads only matching rows, for any number of payments.
     #[tokio::test]
     async fn every_query_uses_its_own_index() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         let position = Position::new(Timestamp(1), "base:0x1:1");
         let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
         for (from, order, index) in [
@@ -228,7 +229,9 @@ mod tests {
             let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)");
             for sql in [counting, first.sql(from, order), next.sql(from, order)] {
                 let values = vec![Value::from(1_i64); if sql.contains("$2") { order.len() + 1 } else { 1 }];
-                let plan = plan_of(&database, Statement::from_sql_and_values(DbBackend::Sqlite, &sql, values)).await;
+                let plan =
+                    query_plan(database.reader(), Statement::from_sql_and_values(DbBackend::Sqlite, &sql, values))
+                        .await;
                 assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
             }
         }

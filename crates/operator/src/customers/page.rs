@@ -13,7 +13,7 @@ use crate::Operator;
 use crate::customers::query::{CustomerLine, CustomerPage, CustomerView};
 use crate::customers::{FIELDS, carry_out, filter, query as customers, read_decision, view};
 use crate::page::form::Filled;
-use crate::page::words::{Tone, ago, audit_log, badge, bounded, grouped, head, offset_pages, panel, plain};
+use crate::page::words::{Tone, ago, audit_log, badge, bounded, done, grouped, head, offset_pages, panel, plain};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 const CUSTOMERS_MAX: u64 = 50;
@@ -37,9 +37,7 @@ pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Response, Failu
 pub(crate) async fn show(operator: Operator, Path(customer_id): Path<String>, uri: Uri) -> Result<Response, Failure> {
     let view = find(&operator, &customer_id).await?;
     let is_decided = QueryFields::of(&uri).optional("done", |word| Ok(word == "decided")) == Some(true);
-    let said = html! {
-        @if is_decided { p.notice.good role="status" { "The decision is recorded and in effect." } }
-    };
+    let said = html! { @if is_decided { (done("The decision is recorded and in effect.")) } };
     let now = operator.system.clock().now();
     Ok(page(&view, &said, &Filled::default(), now).into_response())
 }
@@ -51,13 +49,10 @@ pub(crate) async fn decide(
 ) -> Result<Response, Refused> {
     let before = find(&operator, &customer_id).await?;
     let outcome = async { carry_out(&operator, before.line.customer.id, filled.read(&FIELDS, read_decision)?).await };
-    match outcome.await {
+    let now = operator.system.clock().now();
+    match filled.answered(outcome.await)? {
         Ok(()) => Ok(Redirect::to(&format!("{}/{customer_id}?done=decided", path("customers"))).into_response()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            let now = operator.system.clock().now();
-            Ok(page(&before, &refused.said, &refused.filled, now).answer_form(refused.status))
-        }
+        Err(refused) => Ok(page(&before, &refused.said, &refused.filled, now).answer_form(refused.status)),
     }
 }
 

@@ -15,16 +15,14 @@ use crate::Operator;
 use crate::decisions::query::{BlockedLine, Decisions, Possible, held, may, may_refund};
 use crate::decisions::{DecisionKind, DecisionRequest, carry_out, find, next_refund};
 use crate::page::form::Filled;
-use crate::page::words::{Tone, ago, audit_log, badge, count, grouped, panel, short, status};
+use crate::page::words::{Tone, ago, audit_log, badge, count, done, grouped, panel, short, status};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 /// `/ops/view/payments/{payment_id}/decide`.
 pub(crate) async fn show(operator: Operator, Path(payment_id): Path<String>, uri: Uri) -> Result<Response, Failure> {
     let (_, decisions) = read(&operator, &payment_id).await?;
     let is_decided = uri.query() == Some("done=decided");
-    let said = html! {
-        @if is_decided { p.notice.good role="status" { "The decision is recorded and carried out." } }
-    };
+    let said = html! { @if is_decided { (done("The decision is recorded and carried out.")) } };
     let now = operator.system.clock().now();
     Ok(page(&decisions, &said, None, &Filled::default(), now).into_response())
 }
@@ -42,14 +40,15 @@ pub(crate) async fn decide(
     let (id, before) = read(&operator, &payment_id).await?;
     let outcome = async { carry_out(&operator, id, asked?).await };
     let here = format!("{}/{id}", path("payments"));
+    let now = operator.system.clock().now();
     match outcome.await {
-        Ok(_) => Ok(Redirect::to(&format!("{here}/decide?done=decided")).into_response()),
         Err(ApiError::TimedOut) => Err(Failure::Unknown { about: "payment", path: here }.into()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            let now = operator.system.clock().now();
-            Ok(page(&before, &refused.said, Some(kind), &refused.filled, now).answer_form(refused.status))
-        }
+        outcome => match filled.answered(outcome)? {
+            Ok(_) => Ok(Redirect::to(&format!("{here}/decide?done=decided")).into_response()),
+            Err(refused) => {
+                Ok(page(&before, &refused.said, Some(kind), &refused.filled, now).answer_form(refused.status))
+            }
+        },
     }
 }
 

@@ -104,21 +104,24 @@ impl Filled {
         Value::Object(fields.iter().filter_map(read).collect::<Map<_, _>>())
     }
 
-    /// The form with the reason why it was not carried out. Returns an error unchanged that is no answer to the form.
-    pub(crate) fn refused(mut self, error: ApiError) -> Result<RefusedForm, ApiError> {
+    /// The outcome of the form, or the form with the reason why it was not carried out. Returns an error unchanged that
+    /// is no answer to the form.
+    pub(crate) fn answered<T>(&self, outcome: Result<T, ApiError>) -> Result<Result<T, RefusedForm>, ApiError> {
+        let mut filled = self.clone();
         let said = |detail: &str| html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
-        let (status, said) = match error {
-            ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _) => {
+        let (status, said) = match outcome {
+            Ok(done) => return Ok(Ok(done)),
+            Err(ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _)) => {
                 (StatusCode::CONFLICT, said(&detail))
             }
-            ApiError::NotFound(what) => (StatusCode::NOT_FOUND, said(&format!("{what} not found."))),
-            ApiError::Validation(errors) => {
-                self.errors = errors;
-                (StatusCode::UNPROCESSABLE_ENTITY, self.summary())
+            Err(ApiError::NotFound(what)) => (StatusCode::NOT_FOUND, said(&format!("{what} not found."))),
+            Err(ApiError::Validation(errors)) => {
+                filled.errors = errors;
+                (StatusCode::UNPROCESSABLE_ENTITY, filled.summary())
             }
-            other => return Err(other),
+            Err(other) => return Err(other),
         };
-        Ok(RefusedForm { status, said, filled: self })
+        Ok(Err(RefusedForm { status, said, filled }))
     }
 
     fn value(&self, name: &str) -> &str {

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use axum::extract::FromRequestParts;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -118,9 +118,6 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (CONTENT_SECURITY_POLICY, POLICY.clone()),
-        // With `no-referrer`, the browser would not send the origin of a form.
-        (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (VARY, HeaderValue::from_static("accept, x-fragment, cookie")),
     ];
     (status, headers, markup.into_string()).into_response()

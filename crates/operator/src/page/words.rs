@@ -29,6 +29,11 @@ pub(crate) fn badge(word: &str, tone: Tone) -> Markup {
     html! { span class={ "badge " (tone.as_str()) } { (plain(word)) } }
 }
 
+/// Notice that a form was carried out.
+pub(crate) fn done(words: &str) -> Markup {
+    html! { p.notice.good role="status" { (words) } }
+}
+
 /// Serialised name as words.
 pub(crate) fn plain(name: &str) -> String {
     name.replace('_', " ")

@@ -137,12 +137,10 @@ pub(crate) async fn create_by_form(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    let (status, said, filled) = match filled.read(&FIELDS, |fields| Some(read_new(fields))) {
+    let read = filled.read(&FIELDS, |fields| Some(read_new(fields)));
+    let (status, said, filled) = match filled.answered(read)? {
         Ok(new) => (StatusCode::CREATED, secret(&make(&operator, psp.id, new).await?.1), Filled::default()),
-        Err(error) => {
-            let RefusedForm { status, said, filled } = filled.refused(error)?;
-            (status, said, filled)
-        }
+        Err(RefusedForm { status, said, filled }) => (status, said, filled),
     };
     let site = PspPage::of(&operator, &psp_id).await?;
     Ok(site.page(&said, &policies_of(&site.psp), &filled).answer_form(status))

@@ -98,10 +98,9 @@ pub(crate) async fn set_by_form(
 ) -> Result<Response, Refused> {
     let mut site = PspPage::of(&operator, &psp_id).await?;
     let outcome = async { set_by_operator(&operator, site.psp.id, filled.read(&FIELDS, read_new)?).await };
-    match outcome.await {
+    match filled.answered(outcome.await)? {
         Ok(_) => Ok(Redirect::to(&format!("{}/{}?done=wallet", path("psps"), site.psp.id)).into_response()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
+        Err(refused) => {
             site.wallet = refused.filled;
             let page = site.page(&refused.said, &policies_of(&site.psp), &Filled::default());
             Ok(page.answer_form(refused.status))
@@ -162,7 +161,7 @@ pub async fn set(
 ) -> Result<Wallets, WithdrawalWalletError> {
     if let Some(address) = address
         && let Some(reason) =
-            destination::unsuitable(database, &Watchlist::new(), specs.iter().copied(), address).await?
+            destination::unsuitable(database, &Watchlist::default(), specs.iter().copied(), address).await?
     {
         return Err(WithdrawalWalletError::Unsuitable(address, reason));
     }

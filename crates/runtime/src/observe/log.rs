@@ -177,7 +177,7 @@ impl SupervisionLog {
         self.inner.lock().recent.len()
     }
 
-    /// Receiver of the newest incident's number.
+    /// Receiver of the newest incident's number; 0 before the first.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }

@@ -1,7 +1,6 @@
 //! Registry of a tree: its actors, the metrics of each actor and of each kind, and the supervision log.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,7 +15,8 @@ use super::metrics;
 use crate::clock::Clock;
 
 /// Registry of one tree. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ActorRegistry {{ kinds: {:?}, .. }}", inner.kinds)]
 pub struct ActorRegistry {
     inner: Arc<Inner>,
 }
@@ -32,12 +32,6 @@ struct Inner {
 impl Default for ActorRegistry {
     fn default() -> Self {
         Self::new(Clock::default())
-    }
-}
-
-impl fmt::Debug for ActorRegistry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorRegistry").field("kinds", &self.inner.kinds).finish_non_exhaustive()
     }
 }
 
