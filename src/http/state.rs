@@ -13,7 +13,7 @@ use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::Limiters;
 use payferry_httpkit::live::StreamLimits;
-use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, Submission};
+use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, QueryFields, Read, Submission};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;
@@ -95,6 +95,8 @@ impl AppState {
 
 /// Parts of a request about one object: the state, the caller, and the id in the path.
 pub(super) type OneOf<S, I = String> = (State<AppState>, Caller<S>, Path<I>);
+/// Parts of a request for a list: the state, the caller, and the parameters.
+pub(super) type ListOf = (State<AppState>, Caller<Read>, QueryFields);
 /// Parts of a request that changes one object: the state, the id in the path, and the body with its sender.
 pub(super) type ChangeOf<S, I = String> = (State<AppState>, Path<I>, Submission<S>);
 

@@ -134,18 +134,18 @@ impl Limiters {
     /// Counts a public page for the requesting address.
     pub fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.pages.as_ref(), &network_prefix(self.address(parts)))
+        check(self.pages.as_ref(), &self.network_prefix(parts))
     }
 
     /// Counts a callback for the sending address.
     pub fn callback(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.callbacks.as_ref(), &network_prefix(self.address(parts)))
+        check(self.callbacks.as_ref(), &self.network_prefix(parts))
     }
 
     /// Refuses a key that was never seen if its address has tried too many unknown keys.
     pub fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
-        let tried = self.strangers.get(&network_prefix(self.address(parts)));
+        let tried = self.strangers.get(&self.network_prefix(parts));
         if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
             return Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs()));
         }
@@ -154,7 +154,7 @@ impl Limiters {
 
     /// Counts a key that does not exist.
     pub fn unknown_key(&self, parts: &Parts) {
-        let tried = self.strangers.get_with(network_prefix(self.address(parts)), Arc::default);
+        let tried = self.strangers.get_with(self.network_prefix(parts), Arc::default);
         tried.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use payferry_accounts::{Moment, tenants};
 use payferry_actors::pauses::{self, Held, Pause, Scope};
 use payferry_domain::Timestamp;
-use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, JsonBody, Path, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, read};
 use payferry_journal::audit::Actor;
 use serde::Serialize;
 use serde_json::Value;
@@ -39,10 +39,8 @@ pub(super) async fn set(operator: Operator, body: JsonBody) -> Result<Answer, Ap
 
 /// Lifts a pause. Idempotent.
 pub(super) async fn lift(operator: Operator, Path(scope): Path<String>) -> Result<Answer, ApiError> {
-    let parsed = scope.parse::<Scope>().map_err(|error| {
-        let message = error.to_string();
-        ApiError::BadParameters(vec![FieldError { field: "scope".to_owned(), code: "unknown_value".into(), message }])
-    })?;
+    let parsed = scope.parse::<Scope>();
+    let parsed = parsed.map_err(|error| ApiError::parameter("scope", "unknown_value", error.to_string()))?;
     let was_paused = lift_pause(&operator, parsed).await?;
     Answer::ok(&record! { scope: scope, was_paused: was_paused })
 }

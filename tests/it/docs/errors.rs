@@ -6,7 +6,9 @@
 //! - `Self::Variant(code, ..) => (StatusCode::X, *code, "title")`: the code is where `Variant("code", ..)` is made;
 //! - `Self::Variant(reason) => (StatusCode::X, reason.code(), "title")`: the codes are those of the reason's `fn code`;
 //! - `NotFound("object")`: `object_not_found`;
-//! - `Fault::new("code", "message")`, `field(name, "code", "message")` and `FieldError { code: "code", .. }`: of a field.
+//! - `Self::variant("code", ..)`: as the variant, through the function that makes it;
+//! - `Fault::new("code", "message")`, `field(name, "code", "message")`, `parameter(name, "code", "message")`,
+//!   `FieldError::new(name, "code", "message")` and `FieldError { code: "code", .. }`: of a field.
 //!
 //! A `fn code` of a `Rejection` in the domain is a conflict, unless its conversion says otherwise. Any other one belongs to a field.
 
@@ -190,7 +192,8 @@ impl Codes {
         let carriers = self.carriers.clone();
         for (index, source) in declared.sources.iter().enumerate() {
             for (carrier, (status, title)) in &carriers {
-                for (at, call) in calls(&source.text, &format!("{carrier}(")) {
+                let makers = [format!("{carrier}("), format!("{}(", carrier.to_lowercase())];
+                for (at, call) in makers.iter().flat_map(|maker| calls(&source.text, maker)) {
                     let arguments = arguments(call);
                     let Some((code, _)) = arguments.first().and_then(|code| literal(code)) else { continue };
                     if !source.text[..at].ends_with("::") {
@@ -227,9 +230,11 @@ impl Codes {
                 let arguments = arguments(call);
                 self.add_field(arguments[0], arguments.get(1).and_then(|text| message(text)));
             }
-            for (_, call) in calls(&source.text, "field(") {
-                if let [_, code, text] = arguments(call).as_slice() {
-                    self.add_field(code, message(text));
+            for maker in ["field(", "parameter(", "FieldError::new("] {
+                for (_, call) in calls(&source.text, maker) {
+                    if let [_, code, text] = arguments(call).as_slice() {
+                        self.add_field(code, message(text));
+                    }
                 }
             }
             for (_, body) in calls(&source.text, "FieldError {") {

@@ -16,7 +16,7 @@ use payferry_journal::audit::{Actor, NewAuditEntry};
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,
-    revoke as revoke_key,
+    record as key_record, revoke as revoke_key,
 };
 pub use psps::{
     DEFAULT_WORD, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
