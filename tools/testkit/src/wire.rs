@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde_with::DeserializeFromStr;
 use ulid::Ulid;
 
 /// Base units of one token: every token has 6 decimals.
@@ -28,7 +28,7 @@ impl NotOnTheWire {
 }
 
 /// Amount of a token in base units. The text form is decimal with at least two places ("10.00", "-0.5001").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, DeserializeFromStr)]
 pub struct Amount(pub i64);
 
 impl Amount {
@@ -87,12 +87,6 @@ impl fmt::Display for Amount {
     }
 }
 
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Milliseconds since the Unix epoch. The text form is ISO 8601 in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub i64);
@@ -139,7 +133,7 @@ impl fmt::Display for Timestamp {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, DeserializeFromStr)]
         pub struct $name(Ulid);
 
         impl $name {
@@ -164,12 +158,6 @@ macro_rules! ids {
                 let id = Ulid::from_string(digits).map_err(|_| bad())?;
                 // The ULID parser also accepts lower case and look-alike letters. An id has one spelling only.
                 if id.to_string() == digits { Ok(Self(id)) } else { Err(bad()) }
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
             }
         }
     )*};
