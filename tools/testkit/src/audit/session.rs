@@ -21,7 +21,7 @@ use crate::wire::MerchantId;
 /// endpoint so far.
 pub async fn receive(psp: &Psp, state: &Arc<RunState>) -> anyhow::Result<(Receiver, WebhookEndpoint)> {
     let receiving = Arc::clone(state);
-    let receiver = Receiver::of_payments(move |delivery| receiving.receive(delivery)).await?;
+    let receiver = Receiver::accepting(move |request| receiving.receive(&request)).await?;
     let before = psp.endpoint().await?;
     receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
     Ok((receiver, before))
