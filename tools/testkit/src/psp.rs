@@ -227,18 +227,8 @@ impl Psp {
         self.send(Method::PATCH, "/api/v1/set_webhook", &json!({"webhook_url": url, "events": events})).await
     }
 
-    /// Initiates a payment. Sends the request once.
+    /// Initiates a payment. Sends the request once. Also returns when it got a connection ([`Client::call_timed`]).
     pub async fn initiate(
-        &self,
-        merchant: MerchantId,
-        reference: &str,
-        terms: &PaymentTerms,
-    ) -> Result<Initiated, InitiateFailed> {
-        self.initiate_timed(merchant, reference, terms).await.1
-    }
-
-    /// Initiates a payment. Also returns when the request got a connection ([`Client::call_timed`]).
-    pub async fn initiate_timed(
         &self,
         merchant: MerchantId,
         reference: &str,

@@ -164,8 +164,6 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Id of a PSP.
-    PspId = "psp_";
     /// Id of a merchant.
     MerchantId = "merch_";
     /// Id of a customer.
@@ -279,17 +277,6 @@ names! {
         PayinMismatched = "payin.mismatched",
         /// The pay-in is too low.
         PayinUnderpaid = "payin.underpaid",
-    }
-}
-
-impl Chain {
-    /// Returns the EIP-155 chain id of the main network.
-    pub const fn default_id(self) -> u64 {
-        match self {
-            Self::Base => 8_453,
-            Self::Polygon => 137,
-            Self::Arbitrum => 42_161,
-        }
     }
 }
 

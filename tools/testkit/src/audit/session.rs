@@ -59,8 +59,7 @@ impl Session {
 
     /// Initiates payment `number` of the state. Returns `None` if it was not made; its record then has the reason.
     pub async fn initiate(&self, number: u32, intent: &Intent) -> Option<Initiated> {
-        let (begun, answer) =
-            self.psp.initiate_timed(self.merchant, &self.state.reference(number), &intent.terms()).await;
+        let (begun, answer) = self.psp.initiate(self.merchant, &self.state.reference(number), &intent.terms()).await;
         let made = self.state.answered(number, begun, answer)?;
         let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
         if wallet != made.intermediary_wallet {
