@@ -74,7 +74,6 @@ impl PaymentTerms {
 /// Client with the key of a PSP. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct Psp {
-    url: String,
     initiations: Arc<Client>,
     side: Arc<Client>,
     sample: Arc<Client>,
@@ -143,16 +142,10 @@ impl Psp {
             anyhow::Ok(Arc::new(Client::new(url, connections_max, deadline)?.bearer(key)?))
         };
         Ok(Self {
-            url: url.to_owned(),
             initiations: client(connections_max, INITIATE_DEADLINE)?,
             side: client(SIDE_CONNECTIONS_MAX, CALL_DEADLINE)?,
             sample: client(SAMPLE_CONNECTIONS_MAX, CALL_DEADLINE)?,
         })
-    }
-
-    /// Returns the URL of the service.
-    pub fn url(&self) -> &str {
-        &self.url
     }
 
     /// Returns the client for everything but initiations.
