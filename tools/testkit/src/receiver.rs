@@ -10,6 +10,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::serve::ListenerExt;
+use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -19,7 +20,6 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::signature;
-use crate::wire::Timestamp;
 
 /// Largest body of a webhook, in bytes: above the size of the largest payment.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -76,7 +76,7 @@ pub struct WebhookRequest {
     /// Time when its body was complete.
     pub at: Instant,
     /// The same time by the wall clock.
-    pub at_wall: Timestamp,
+    pub at_wall: DateTime<Utc>,
     /// Header `webhook-id`.
     pub webhook_id: String,
     /// Body.
@@ -153,14 +153,14 @@ impl Receiver {
 }
 
 async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let (at, at_wall) = (Instant::now(), Timestamp::now());
+    let (at, at_wall) = (Instant::now(), Utc::now());
     let webhook_id = headers.get(signature::HEADER_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
     let secrets = shared.secrets.read().clone();
     if secrets.is_empty() {
         // The secret is not known yet. The sender retries.
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    let verified = signature::verify(&headers, &body, &secrets, at_wall.as_millis() / 1_000);
+    let verified = signature::verify(&headers, &body, &secrets, at_wall.timestamp());
     (shared.reply)(WebhookRequest { at, at_wall, webhook_id, body, verified }).await
 }
 

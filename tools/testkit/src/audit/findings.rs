@@ -164,7 +164,7 @@ fn expected(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::wire::{EventId, PaymentId, Timestamp};
+    use crate::wire::{EventId, PaymentId};
     use serde_json::json;
     use tokio::time::Instant;
 
@@ -183,7 +183,7 @@ mod tests {
     /// Returns the state of a run that received this request only.
     fn received(body: &serde_json::Value, verified: Result<(), &'static str>) -> RunState {
         let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
-        let (at, at_wall) = (Instant::now(), Timestamp::from_secs(1_000_000));
+        let (at, at_wall) = (Instant::now(), chrono::DateTime::UNIX_EPOCH);
         let (webhook_id, body) = ("evt_1".to_owned(), body.to_string().into());
         state.receive(&WebhookRequest { at, at_wall, webhook_id, body, verified });
         state

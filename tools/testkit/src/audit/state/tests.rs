@@ -37,8 +37,8 @@ fn receive(state: &RunState, payment_id: PaymentId, place: usize) {
 
 /// Receives it with this reference.
 fn receive_named(state: &RunState, payment_id: PaymentId, place: usize, reference: Option<String>) {
-    let at_wall = Timestamp::now();
-    let (payment_id, timestamp) = (payment_id.to_string(), at_wall.to_string());
+    let at_wall = chrono::Utc::now();
+    let (payment_id, timestamp) = (payment_id.to_string(), at_wall.to_rfc3339());
     let event = WebhookEvent { payment_id, timestamp, reference, ..event(&state.read().records[0], place) };
     let body = serde_json::to_vec(&event).unwrap().into();
     state.receive(&WebhookRequest { at: Instant::now(), at_wall, webhook_id: event.event_id, body, verified: Ok(()) });
