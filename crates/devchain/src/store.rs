@@ -173,7 +173,9 @@ pub(crate) fn unframe(bytes: &[u8]) -> Option<(Record, usize)> {
 fn encode(record: &Record, out: &mut Vec<u8>) {
     let mut put = |tag: u8, parts: &[&[u8]]| {
         out.push(tag);
-        parts.iter().for_each(|part| out.extend_from_slice(part));
+        for part in parts {
+            out.extend_from_slice(part);
+        }
     };
     match record {
         Record::Genesis { fingerprint, timestamp } => put(0, &[fingerprint.as_slice(), &timestamp.to_le_bytes()]),
