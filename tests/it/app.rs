@@ -131,7 +131,7 @@ impl TestApp {
         if config.chains {
             env = Some(SandboxEnv::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
         }
-        let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clock().clone());
+        let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clone());
         let mut chains = env.as_ref().map_or_else(Vec::new, |env| env.setups().unwrap());
         if let Some((chain, off)) = config.token_off {
             let setup = chains.iter_mut().find(|setup| setup.spec.chain == chain).unwrap();

@@ -161,9 +161,7 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         let asset = (record.intent.chain, record.intent.token);
         let settlement = settlement(&shown);
         if let Some(ReportedSettlement { psp_amount, treasury_fee, .. }) = &settlement {
-            let sum = settled.entry(asset).or_default();
-            sum.vault = sum.vault.saturating_add(*psp_amount);
-            sum.treasury = sum.treasury.saturating_add(*treasury_fee);
+            settled.entry(asset).or_default().add(*psp_amount, *treasury_fee);
         }
         listed.insert(number.unwrap_or_default(), ChainSide { wallet: shown.intermediary_wallet, settlement });
         owed.push(ExpectedPostings {
@@ -389,9 +387,7 @@ fn compare_with_chain(
     }
     let mut others: HashMap<Token, VaultAmounts> = HashMap::new();
     for ((token, _), moved) in moved {
-        let holds = others.entry(token).or_default();
-        holds.vault = holds.vault.saturating_add(moved.to_vault);
-        holds.treasury = holds.treasury.saturating_add(moved.to_treasury);
+        others.entry(token).or_default().add(moved.to_vault, moved.to_treasury);
     }
     others
 }

@@ -1,8 +1,8 @@
 //! The report as one self-contained HTML file with style and plots.
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::plot::{Line, Plot, Scale, raw};
+use super::plot::{Line, Plot, Scale};
 use super::{LoadReport, TIMED_OUT_NOTE};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::Second;
@@ -26,7 +26,7 @@ pub fn page(report: &LoadReport) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "Payferry load test: " (title) }
-                style { (raw(STYLE)) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
                 main {
