@@ -21,12 +21,14 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
-use super::consent::ConsentTerms;
-use super::money::statement::STATEMENTS_AT_ONCE;
-use super::webhooks::events::WAITS_AT_ONCE;
+use crate::terms::ConsentTerms;
 
 pub(crate) use crate::config::Environment;
 
+/// Concurrent statements of all callers together.
+pub const STATEMENTS_AT_ONCE: usize = 16;
+/// Concurrent requests of all PSPs together that wait for events. Each occupies a permit for requests.
+pub const WAITS_AT_ONCE: usize = 256;
 /// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
 

@@ -28,8 +28,8 @@ use url::Url;
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
 use crate::http::AppState;
-use crate::http::consent::ConsentTerms;
 use crate::http::payments::own_row;
+use crate::terms::ConsentTerms;
 
 pub use keys::Keys;
 pub use payferry_sandbox::{

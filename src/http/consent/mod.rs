@@ -1,10 +1,9 @@
 //! A customer's consent to the terms of service: the link that a PSP requests
-//! (`POST /api/v1/customers/{customer_id}/service-consent`), and the terms behind it.
+//! (`POST /api/v1/customers/{customer_id}/service-consent`).
 //!
 //! The link is the only credential: the customer just clicks to accept. The page is in `pages::consent`.
 
 pub mod link;
-mod terms;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -20,7 +19,6 @@ use super::state::ChangeOf;
 use crate::http::lists::DateTime;
 
 pub use link::LINK_SECS;
-pub use terms::{ConsentTerms, TERMS_BYTES_MAX, TermsError};
 
 /// State of a customer's consent.
 #[derive(Serialize, ToSchema)]

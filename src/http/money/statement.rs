@@ -17,8 +17,6 @@ use crate::http::openapi::UnreadableQuery;
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
 
-/// Concurrent statements of all callers together.
-pub const STATEMENTS_AT_ONCE: usize = 16;
 /// Concurrent statements of one PSP.
 pub const STATEMENTS_PER_PSP: usize = 2;
 const CSV_TYPE: &str = "text/csv";

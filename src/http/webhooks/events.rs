@@ -26,8 +26,6 @@ use crate::http::state::{AppShared, ListOf};
 pub const WAIT_SECS_MAX: u64 = 30;
 /// Time by which a wait ends before the request's own time limit.
 const WAIT_MARGIN: Duration = Duration::from_secs(2);
-/// Concurrent waiting requests of all PSPs together. Each occupies a permit for requests.
-pub const WAITS_AT_ONCE: usize = 256;
 
 /// Parameters of the feed.
 #[derive(IntoParams)]

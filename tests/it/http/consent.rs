@@ -1,6 +1,7 @@
 //! Terms of service: the link, the page, and refusals.
 
-use payferry::http::consent::{ConsentTerms, LINK_SECS};
+use payferry::http::consent::LINK_SECS;
+use payferry::terms::ConsentTerms;
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_entities::audit_log;
 use payferry_journal::audit::Actor;
