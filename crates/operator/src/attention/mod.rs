@@ -4,9 +4,10 @@
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
 mod kind;
+mod outbound;
 pub(crate) mod page;
+mod payments;
 mod service;
-mod trouble;
 
 use std::str::FromStr;
 
@@ -71,7 +72,6 @@ pub struct AttentionGroup {
     pub next_after: Option<Position>,
 }
 
-/// One item.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
@@ -132,7 +132,7 @@ pub(super) type Found = (Count, Vec<AttentionItem>);
 /// Reads the items that need attention, `limit` of each kind.
 pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
-    // Error after which the database was not asked any more, or that it returned.
+    // First database error; no query follows it.
     let mut failure = answers(system).await.err();
     let (deadline, is_away) = (soon(), failure.is_some());
     let mut undelivered = None;
@@ -191,13 +191,11 @@ async fn find(
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
     match (kind, kind.source(), undelivered) {
-        (AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => {
-            crate::outbound::stuck(system, kind, part).await
-        }
-        (AttentionKind::OperationOverdue, ..) => trouble::operations(system, part).await,
+        (AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => outbound::of(system, kind, part).await,
+        (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
         (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
         (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
-        (_, Source::Database, _) => trouble::of(system, kind, part).await,
+        (_, Source::Database, _) => payments::of(system, kind, part).await,
         (_, Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
         (_, Source::Webhooks, None) | (_, Source::Memory, _) => Ok(service::of(system, kind, part)),
     }

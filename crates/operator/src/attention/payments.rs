@@ -67,9 +67,9 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
             }
             Err(error) => (Timestamp(row.updated_at), error.to_string(), Vec::new()),
         };
-        let stands_at = if kind == AttentionKind::Overdue { row.expires_at } else { row.updated_at };
+        let position_at = if kind == AttentionKind::Overdue { row.expires_at } else { row.updated_at };
         let item = AttentionItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
-        item.with(can).standing(stands_at, &row.id)
+        item.with(can).standing(position_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
@@ -191,14 +191,14 @@ fn state_of(system: &System, row: &operations::Model) -> String {
     let spec = system.chains().running().find(|spec| spec.chain.as_str() == row.chain);
     let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
     let token = token.map_or_else(|| format!("of {}", row.token_address), |token| token.to_string());
-    let mut told = format!("{what} of {} {token} on {} is {}", Amount(row.amount), row.chain, row.status);
+    let mut state = format!("{what} of {} {token} on {} is {}", Amount(row.amount), row.chain, row.status);
     if spec.is_none() {
-        told.push_str(", and the chain is not running on this node");
+        state.push_str(", and the chain is not running on this node");
     }
     if row.attempts > 1 {
-        told = format!("{told}, after {} transactions", row.attempts);
+        state = format!("{state}, after {} transactions", row.attempts);
     }
-    row.failure.as_ref().map(|failure| format!("{told}: {failure}")).unwrap_or(told)
+    row.failure.as_ref().map(|failure| format!("{state}: {failure}")).unwrap_or(state)
 }
 
 #[cfg(test)]
