@@ -29,7 +29,7 @@ pub(crate) fn panel(stats: &JournalStats) -> Markup {
             dt { "Committed" }
             dd { (count(stats.units)) " writes in " (count(stats.groups)) " groups" }
             dt { "Group size" }
-            dd { (units_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
+            dd { (writes_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
             dt { "Commit time" }
             dd { (millis(commit_ms(stats))) " on average, " (millis(float(stats.commit_time_us_max) / 1_000.0)) " max" }
             dt { "Problems" }
@@ -48,7 +48,7 @@ pub(crate) fn commit_ms(stats: &JournalStats) -> f64 {
 }
 
 /// Mean number of writes in a group.
-pub(crate) fn units_mean(stats: &JournalStats) -> String {
+pub(crate) fn writes_mean(stats: &JournalStats) -> String {
     if stats.groups == 0 { "0".to_owned() } else { format!("{:.1}", float(stats.units) / float(stats.groups)) }
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn show_shard(
     operator: Operator,
     Path(name): Path<String>,
     Query(from): Query<PageStart>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let tree = system.tree();
@@ -90,7 +90,7 @@ pub(crate) async fn show_shard(
         after: after.map(|after| after.to_string()),
         lines: system.payments_of_shard(index, after, LINES_READ_MAX).into_iter().map(line).collect(),
     };
-    Ok(asked.answer(&page.render(system.clock().real_now())))
+    Ok(request.answer(&page.render(system.clock().real_now())))
 }
 
 impl LivePage<'_> {

@@ -18,7 +18,7 @@ use crate::payment::incidents_of;
 pub(crate) async fn show(
     operator: Operator,
     Path((kind, name)): Path<(String, String)>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let root = system.tree().root;
@@ -28,7 +28,7 @@ pub(crate) async fn show(
     let writes = (node.kind == ActorKind::Journal).then(|| journal::line(system));
     let title = title(node);
     let body = body(node, &failures, writes.as_ref(), system.clock().real_now());
-    Ok(asked.answer(&Page::live(title, NavSection::Overview, body)))
+    Ok(request.answer(&Page::live(title, NavSection::Overview, body)))
 }
 
 fn find<'a>(node: &'a NodeView, is_it: &impl Fn(&NodeView) -> bool) -> Option<&'a NodeView> {

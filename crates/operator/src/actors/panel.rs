@@ -150,7 +150,7 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
 }
 
 /// `/ops/view/incidents`: every stored entry.
-pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response {
+pub(crate) async fn show_log(operator: Operator, request: PageRequest) -> Response {
     let all = operator.system.log().latest(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
@@ -160,7 +160,7 @@ pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response
             @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (log(&all, now)) }
         }
     };
-    asked.answer(&Page::live("Supervision log", NavSection::Overview, body))
+    request.answer(&Page::live("Supervision log", NavSection::Overview, body))
 }
 
 /// Entries in the given order.

@@ -16,7 +16,7 @@ const ENDPOINTS_MAX: usize = 6;
 /// `given_up`: numbers of payments, and of payouts and withdrawals, that are quarantined now. Released ones do not
 /// count.
 pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize), now: Timestamp) -> Markup {
-    let (payments_given_up, sendings_given_up) = given_up;
+    let (payments_given_up, outbound_given_up) = given_up;
     let root = &tree.root;
     let (shards, others): (Vec<_>, Vec<_>) = root.children.iter().partition(|node| node.kind == ActorKind::Shard);
     let of = |kind| kinds.iter().find(|view| view.kind == kind);
@@ -43,7 +43,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                     @for node in &others {
                         (row(node, now, 1))
                         @if node.kind == ActorKind::SendingDesk {
-                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, sendings_given_up), "payouts and withdrawals", 2)) }
+                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, outbound_given_up), "payouts and withdrawals", 2)) }
                         }
                         @for child in endpoints(node).into_iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }
                         @if node.children.len() > ENDPOINTS_MAX {
@@ -89,11 +89,11 @@ fn endpoints(sender: &NodeView) -> Vec<&NodeView> {
 /// States of the actors that differ from the normal state, each with its count.
 fn each(nodes: &[&NodeView]) -> Markup {
     let states = [NodeState::Restarting, NodeState::Quarantined, NodeState::Stopped];
-    let troubled = states.map(|state| (in_words(state), nodes.iter().filter(|node| node.state == state).count()));
-    let troubled: Vec<_> = troubled.into_iter().filter(|(_, number)| *number > 0).collect();
+    let abnormal = states.map(|state| (in_words(state), nodes.iter().filter(|node| node.state == state).count()));
+    let abnormal: Vec<_> = abnormal.into_iter().filter(|(_, number)| *number > 0).collect();
     html! {
-        @for ((word, tone), number) in &troubled { (badge(&format!("{number} {word}"), *tone)) " " }
-        @if troubled.is_empty() && !nodes.is_empty() { (state(NodeState::Running)) }
+        @for ((word, tone), number) in &abnormal { (badge(&format!("{number} {word}"), *tone)) " " }
+        @if abnormal.is_empty() && !nodes.is_empty() { (state(NodeState::Running)) }
     }
 }
 

@@ -121,7 +121,7 @@ impl AttentionItem {
     }
 
     /// Sets the position of an item whose position is not its start time.
-    pub(super) fn standing(self, at: i64, id: impl Into<String>) -> Self {
+    pub(super) fn at_position(self, at: i64, id: impl Into<String>) -> Self {
         Self { position: Position::new(Timestamp(at), id), ..self }
     }
 }
@@ -130,7 +130,7 @@ impl AttentionItem {
 pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
+pub(crate) async fn needs_attention(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
     // First database error; no query follows it.
     let mut failure = answers(system).await.err();
@@ -142,8 +142,8 @@ pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     }
     let (mut kinds, mut unread) = (Vec::new(), Vec::new());
     for kind in AttentionKind::ALL.iter().copied().filter(|kind| *kind != AttentionKind::Database) {
-        let is_untold = kind.source() == Source::Webhooks && undelivered.is_none();
-        if is_untold || is_away && kind.is_asked_of_the_database(system) {
+        let is_missing = kind.source() == Source::Webhooks && undelivered.is_none();
+        if is_missing || is_away && kind.is_read_from_the_database(system) {
             unread.push(kind);
             continue;
         }
@@ -166,7 +166,7 @@ pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
 }
 
 /// Reads the items of one kind, after a position if one is given.
-pub async fn stuck_of(
+pub async fn needs_attention_of(
     system: &System,
     kind: AttentionKind,
     after: Option<&Position>,
@@ -191,7 +191,9 @@ async fn find(
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
     match (kind, kind.source(), undelivered) {
-        (AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => outbound::of(system, kind, part).await,
+        (AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => {
+            outbound::of(system, kind, part).await
+        }
         (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
         (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
         (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
@@ -229,8 +231,8 @@ pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiErro
     }
     query.finish()?;
     Answer::ok(&match kind {
-        Some(kind) => stuck_of(&operator.system, kind, after.as_ref(), limit).await?,
-        None => stuck(&operator.system, limit).await,
+        Some(kind) => needs_attention_of(&operator.system, kind, after.as_ref(), limit).await?,
+        None => needs_attention(&operator.system, limit).await,
     })
 }
 

@@ -18,7 +18,7 @@ const OVERDUE: &str = "FROM sendings WHERE live AND NOT in_review AND created_at
 pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Result<Found, DbErr> {
     let now: Timestamp = system.clock().now();
     let (from, before) = match kind {
-        AttentionKind::SendingInReview => (IN_REVIEW, i64::MAX),
+        AttentionKind::OutboundInReview => (IN_REVIEW, i64::MAX),
         _ => (OVERDUE, now.plus_secs(-OUTBOUND_OVERDUE_AFTER_SECS).as_millis()),
     };
     let database = system.database();
@@ -27,7 +27,7 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
     let rows: Vec<sendings::Model> = rows(database, sql, part.values(before.into())).await?;
     let item = |row: &sendings::Model| {
         let (reason, can) = match payferry_journal::outbound::outbound_of(row) {
-            Ok(outbound) => (told(&outbound), possible(&outbound, now)),
+            Ok(outbound) => (reason_of(&outbound), possible(&outbound, now)),
             Err(error) => (error.to_string(), Vec::new()),
         };
         let item = AttentionItem::new(&row.id, Some(Timestamp(row.created_at)), now, reason);
@@ -36,7 +36,8 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
     Ok((total, rows.iter().map(item).collect()))
 }
 
-fn told(outbound: &OutboundTransfer) -> String {
+/// Reason why it needs attention.
+fn reason_of(outbound: &OutboundTransfer) -> String {
     let order = &outbound.order;
     let amount = format!("{} {} on {}", order.amount, order.token, order.asset.chain);
     match outbound.verdict.as_deref() {

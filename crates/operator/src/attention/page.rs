@@ -29,20 +29,20 @@ pub(crate) struct Part {
 pub(crate) async fn show(
     operator: Operator,
     Query(part): Query<Part>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let now = system.clock().real_now();
     let Some(name) = part.kind else {
-        let found = attention::stuck(system, ITEMS_DEFAULT).await;
-        return Ok(asked.answer(&Page::live("Needs attention", NavSection::Stuck, body(&found, now))));
+        let found = attention::needs_attention(system, ITEMS_DEFAULT).await;
+        return Ok(request.answer(&Page::live("Needs attention", NavSection::Attention, body(&found, now))));
     };
     let kind: AttentionKind = id_of("kind", &name)?;
     let after: Option<Position> = part.after.map(|after| id_of("page", &after)).transpose()?;
-    let found = attention::stuck_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
+    let found = attention::needs_attention_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
     let title = heading(kind.as_str());
     let body = body_of(&title, kind, found.kinds.first(), after.is_some(), now);
-    Ok(asked.answer(&Page::live(title, NavSection::Stuck, body)))
+    Ok(request.answer(&Page::live(title, NavSection::Attention, body)))
 }
 
 /// Body with every kind and the first items of each.
@@ -96,7 +96,7 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
                         span.why { (item.reason) }
                         span.done {
                             @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<ActorSubject>()) { (release(of)) }
-                            @else if let AttentionKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
+                            @else if let AttentionKind::OutboundInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
                     }
@@ -143,7 +143,7 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
             (AttentionKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
-            (AttentionKind::Quarantined | AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => (outbound_link(&item.id)),
+            (AttentionKind::Quarantined | AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => (outbound_link(&item.id)),
             (AttentionKind::CheckOverdue, ..) => span.mono { (item.id) },
             (AttentionKind::LedgerImbalance | AttentionKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },

@@ -30,8 +30,8 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
     }
     let items: Vec<AttentionItem> = match kind {
         AttentionKind::JournalHindered => hindered(system, now).into_iter().collect(),
-        AttentionKind::Chain => chains_in_trouble(system),
-        AttentionKind::Settler => settlers_in_trouble(system, now),
+        AttentionKind::Chain => degraded_chains(system),
+        AttentionKind::Settler => delayed_settlers(system, now),
         AttentionKind::LedgerImbalance => ledger(system, now),
         AttentionKind::VaultDifference => vaults(system, now),
         AttentionKind::Paused => paused(system, now),
@@ -109,7 +109,7 @@ fn ledger(system: &System, now: Timestamp) -> Vec<AttentionItem> {
         let id = subject.unwrap_or_else(|| psp_id.clone());
         // One subject may have problems with several tokens, accounts and kinds of difference.
         let position = format!("{id}:{chain}:{address}:{account:?}:{kind:?}");
-        let item = AttentionItem::new(id, Some(since), now, reason).standing(since.as_millis(), position);
+        let item = AttentionItem::new(id, Some(since), now, reason).at_position(since.as_millis(), position);
         AttentionItem { payment_id, psp_id: Some(psp_id), ..item }
     };
     system.ledger().imbalances.into_iter().map(item).collect()
@@ -126,7 +126,7 @@ fn vaults(system: &System, now: Timestamp) -> Vec<AttentionItem> {
             Owner::Psp { psp_id } => (None, Some(psp_id.clone())),
             Owner::Treasury => (None, None),
         };
-        AttentionItem { payment_id, psp_id, ..item.standing(since.as_millis(), position) }
+        AttentionItem { payment_id, psp_id, ..item.at_position(since.as_millis(), position) }
     };
     system.vaults().differences.into_iter().map(item).collect()
 }
@@ -137,7 +137,7 @@ fn payment_of(subject: &str) -> Option<String> {
     matches!(prefix, "pay" | "tr").then(|| format!("pay_{rest}"))
 }
 
-fn chains_in_trouble(system: &System) -> Vec<AttentionItem> {
+fn degraded_chains(system: &System) -> Vec<AttentionItem> {
     // Heads have the time of their chain, which the service's clock follows.
     let now: Timestamp = system.clock().now();
     let lines = chains::health(system).into_iter().filter(|chain| chain.state != ChainState::Ok);
@@ -155,7 +155,7 @@ fn chains_in_trouble(system: &System) -> Vec<AttentionItem> {
     lines.map(item).collect()
 }
 
-fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+fn delayed_settlers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |chain: Chain| {
         let settler = system.chains().settler(chain)?;
         Some(AttentionItem::new(chain.as_str(), settler.trouble_since(), now, settler.trouble()?))

@@ -22,7 +22,8 @@ pub enum ChainState {
     /// The chain is read.
     Ok,
     /// The chain cannot be read at present, but its last head is not stale yet.
-    Troubled,
+    #[serde(rename = "troubled")]
+    Degraded,
     /// No new block for longer than the outage limit: the chain is not offered, and no deadline passes on it.
     Stale,
     /// The chain has not been read since the service started.
@@ -112,7 +113,7 @@ pub fn health(system: &System) -> Vec<ChainHealth> {
         let state = match &view {
             None => ChainState::NeverRead,
             Some(view) if view.is_stale(now) => ChainState::Stale,
-            Some(_) if trouble.is_some() => ChainState::Troubled,
+            Some(_) if trouble.is_some() => ChainState::Degraded,
             Some(_) => ChainState::Ok,
         };
         ChainHealth { chain, state, head_age_ms: view.map(|view| view.head_age_ms(now)), trouble }

@@ -19,7 +19,7 @@ use crate::query::{Count, if_by, soon};
 pub(crate) async fn show(
     operator: Operator,
     Path(name): Path<String>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let works = if_by(soon(), "settler work", chains::works(system)).await;
@@ -35,7 +35,7 @@ pub(crate) async fn show(
         now: system.clock().now(),
         real_now: system.clock().real_now(),
     };
-    Ok(asked.answer(&Page::live(format!("Chain {name}"), NavSection::Overview, site.body())))
+    Ok(request.answer(&Page::live(format!("Chain {name}"), NavSection::Overview, site.body())))
 }
 
 struct ChainPage<'a> {
@@ -99,7 +99,7 @@ fn state(line: &ChainLine) -> Markup {
     html! {
         @match line.health.state {
             ChainState::Ok => (badge("ok", Tone::Good)),
-            ChainState::Troubled => (badge("degraded", Tone::Warn)),
+            ChainState::Degraded => (badge("degraded", Tone::Warn)),
             ChainState::Stale => (badge("stale", Tone::Bad)),
             ChainState::NeverRead => (badge("never read", Tone::Bad)),
         }

@@ -30,7 +30,7 @@ use crate::input::{only, payment_id_of};
 use crate::page::form::{Sort, names};
 
 /// Maximum number of transfers that one decision applies, because all of them are written in one commit.
-const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
+const APPLIED_AT_ONCE_MAX: u64 = 100;
 /// Field with the destination address.
 const ADDRESS: &str = "address";
 
@@ -53,7 +53,7 @@ payferry_domain::named! {
         /// Retries a failed settlement now: `{"reason"}`.
         RetrySettlement = "retry_settlement",
         /// Applies transfers that were set aside, the largest first: `{"reason"}`.
-        TakeIn = "take_in",
+        ApplySetAside = "take_in",
     }
 }
 
@@ -77,7 +77,7 @@ impl DecisionKind {
                 ("idempotency_key", Sort::Text),
                 ("reason", Sort::Text),
             ],
-            Self::RetrySettlement | Self::TakeIn => &[("reason", Sort::Text)],
+            Self::RetrySettlement | Self::ApplySetAside => &[("reason", Sort::Text)],
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) async fn decide(
     let decisions = carry_out(&operator, id, request).await?.record();
     match kind {
         DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
-        DecisionKind::Screen | DecisionKind::ScreenRefund | DecisionKind::TakeIn => Answer::ok(&decisions),
+        DecisionKind::Screen | DecisionKind::ScreenRefund | DecisionKind::ApplySetAside => Answer::ok(&decisions),
     }
 }
 
@@ -124,7 +124,7 @@ enum Action {
     ScreenRefund { refund_id: RefundId, decision: Decision },
     RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
     RetrySettlement,
-    TakeIn,
+    ApplySetAside,
 }
 
 impl DecisionRequest {
@@ -140,7 +140,7 @@ impl DecisionRequest {
             }
             DecisionKind::RefundBlocked => refund(fields, unsuitable),
             DecisionKind::RetrySettlement => Some(Action::RetrySettlement),
-            DecisionKind::TakeIn => Some(Action::TakeIn),
+            DecisionKind::ApplySetAside => Some(Action::ApplySetAside),
         };
         let reason = fields.required("reason", read::text);
         Some(Self { action: action?, reason: reason? })
@@ -252,8 +252,8 @@ pub(super) async fn carry_out(
         Action::RetrySettlement => {
             ("payment.settlement_retried", Command::RetrySettlement { by: Requester::Operator }, json!({}))
         }
-        Action::TakeIn => {
-            let observed = system.set_aside(id, TAKEN_IN_AT_ONCE_MAX).await?;
+        Action::ApplySetAside => {
+            let observed = system.set_aside(id, APPLIED_AT_ONCE_MAX).await?;
             let detail = json!({ "transfers_max": observed.len() });
             ("payment.set_aside_taken_in", Command::TakeIn { observed }, detail)
         }

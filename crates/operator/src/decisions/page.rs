@@ -100,7 +100,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
                     @for held in &decisions.blocked() { (refund(&here, held, &next_refund(decisions), filled_of(DecisionKind::RefundBlocked))) }
                 }
                 @if can(DecisionKind::RetrySettlement) { (retry(&here, payment, filled_of(DecisionKind::RetrySettlement), now)) }
-                @if can(DecisionKind::TakeIn) { (taking_in(&here, decisions, filled_of(DecisionKind::TakeIn))) }
+                @if can(DecisionKind::ApplySetAside) { (set_aside_panel(&here, decisions, filled_of(DecisionKind::ApplySetAside))) }
                 @if decisions.can.is_empty() {
                     section.panel aria-label="Empty" { p.none { "No decision is possible for this payment now." } }
                 }
@@ -108,7 +108,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
             div.col { (audit_log(&decisions.history, "payment.", &html! { p { (grouped(decisions.history.len())) } }, "No decisions yet.", now)) }
         }
     };
-    Page::still(format!("Decide about {id}"), NavSection::Stuck, body)
+    Page::still(format!("Decide about {id}"), NavSection::Attention, body)
 }
 
 /// Verdict of a screening.
@@ -233,7 +233,7 @@ fn retry(here: &str, payment: &Payment, filled: &Filled, now: Timestamp) -> Mark
     panel("settlement", "Settlement", "failed with a persistent error", &body)
 }
 
-fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
+fn set_aside_panel(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
     let body = html! {
         dl.facts {
             @for line in &decisions.set_aside {

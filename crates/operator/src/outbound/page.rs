@@ -26,7 +26,7 @@ use crate::payment::page::{deliveries_panel, on_chain_panel};
 pub(crate) async fn list(
     operator: Operator,
     Query(from): Query<PageStart>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let tree = system.tree();
@@ -53,13 +53,17 @@ pub(crate) async fn list(
         after: after.map(|after| after.to_string()),
         lines: system.outbound_live(after, LINES_READ_MAX).into_iter().map(line).collect(),
     };
-    Ok(asked.answer(&page.render(system.clock().real_now())))
+    Ok(request.answer(&page.render(system.clock().real_now())))
 }
 
 /// `/ops/view/sendings/{sending_id}`.
-pub(crate) async fn show(operator: Operator, Path(id): Path<String>, asked: PageRequest) -> Result<Response, Failure> {
+pub(crate) async fn show(
+    operator: Operator,
+    Path(id): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
     let facts = read(&operator, &id).await?;
-    Ok(asked.answer(&page(&operator, &facts, &html! {}, &Filled::default())))
+    Ok(request.answer(&page(&operator, &facts, &html! {}, &Filled::default())))
 }
 
 /// Releases a quarantined payout or withdrawal.

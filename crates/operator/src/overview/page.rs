@@ -20,7 +20,7 @@ use crate::pauses::page as pauses;
 use crate::query::{if_by, soon};
 use crate::webhooks::page as webhook_pages;
 
-pub(crate) async fn show(operator: Operator, asked: PageRequest) -> Response {
+pub(crate) async fn show(operator: Operator, request: PageRequest) -> Response {
     let mut overview = overview::overview(&operator.system).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhook_pages::OVERVIEW_MAX);
@@ -28,7 +28,7 @@ pub(crate) async fn show(operator: Operator, asked: PageRequest) -> Response {
     }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
-    asked.answer(&Page::live("Overview", NavSection::Overview, body(&overview, &held, now)))
+    request.answer(&Page::live("Overview", NavSection::Overview, body(&overview, &held, now)))
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
@@ -99,7 +99,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
             div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } } }
             div {
                 dt { "Journal" }
-                dd { (millis(journal::commit_ms(stats))) small { "per commit, " (journal::units_mean(stats)) " writes" } }
+                dd { (millis(journal::commit_ms(stats))) small { "per commit, " (journal::writes_mean(stats)) " writes" } }
             }
             div {
                 dt { "Webhooks" }

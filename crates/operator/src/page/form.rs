@@ -68,8 +68,8 @@ impl Filled {
     ) -> Result<T, ApiError> {
         let body = self.json(fields);
         let fields = Fields::of_body(&body)?;
-        let asked = read(&fields);
-        fields.finish(asked)
+        let request = read(&fields);
+        fields.finish(request)
     }
 
     /// Reads a form that also has to be confirmed.
@@ -78,11 +78,11 @@ impl Filled {
         fields: &[(&str, Sort)],
         read: impl FnOnce(&Fields<'_>) -> Option<T>,
     ) -> Result<T, ApiError> {
-        let asked = self.read(fields, read);
+        let request = self.read(fields, read);
         if !self.value(CONFIRM).trim().is_empty() {
-            return asked;
+            return request;
         }
-        let mut errors = if let Err(ApiError::Validation(errors)) = asked { errors } else { Vec::new() };
+        let mut errors = if let Err(ApiError::Validation(errors)) = request { errors } else { Vec::new() };
         let (code, message) = ("required".into(), "must be ticked".to_owned());
         errors.push(FieldError { field: CONFIRM.to_owned(), code, message });
         Err(ApiError::Validation(errors))

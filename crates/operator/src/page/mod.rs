@@ -48,7 +48,7 @@ pub(crate) enum NavSection {
     /// Overview and the pages it links to.
     Overview,
     /// Items that need attention.
-    Stuck,
+    Attention,
     /// Customers and their verification.
     Customers,
     /// Pauses.
@@ -154,7 +154,7 @@ fn bar(page: &Page) -> Markup {
                 a.brand href="/ops" { "Payferry " span { "operator" } }
                 nav aria-label="Pages" {
                     a href="/ops" aria-current=[current(NavSection::Overview)] { "Overview" }
-                    a href="/ops/view/stuck" aria-current=[current(NavSection::Stuck)] { "Needs attention" }
+                    a href="/ops/view/stuck" aria-current=[current(NavSection::Attention)] { "Needs attention" }
                     a href="/ops/view/pauses" aria-current=[current(NavSection::Pauses)] { "Pauses" }
                     a href="/ops/view/customers" aria-current=[current(NavSection::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(NavSection::Psps)] { "PSPs" }

@@ -37,13 +37,17 @@ pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failu
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
 }
 
-pub(crate) async fn show(operator: Operator, Path(id): Path<String>, asked: PageRequest) -> Result<Response, Failure> {
+pub(crate) async fn show(
+    operator: Operator,
+    Path(id): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
     let missing = || Failure::not_found("payment", id.clone());
     let id = PaymentId::of_public(&id).ok_or_else(missing)?;
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
     let clock = operator.system.clock();
     let body = body(&facts, clock.now(), clock.real_now());
-    Ok(asked.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
+    Ok(request.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
 }
 
 /// Releases a quarantined payment.
