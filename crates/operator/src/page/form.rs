@@ -8,6 +8,8 @@ use maud::{Markup, html};
 use payferry_httpkit::{ApiError, FieldError, Fields};
 use serde_json::{Map, Value};
 
+use crate::page::Failure;
+
 /// Check box that must be ticked, because a transfer cannot be reversed.
 const CONFIRM: &str = "confirm";
 
@@ -106,7 +108,7 @@ impl Filled {
 
     /// The outcome of the form, or the form with the reason why it was not carried out. Returns an error unchanged that
     /// is no answer to the form.
-    pub(crate) fn answered<T>(&self, outcome: Result<T, ApiError>) -> Result<Result<T, RefusedForm>, ApiError> {
+    pub(crate) fn answered<T>(&self, outcome: Result<T, ApiError>) -> Result<Result<T, RefusedForm>, Failure> {
         let mut filled = self.clone();
         let said = |detail: &str| html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
         let (status, said) = match outcome {
@@ -119,7 +121,7 @@ impl Filled {
                 filled.errors = errors;
                 (StatusCode::UNPROCESSABLE_ENTITY, filled.summary())
             }
-            Err(other) => return Err(other),
+            Err(other) => return Err(Failure::of_form(&other)),
         };
         Ok(Err(RefusedForm { status, said, filled }))
     }

@@ -77,7 +77,7 @@ async fn set_by_operator(
 }
 
 /// Returns the current and the pending withdrawal wallets of a PSP.
-pub(crate) async fn of(operator: &Operator, psp_id: PspId) -> Result<Vec<WalletRecord>, ApiError> {
+pub(crate) async fn of(operator: &Operator, psp_id: PspId) -> Result<Vec<WalletRecord>, WithdrawalWalletError> {
     let system = &operator.system;
     let wallets = list(system.database(), psp_id, system.clock().real_now()).await?;
     Ok(WalletRecord::of_all(&wallets))
