@@ -21,6 +21,7 @@ use payferry_httpkit::{ApiError, Away};
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
+use crate::actors::journal;
 use crate::{Operator, chains, overview, webhooks};
 
 /// Maximum number of listeners.
@@ -77,8 +78,8 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
     let ticker = &operator.ticker;
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
     // Number of the newest incident that was sent. A client of an earlier run of the service gets all entries.
-    let mut told = heard.map_or(newest, |id| ticker.incident_of(id).map_or(0, |heard| heard.min(newest)));
-    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(ticker.id_of(told));
+    let mut sent = heard.map_or(newest, |id| ticker.incident_of(id).map_or(0, |heard| heard.min(newest)));
+    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(ticker.id_of(sent));
     let mut ticks = ticker.latest.subscribe();
     operator.beat();
     let stream = async_stream::stream! {
@@ -87,8 +88,8 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
             yield Ok::<_, Infallible>(event);
         }
         loop {
-            for incident in operator.system.log().since(told) {
-                told = told.max(incident.number);
+            for incident in operator.system.log().since(sent) {
+                sent = sent.max(incident.number);
                 let event = Event::default().event("incident").id(operator.ticker.id_of(incident.number));
                 if let Ok(event) = event.json_data(&incident) {
                     yield Ok(event);
@@ -163,6 +164,6 @@ async fn tick(system: &System) -> serde_json::Result<String> {
         chains: chains::health(system),
         // Undelivered events. Null if the database does not answer at once.
         webhooks: backlog.ok().and_then(Result::ok),
-        journal: overview::journal(system),
+        journal: journal::line(system),
     })
 }

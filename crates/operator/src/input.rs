@@ -7,6 +7,11 @@ use payferry_accounts::tenants::{Name, NameError, TenantError};
 use payferry_domain::PaymentId;
 use payferry_httpkit::{ApiError, Fault, Fields, QueryFields, between, read};
 
+/// Maximum number of listed payments of a shard, or payouts and withdrawals.
+pub(crate) const LINES_MAX: usize = 500;
+/// Number of listed items if the request sets no limit.
+pub(crate) const LINES_DEFAULT: usize = 100;
+
 /// Converts an error about a PSP or an API key into a response.
 pub fn tenant_failure(error: TenantError) -> ApiError {
     match error {

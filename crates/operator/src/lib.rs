@@ -1,8 +1,8 @@
 //! The operator's listener: health, metrics, and the state of the whole service.
 //!
 //! [`table`] lists the routes with their access; routes are added only there. Each screen is one folder with its query,
-//! its JSON routes (`mod.rs`) and its page (`page.rs`). `page` holds the parts that all pages share. Deliberately
-//! absent: everything that PSPs and payers use.
+//! its JSON routes (`mod.rs`) and its page (`page.rs`). Routes without a page are single files: `audit`, `events` and
+//! `health`. `page` holds the parts that all pages share. Deliberately absent: everything that PSPs and payers use.
 
 /// Object of a response, with its fields in this order.
 macro_rules! record {

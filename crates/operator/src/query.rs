@@ -19,8 +19,8 @@ const READING_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Checks that the database answers.
 pub(crate) async fn answers(system: &System) -> Result<(), DbErr> {
-    let asked = system.database().reader().execute_unprepared("SELECT 1");
-    by(Instant::now() + ANSWER_PATIENCE, asked).await.map(|_| ())
+    let query = system.database().reader().execute_unprepared("SELECT 1");
+    by(Instant::now() + ANSWER_PATIENCE, query).await.map(|_| ())
 }
 
 /// Deadline of all queries of one page.

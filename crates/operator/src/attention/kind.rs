@@ -17,8 +17,8 @@ payferry_domain::named! {
         SettlementFailed = "settlement_failed",
         InReview = "in_review",
         FundsBlocked = "funds_blocked",
-        SendingInReview = "sending_in_review",
-        SendingOverdue = "sending_overdue",
+        OutboundInReview = "sending_in_review",
+        OutboundOverdue = "sending_overdue",
         OperationOverdue = "operation_overdue",
         Unsettled = "unsettled",
         Overdue = "overdue",
@@ -112,12 +112,12 @@ impl AttentionKind {
                 "The payment's wallet holds money that screening blocked.",
                 "Decide with compliance where the money goes, and send it back. It is never moved automatically.",
             ),
-            Self::SendingInReview => (
+            Self::OutboundInReview => (
                 Source::Database,
                 "Screening flagged the address of a payout or withdrawal for review.",
                 "Check the address and the screening provider, then allow or block it.",
             ),
-            Self::SendingOverdue => (
+            Self::OutboundOverdue => (
                 Source::Database,
                 "The payout or withdrawal has been pending for too long.",
                 "Check the chain's settler, the pauses of sending and the screening provider. The amount stays \
@@ -191,7 +191,7 @@ impl AttentionKind {
     }
 
     /// Returns true if the kind is read from the database.
-    pub(super) fn is_asked_of_the_database(self, system: &System) -> bool {
+    pub(super) fn is_read_from_the_database(self, system: &System) -> bool {
         match self {
             // The state of a provider is in memory. The checks that wait for a missing provider are in the database.
             Self::IdentityProvider => system.compliance().provider().is_none(),

@@ -4,9 +4,10 @@
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
 mod kind;
+mod outbound;
 pub(crate) mod page;
+mod payments;
 mod service;
-mod trouble;
 
 use std::str::FromStr;
 
@@ -71,7 +72,6 @@ pub struct AttentionGroup {
     pub next_after: Option<Position>,
 }
 
-/// One item.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
@@ -121,7 +121,7 @@ impl AttentionItem {
     }
 
     /// Sets the position of an item whose position is not its start time.
-    pub(super) fn standing(self, at: i64, id: impl Into<String>) -> Self {
+    pub(super) fn at_position(self, at: i64, id: impl Into<String>) -> Self {
         Self { position: Position::new(Timestamp(at), id), ..self }
     }
 }
@@ -130,9 +130,9 @@ impl AttentionItem {
 pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
+pub(crate) async fn needs_attention(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
-    // Error after which the database was not asked any more, or that it returned.
+    // First database error; no query follows it.
     let mut failure = answers(system).await.err();
     let (deadline, is_away) = (soon(), failure.is_some());
     let mut undelivered = None;
@@ -142,8 +142,8 @@ pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     }
     let (mut kinds, mut unread) = (Vec::new(), Vec::new());
     for kind in AttentionKind::ALL.iter().copied().filter(|kind| *kind != AttentionKind::Database) {
-        let is_untold = kind.source() == Source::Webhooks && undelivered.is_none();
-        if is_untold || is_away && kind.is_asked_of_the_database(system) {
+        let is_missing = kind.source() == Source::Webhooks && undelivered.is_none();
+        if is_missing || is_away && kind.is_read_from_the_database(system) {
             unread.push(kind);
             continue;
         }
@@ -166,7 +166,7 @@ pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
 }
 
 /// Reads the items of one kind, after a position if one is given.
-pub async fn stuck_of(
+pub async fn needs_attention_of(
     system: &System,
     kind: AttentionKind,
     after: Option<&Position>,
@@ -191,13 +191,13 @@ async fn find(
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
     match (kind, kind.source(), undelivered) {
-        (AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => {
-            crate::outbound::stuck(system, kind, part).await
+        (AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => {
+            outbound::of(system, kind, part).await
         }
-        (AttentionKind::OperationOverdue, ..) => trouble::operations(system, part).await,
+        (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
         (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
         (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
-        (_, Source::Database, _) => trouble::of(system, kind, part).await,
+        (_, Source::Database, _) => payments::of(system, kind, part).await,
         (_, Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
         (_, Source::Webhooks, None) | (_, Source::Memory, _) => Ok(service::of(system, kind, part)),
     }
@@ -231,8 +231,8 @@ pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiErro
     }
     query.finish()?;
     Answer::ok(&match kind {
-        Some(kind) => stuck_of(&operator.system, kind, after.as_ref(), limit).await?,
-        None => stuck(&operator.system, limit).await,
+        Some(kind) => needs_attention_of(&operator.system, kind, after.as_ref(), limit).await?,
+        None => needs_attention(&operator.system, limit).await,
     })
 }
 

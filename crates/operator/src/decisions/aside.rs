@@ -58,7 +58,7 @@ impl SetAsideLine {
 }
 
 /// Returns true if some of the transfers can be applied now: their chain is running and the payment's list has room.
-pub(crate) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[SetAsideLine]) -> bool {
+pub(crate) fn may_be_applied(system: &System, payment: &Payment, lines: &[SetAsideLine]) -> bool {
     let runs = |line: &SetAsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
     payment.transfers.len() < LISTED_MAX && lines.iter().any(runs)
 }

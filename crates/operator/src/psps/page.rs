@@ -9,7 +9,6 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Timestamp};
 use serde::Deserialize;
 
-use crate::input::tenant_failure;
 use crate::page::form::{Filled, Sort, ticked};
 use crate::page::words::{ago, done, grouped, head, offset_pages, panel};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
@@ -106,13 +105,12 @@ pub(crate) async fn change(
 }
 
 pub(super) async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
-    let found = tenants::find_psp(operator.system.database(), id_of("PSP", psp_id)?).await;
-    found.map_err(|error| Failure::of_read(tenant_failure(error), "PSP", psp_id))
+    Ok(tenants::find_psp(operator.system.database(), id_of("PSP", psp_id)?).await?)
 }
 
 async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Page, Failure> {
     let slice = Slice { limit: PSPS_MAX, offset };
-    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
+    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await?;
     let now = operator.system.clock().real_now();
     let body = html! {
         div.title { h1 { "PSPs" } p { "Payment service providers and their policies." } }
@@ -172,7 +170,7 @@ impl PspPage {
     async fn with_keys_from(operator: &Operator, psp_id: &str, keys_from: u32) -> Result<Self, Failure> {
         let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
         let keys = Keys::of(operator, psp.id, keys_from, now).await?;
-        let wallets = withdrawal::of(operator, psp.id).await?;
+        let wallets = withdrawal::of(operator, psp.id).await.map_err(|error| Failure::Unreadable(error.to_string()))?;
         Ok(Self { psp, wallets, wallet: Filled::default(), keys, now })
     }
 
