@@ -62,9 +62,12 @@ pub const BLOCK_TIME: Duration = Duration::from_millis(50);
 const LEDGER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Options of a test's service.
+#[derive(Default)]
 pub struct TestConfig {
-    pub environment: Environment,
-    pub limits: Limits,
+    /// `true` in the production environment, `false` in the sandbox environment.
+    pub is_production: bool,
+    /// Limits; by default those of the environment.
+    pub limits: Option<Limits>,
     /// `true` if chains run.
     pub chains: bool,
     /// A token that is disabled on a chain.
@@ -82,24 +85,6 @@ pub struct TestConfig {
     pub routes: Router<AppState>,
     /// Existing database, instead of a new one.
     pub database: Option<TestDatabase>,
-}
-
-impl Default for TestConfig {
-    fn default() -> Self {
-        Self {
-            environment: Environment::Sandbox,
-            limits: Limits::sandbox(),
-            chains: false,
-            token_off: None,
-            screener: None,
-            identity: None,
-            compliance: ComplianceConfig::default(),
-            vaults_interval: None,
-            treasury_kept: false,
-            routes: Router::new(),
-            database: None,
-        }
-    }
 }
 
 impl TestApp {
@@ -137,12 +122,12 @@ impl TestApp {
             let setup = chains.iter_mut().find(|setup| setup.spec.chain == chain).unwrap();
             setup.spec.tokens.retain(|(token, _)| *token != off);
         }
-        let screener = match &env {
-            Some(env) => env.screener(),
-            None => ListScreener::new("test", "1", [], clock.clone()),
-        };
-        let url_policy = config.environment.url_policy();
-        let has_chains = env.is_some();
+        let empty = || ListScreener::new("test", "1", [], clock.clone());
+        let screener = env.as_ref().map_or_else(empty, SandboxEnv::screener);
+        let TestConfig { vaults_interval, treasury_kept, .. } = config;
+        let environment = if config.is_production { Environment::Production } else { Environment::Sandbox };
+        let limits = if config.is_production { Limits::production() } else { Limits::sandbox() };
+        let limits = config.limits.unwrap_or(limits);
         let system = System::start(SystemConfig {
             database,
             sealer: Sealer::new(&MASTER_KEY),
@@ -152,13 +137,9 @@ impl TestApp {
             screening: ScreeningConfig::default(),
             identity: config.identity,
             compliance: config.compliance,
-            webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
+            webhooks: WebhookConfig { url_policy: environment.url_policy(), ..WebhookConfig::default() },
             ceilings: payferry_journal::psps::Ceilings::default(),
-            auditors: AuditorsConfig {
-                ledger_interval: LEDGER_INTERVAL,
-                vaults_interval: config.vaults_interval,
-                treasury_kept: config.treasury_kept,
-            },
+            auditors: AuditorsConfig { ledger_interval: LEDGER_INTERVAL, vaults_interval, treasury_kept },
             shards: 1,
         })
         .await
@@ -166,7 +147,6 @@ impl TestApp {
         let public_url = "https://pay.example/".parse().unwrap();
         let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
         let terms = ConsentTerms::default();
-        let (environment, limits) = (config.environment, config.limits);
         let http = HttpConfig { public_url, environment, limits, documents, terms, closing: CancellationToken::new() };
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
@@ -174,7 +154,7 @@ impl TestApp {
         let mut app = Self { router, state, key, psp_id, env, database: test_database, folder: temp };
         app.psp_id = app.add_psp().await;
         app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
-        if has_chains {
+        if app.env.is_some() {
             let read = |app: &Self| Chain::ALL.iter().all(|chain| app.state.system.chain_view(*chain).is_some());
             until("every chain is read", async || read(&app).then_some(())).await;
         }
