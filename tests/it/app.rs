@@ -1,10 +1,12 @@
 //! A whole service in this process for tests: the actor tree and the HTTP interface over a database in its own folder.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Router;
 use axum::http::Method;
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use payferry::config::Environment;
 use payferry::http::consent::ConsentTerms;
@@ -112,10 +114,7 @@ impl TestApp {
         };
         let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.long_timeout(), None).await.unwrap();
-        let mut env = None;
-        if config.chains {
-            env = Some(SandboxEnv::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
-        }
+        let env = if config.chains { Some(open_chains(temp.path()).await) } else { None };
         let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clock().clone());
         let mut chains = env.as_ref().map_or_else(Vec::new, |env| env.setups().unwrap());
         if let Some((chain, off)) = config.token_off {
@@ -355,6 +354,28 @@ impl TestApp {
     pub async fn open(&self, path: &str) -> Reply {
         self.request(Method::GET, path).without_key().send().await
     }
+}
+
+/// Opens new chains in this folder, as copies of a template that the first process of a build makes.
+async fn open_chains(path: &Path) -> SandboxEnv {
+    let built = std::env::current_exe().and_then(|exe| exe.metadata()?.modified()).unwrap();
+    let built = built.duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let templates = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let template = templates.join(format!("chains-{built}"));
+    if !template.exists() {
+        let new = TempDir::new_in(templates).unwrap();
+        SandboxEnv::open(&Folder::open(new.path()).unwrap(), BLOCK_TIME).await.unwrap().close().await;
+        // Fails if another process has made the template since.
+        let _ = std::fs::rename(new.path(), &template);
+    }
+    let folder = Folder::open(path).unwrap();
+    for file in Chain::ALL.map(|chain| folder.chain(chain)) {
+        std::fs::copy(template.join(file.file_name().unwrap()), file).unwrap();
+    }
+    let env = SandboxEnv::open(&folder, BLOCK_TIME).await.unwrap();
+    // The template's blocks are old, and the service accepts no payments on a chain without a recent block.
+    try_join_all(env.chains().map(|(_, chain)| chain.devchain().mine(1))).await.unwrap();
+    env
 }
 
 /// Returns a valid sandbox key that is in no database.
