@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use payferry::config::Environment;
 use payferry::http::auth::REVOCATION_LAG_MAX;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_entities::api_keys;
@@ -92,9 +91,8 @@ async fn scopes_are_enforced_and_the_last_use_is_recorded() {
 #[tokio::test]
 async fn rate_limited_key_gets_retry_after() {
     let few = NonZeroU32::new(1).unwrap();
-    let limits = Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() };
-    let app =
-        TestApp::start_with(TestConfig { environment: Environment::Production, limits, ..TestConfig::default() }).await;
+    let limits = Some(Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() });
+    let app = TestApp::start_with(TestConfig { is_production: true, limits, ..TestConfig::default() }).await;
     for _ in 0..3 {
         assert_eq!(app.get("/merchants").await.status, 200);
     }

@@ -87,7 +87,7 @@ async fn page_follows_its_payment_by_its_link() {
 
 #[tokio::test]
 async fn streams_are_limited_and_end_with_the_listener() {
-    let limits = Limits { streams_at_once: 3, streams_per_address: 1, ..Limits::sandbox() };
+    let limits = Some(Limits { streams_at_once: 3, streams_per_address: 1, ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { chains: true, limits, ..TestConfig::default() }).await;
     let made = app.add_payment().await;
     let (page, psp) = (format!("{}/events", made.page_path()), format!("{}/events", made.path()));

@@ -36,7 +36,7 @@ async fn panicking_handler_returns_a_problem_document() {
 #[tokio::test]
 async fn endless_request_times_out() {
     let routes = Router::new().route("/slow", get(std::future::pending::<()>));
-    let limits = Limits { request_timeout: Duration::from_millis(100), ..Limits::sandbox() };
+    let limits = Some(Limits { request_timeout: Duration::from_millis(100), ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { limits, routes, ..TestConfig::default() }).await;
     let reply = app.request(Method::GET, "/slow").send().await;
     reply.assert_problem(503, "timed_out");

@@ -1,7 +1,5 @@
 //! Webhook configuration, the delivery log and the feed.
 
-use payferry::config::Environment;
-use payferry_httpkit::Limits;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -59,8 +57,7 @@ async fn invalid_urls_and_patterns_are_refused() {
     assert_refused(&cases, async |body| set(&app, body).await).await;
     assert_eq!(app.get("/api/v1/webhook").await["webhook_url"], Value::Null, "nothing was written");
 
-    let production =
-        TestConfig { environment: Environment::Production, limits: Limits::production(), ..TestConfig::default() };
+    let production = TestConfig { is_production: true, ..TestConfig::default() };
     let production = TestApp::start_with(production).await;
     for (url, fault) in [
         ("http://psp.example/", "webhook_url: url_not_https"),

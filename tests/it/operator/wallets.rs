@@ -1,9 +1,7 @@
 //! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
-use payferry::config::Environment;
 use payferry_domain::Address;
 use payferry_evm::wallet::{Vaults, checksummed};
-use payferry_httpkit::Limits;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
 
 use crate::prelude::*;
@@ -25,8 +23,7 @@ async fn withdraws_to(service: &ServiceFixture, chain: Chain, in_secs: i64) -> O
 
 #[tokio::test]
 async fn production_wallet_takes_effect_after_a_day() {
-    let config =
-        TestConfig { environment: Environment::Production, limits: Limits::production(), ..TestConfig::default() };
+    let config = TestConfig { is_production: true, ..TestConfig::default() };
     let service = ServiceFixture::over(TestApp::start_with(config).await).await;
     let set = async |body: Value| service.post(&path(&service), &body).await;
     let first = set(json!({ "address": address(1).to_string() })).await;
