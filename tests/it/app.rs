@@ -151,13 +151,18 @@ impl TestApp {
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
         let mut app = Self { router, state, key, psp_id, env, database: test_database, folder: temp };
-        app.psp_id = app.add_psp().await;
-        app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
+        app.renew_psp().await;
         if app.env.is_some() {
             let read = |app: &Self| Chain::ALL.iter().all(|chain| app.state.system.chain_view(*chain).is_some());
             until("every chain is read", async || read(&app).then_some(())).await;
         }
         app
+    }
+
+    /// Continues with a new PSP, so that the next case of a test sees no data of the previous ones.
+    pub async fn renew_psp(&mut self) {
+        self.psp_id = self.add_psp().await;
+        self.key = self.add_key(self.psp_id, &[Scope::Full]).await;
     }
 
     /// Returns the chains.

@@ -30,7 +30,7 @@ const MOMENTS_MS: std::ops::Range<u64> = 1_577_836_800_000..4_102_444_800_000;
 
 /// Repeats `ask` until it returns a value.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    eventually(what, async || ask().await.ok_or("it is not so")).await
+    eventually(what, async || ask().await.ok_or("the condition was not met")).await
 }
 
 /// Repeats the read of `path` until the answer is as wanted.

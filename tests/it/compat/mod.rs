@@ -64,7 +64,7 @@ impl Service {
     }
 
     /// Work that was pending at this start is completed, and its webhooks are signed with the recorded secret.
-    async fn assert_goes_on(&self, pay: impl AsyncFn(&Value)) {
+    async fn assert_continues(&self, pay: impl AsyncFn(&Value)) {
         let receiver = Receiver::start().await;
         receiver.verify_with(text(&self.recorded, "signing_secret"));
         self.psp.set_webhook(&receiver).await;
@@ -124,7 +124,7 @@ fn sandbox(archive: &Archive) -> Service {
 }
 
 /// A service of the archive continues on the chains of the archive's sandbox. A refund of a large payment in the sandbox pays.
-async fn service_goes_on(archive: &Archive, name: &str, database_url: &str) {
+async fn service_continues(archive: &Archive, name: &str, database_url: &str) {
     let sandbox = sandbox(archive);
     let recorded = &archive.recorded[name];
     let config = archive.configure(name, sandbox.served.api_url(), database_url);
@@ -138,13 +138,13 @@ async fn service_goes_on(archive: &Archive, name: &str, database_url: &str) {
         let path = format!("/payments/{}/refunds", text(&sandbox.recorded["purses"], &purse));
         sandbox.psp.ok(Method::POST, &path, refund).await;
     };
-    service.assert_goes_on(pay).await;
+    service.assert_continues(pay).await;
     service.served.stop();
     sandbox.served.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_folder_opens_and_goes_on() {
+async fn a_sandbox_folder_opens_and_continues() {
     let archive = Archive::open();
     let service = sandbox(&archive);
     service.assert_as_recorded().await;
@@ -152,20 +152,20 @@ async fn a_sandbox_folder_opens_and_goes_on() {
         let path = format!("/sandbox/payments/{}/pay", text(payment, "payment_id"));
         service.psp.ok(Method::POST, &path, Value::Null).await;
     };
-    service.assert_goes_on(pay).await;
+    service.assert_continues(pay).await;
     service.served.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sqlite_database_opens_and_goes_on() {
+async fn a_sqlite_database_opens_and_continues() {
     let archive = Archive::open();
     let file = archive.path("sqlite").join("payferry.db");
-    service_goes_on(&archive, "sqlite", file.to_str().unwrap()).await;
+    service_continues(&archive, "sqlite", file.to_str().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_database_opens_and_goes_on() {
+async fn a_postgres_database_opens_and_continues() {
     let archive = Archive::open();
     let database = archive.postgres().await;
-    service_goes_on(&archive, "postgres", database.url()).await;
+    service_continues(&archive, "postgres", database.url()).await;
 }

@@ -194,9 +194,10 @@ async fn objects_of_another_psp_are_not_found() {
     }
 }
 
-#[tokio::test]
-async fn sandbox_routes_reject_payments_of_another_psp() {
-    let sandbox = Running::new().await;
+shared!(#[tokio::test] sandbox_routes, sandbox = Running::new().await, async {} =>
+    sandbox_routes_reject_payments_of_another_psp, sandbox_routes_find_a_payment_by_its_own_id_only);
+
+async fn sandbox_routes_reject_payments_of_another_psp(sandbox: &Running) {
     let id = sandbox.payment().await;
     let client = reqwest::Client::new();
     let make = async |path: &str, body: Value| sandbox.operator(Method::POST, path, Some(body)).await.1;
@@ -218,14 +219,12 @@ async fn sandbox_routes_reject_payments_of_another_psp() {
     sandbox.until_settled(&id).await;
 }
 
-#[tokio::test]
-async fn sandbox_routes_find_a_payment_by_its_own_id_only() {
-    let sandbox = Running::new().await;
+async fn sandbox_routes_find_a_payment_by_its_own_id_only(sandbox: &Running) {
     let payment = sandbox.payment().await;
-    let customer = person(&sandbox).await;
+    let customer = person(sandbox).await;
     let wallet = json!({ "customer_id": customer, "wallet_address": "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359" });
     sandbox.ok(Method::PATCH, "/api/v1/customers/payment-details", Some(wallet)).await;
-    make_ready(&sandbox, &customer).await;
+    make_ready(sandbox, &customer).await;
     let approved = json!({ "outcome": "approved" });
     sandbox.ok(Method::POST, &format!("/sandbox/customers/{customer}/kyc"), Some(approved)).await;
     let made = sandbox.ok(Method::POST, "/transfers", Some(payout(&customer, "5"))).await;

@@ -55,7 +55,8 @@ async fn hundreds_of_initiations_wait_at_the_service() {
     // No response before all requests have arrived.
     let payments = 300;
     let asked = format!("--rate 300/s --payments {payments} --in-flight-max {payments}");
-    let loaded = load_through(Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
+    let loaded =
+        load_through(&Running::new().await, Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
     let report = report(&loaded.output, 0);
     let counted = &report["counted"];
     assert_has(counted, json!({ "accepted": payments, "unanswered": 0 }));

@@ -10,9 +10,10 @@ fn id_of(payment: &Reply) -> PaymentId {
     payment.id().parse().unwrap()
 }
 
-#[tokio::test]
-async fn payment_is_shown_completely() {
-    let service = ServiceFixture::start_with_chains().await;
+shared!(#[tokio::test] views, service = ServiceFixture::start_with_chains().await, service.app.renew_psp() =>
+    tree_and_shards_are_shown, payment_is_shown_completely);
+
+async fn payment_is_shown_completely(service: &ServiceFixture) {
     let made = service.app.initiate(&json!({ "reference": "R-1", "metadata": { "buyer": "Jane Roe" } })).await;
     let path = format!("/ops/actors/{}", id_of(&made));
     let shown = service.get(&path).await;
@@ -163,9 +164,7 @@ async fn every_actor_has_a_page_with_metrics_and_last_failure() {
     service.get("/ops/view/chains/base").await.assert_shows(&["Paused", "new settlements"]);
 }
 
-#[tokio::test]
-async fn tree_and_shards_are_shown() {
-    let service = ServiceFixture::start_with_chains().await;
+async fn tree_and_shards_are_shown(service: &ServiceFixture) {
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(id_of(&service.app.add_payment().await).to_string());

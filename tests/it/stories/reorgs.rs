@@ -1,12 +1,10 @@
 //! Reorgs.
 
-use std::time::Duration;
-
 use payferry_harness::eventually;
 use payferry_harness::node::Dropped;
 
 use crate::prelude::*;
-use crate::stage::{Client, Stage, Transfer, on_every_stage};
+use crate::stage::{Client, Stage, Transfer, on_every_stage, until_block};
 
 on_every_stage!(dropped_and_mined_again, gone_for_good, a_settlement_mined_again, a_settlement_gone_for_good,);
 
@@ -31,7 +29,7 @@ async fn dropped_and_mined_again<S: Stage>(stage: &S, psp: &Client) {
     assert_eq!(stage.holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
 }
 
-/// A transfer dropped for good lets the payment expire.
+/// A permanently dropped transfer lets the payment expire.
 async fn gone_for_good<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Arbitrum;
     let id = psp.payment("10", Token::Usdc, chain).await;
@@ -68,7 +66,7 @@ async fn settlement_dropped<S: Stage>(stage: &S, psp: &Client, dropped: Dropped)
     let nothing = (0, 0);
     let mined = async || {
         node.mine(1).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        until_block(stage, chain, node.head().await.number).await;
         if stage.holdings(chain, Token::Usdc).await == nothing { Err(psp.read(&id).await) } else { Ok(()) }
     };
     eventually("the payment is settled", mined).await;

@@ -516,6 +516,14 @@ impl Env {
         self.mine_until(&format!("an operation is {status}"), has_it).await;
     }
 
+    /// Waits until the settler has checked its open transactions this many times.
+    pub async fn settler_passes(&self, passes: u64) {
+        let settler = self.settler.lock().clone().expect("a settler runs");
+        let messages = || settler.actor_metrics().figures().messages;
+        let before = messages();
+        self.until("the settler passes", async || messages() >= before + passes).await;
+    }
+
     pub async fn until_signed(&self, operations: u64) {
         self.until("they are signed", async || self.report().await.operations == operations).await;
     }

@@ -178,7 +178,7 @@ async fn commit_that_outlives_its_actor_is_seen_by_the_next_one() {
     let lock = env.lock_database().await;
     let (system, id) = (env.system().clone(), payment.id());
     let cancel = tokio::spawn(async move { system.command(id, Command::Cancel, None).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    env.until_busy(id).await;
     env.system().inject_crash(ActorKind::Shard);
     env.until_running(id).await;
     lock.release().await;
@@ -264,7 +264,7 @@ async fn temporary_database_outage_only_costs_time() {
     });
     let refused = env.system().command(before.id(), Command::Cancel, None).await;
     refused.unwrap_err();
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    env.until("a write fails", async || env.system().journal().commit_blocker().is_some()).await;
     assert!(env.load(before.id()).await.transfers.is_empty(), "nothing was written");
     lock.release().await;
     env.until_payment(before.id(), "paid or cancelled", |payment| payment.amount_received() == Amount(10_000_000))
@@ -305,11 +305,12 @@ async fn stop_is_bounded_during_a_database_outage() {
     let payment = env.initiate_and_pay(1).await.remove(0);
     env.until_status(payment.id(), Status::Confirmed).await;
     let _lock = env.lock_database().await;
+    let watched = env.system().chains().wallets_watched();
     let late = tokio::spawn({
         let (system, request) = (env.system().clone(), env.request("7"));
         async move { system.initiate(request).await }
     });
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    env.until("the initiation waits", async || env.system().chains().wallets_watched() > watched).await;
     let began = std::time::Instant::now();
     env.system().clone().stop().await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
