@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use payferry_entities::{Database, DatabaseFailure};
 use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, panic_text};
-use payferry_runtime::supervise::RestartPause;
+use payferry_runtime::supervise::{RestartPause, doubled};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -173,7 +173,7 @@ impl Shared {
                         self.refuse(part, &JournalError::Unavailable(error.to_string()));
                         return Part::Left(outdone.left());
                     }
-                    self.try_again_in(RETRY_WAIT * 2_u32.pow(contended)).await;
+                    self.try_again_in(doubled(RETRY_WAIT, Duration::MAX, contended)).await;
                     contended += 1;
                 }
                 Attempt::Failed(DatabaseFailure::Away, error) => {
@@ -181,7 +181,7 @@ impl Shared {
                         tracing::error!(%error, units = part.len(), "the journal's database is unavailable");
                         return self.give_up(part, outdone, error.to_string());
                     }
-                    self.try_again_in(RETRY_WAIT * 2_u32.pow(away)).await;
+                    self.try_again_in(doubled(RETRY_WAIT, Duration::MAX, away)).await;
                     away += 1;
                 }
                 Attempt::Failed(DatabaseFailure::Request, error) => {
