@@ -3,7 +3,7 @@
 use std::fmt;
 
 use payferry_domain::outbound::{
-    Announcement, Command, Event, OutboundId, OutboundStatus, OutboundTransfer, Transition, payload,
+    Command, Event, OutboundAnnouncement, OutboundId, OutboundStatus, OutboundTransfer, Transition, payload,
 };
 use payferry_domain::payment::EventName;
 use payferry_domain::{Amount, Timestamp};
@@ -80,8 +80,8 @@ pub fn change(
     let outbound = &transition.outbound;
     let (id, psp_id) = (outbound.id().to_string(), outbound.order.psp_id);
     let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&id, &error))?;
-    let event = |announcement: &Announcement| {
-        let Announcement { name, sequence, .. } = *announcement;
+    let event = |announcement: &OutboundAnnouncement| {
+        let OutboundAnnouncement { name, sequence, .. } = *announcement;
         new_event(psp_id, &id, name, sequence, |id| payload(outbound, announcement, id), real_now, wants(name))
     };
     let queued =
