@@ -43,7 +43,7 @@ pub(super) enum Attempt {
 pub(super) struct FailedPreconditions {
     pub(super) lost: BTreeMap<usize, JournalError>,
     /// Failed writes that fail only if the other writes are committed.
-    pub(super) outdone: HashSet<usize>,
+    pub(super) lost_reservations: HashSet<usize>,
 }
 
 /// Commits `writes` in one transaction.
@@ -57,7 +57,9 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
     let written = match writer.check_preconditions(writes).await {
-        Ok(Preconditions { lost, outdone, .. }) if !lost.is_empty() => Ok(Err(FailedPreconditions { lost, outdone })),
+        Ok(Preconditions { lost, lost_reservations, .. }) if !lost.is_empty() => {
+            Ok(Err(FailedPreconditions { lost, lost_reservations }))
+        }
         Ok(preconditions) => writer.write(writes, preconditions).await.map(Ok),
         Err(error) => Err(error),
     };
@@ -70,9 +72,9 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
             }
             Err(error) => Attempt::Unknown(error),
         },
-        Ok(Err(losers)) => {
+        Ok(Err(rejected)) => {
             roll_back(transaction).await;
-            Attempt::Lost(losers)
+            Attempt::Lost(rejected)
         }
         Err(error) => {
             roll_back(transaction).await;

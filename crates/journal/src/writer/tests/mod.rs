@@ -79,7 +79,7 @@ impl Faults {
             Fault::Nothing => None,
             Fault::FirstOvertaken => Some(Attempt::Lost(FailedPreconditions {
                 lost: [(0, JournalError::Conflict)].into(),
-                outdone: HashSet::new(),
+                lost_reservations: HashSet::new(),
             })),
         }
     }
