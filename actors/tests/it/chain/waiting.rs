@@ -42,7 +42,7 @@ async fn fees_rise_only_while_the_chain_produces_blocks() {
 }
 
 /// Creates a nonce gap before the signed settlements: the operator's key used the nonce elsewhere, in a block that is
-/// reorged for good.
+/// permanently reorged.
 async fn nonce_left_out(env: &Env) {
     env.queued(2, UNITS).await;
     env.operator_sends(0, GWEI, GWEI / 2).await;

@@ -98,7 +98,7 @@ async fn in_later_blocks(depths: RangeInclusive<u64>) {
     .await;
 }
 
-/// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
+/// The payers' transactions are permanently removed: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
 /// nothing is settled without money. When the payers pay again, everything is settled once.
 async fn gone(depths: RangeInclusive<u64>) {
     at_each_depth(depths, Dropped::Discard, async |env, paid, all, branch| {

@@ -39,7 +39,7 @@ const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
 /// Account balances by subject (a payment or empty), chain, token and account.
 type Books = BTreeMap<(String, String, Address, Account), i64>;
 
-/// Returns all violated invariants of a story that has come to rest.
+/// Returns all violated invariants of a story that has finished.
 pub async fn check(env: &Env) -> Vec<String> {
     let mut wrong = Vec::new();
     let reader = env.database.reader();

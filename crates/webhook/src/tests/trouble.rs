@@ -110,7 +110,7 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     let psp = env.psp(None).await;
     let ids = env.announce_each(psp, "pay_", 30).await;
     env.point(psp, &server.uri()).await;
-    env.view_when("stands still", |view| view.breaker == BreakerState::Open && view.in_flight == 0).await;
+    env.view_when("stopped", |view| view.breaker == BreakerState::Open && view.in_flight == 0).await;
     assert_eq!(env.sender.breakers_open(), 1);
     let backlog = queue::backlog(&env.database).await.unwrap();
     assert_eq!(backlog.queued + backlog.failed, 30, "{backlog:?}");
