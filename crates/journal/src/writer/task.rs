@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::observer::{CommitObserver, Quiet};
+use super::preconditions::Preconditions;
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
-use super::write::{Attempt, FailedPreconditions, attempt, outwait};
+use super::write::{Attempt, attempt, outwait};
 use super::{CommitSubscriptions, JournalError, JournalWrite, NAME, Submitted};
 
 /// Maximum number of retries because of another writer.
@@ -290,12 +291,8 @@ struct LostReservations {
 
 impl LostReservations {
     /// Separates the writes to attempt again from those that have finally failed.
-    fn part(
-        &mut self,
-        part: Vec<Submitted>,
-        rejected: FailedPreconditions,
-    ) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
-        let FailedPreconditions { mut lost, lost_reservations } = rejected;
+    fn part(&mut self, part: Vec<Submitted>, found: Preconditions) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
+        let Preconditions { mut lost, lost_reservations, .. } = found;
         // A reservation of the previous attempt is not made, and it may have been the reason for these failures.
         if part
             .iter()
