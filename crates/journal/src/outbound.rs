@@ -86,7 +86,7 @@ pub fn change(
     };
     let queued =
         transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(outbound, real_now))));
-    let done = transition.events.iter().filter_map(|event| taken_in(outbound, event));
+    let done = transition.events.iter().filter_map(|event| ended_operation(outbound, event));
     Ok(JournalWrite::OutboundTransfer(Box::new(OutboundChange {
         outbound: row_of(outbound)?,
         transition: sending_transitions::Model {
@@ -127,7 +127,7 @@ pub fn known(outbound: &OutboundTransfer, command: &Command, real_now: Timestamp
 }
 
 /// End of an operation that an event applies.
-fn taken_in(outbound: &OutboundTransfer, event: &Event) -> Option<OperationChange> {
+fn ended_operation(outbound: &OutboundTransfer, event: &Event) -> Option<OperationChange> {
     let id = outbound.id().operation().to_string();
     match event {
         Event::Sent { revision, .. } => Some(OperationChange::Succeeded { id, revision: i64::from(*revision) }),
