@@ -39,7 +39,7 @@ impl Aggregate for OutboundTransfer {
     type Line = OutboundLine;
 
     const KIND: ActorKind = ActorKind::Sending;
-    const SUPERVISOR: ActorKind = ActorKind::SendingDesk;
+    const SUPERVISOR: ActorKind = ActorKind::OutboundSupervisor;
     const NOT_RUNNING: &'static str = "the supervisor of payouts and withdrawals is not running; retry later";
     const PASSIVATE: Effect = Effect::Passivate;
 

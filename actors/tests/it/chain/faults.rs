@@ -19,9 +19,9 @@ async fn survives(faults: Faults, reads_on: bool) {
     if reads_on {
         env.read_all().await;
         assert_eq!(env.inbox.observed(payment).len(), 1);
-        assert_eq!(env.watcher_report().await.trouble, None);
+        assert_eq!(env.watcher_report().await.degraded_reason, None);
     } else {
-        env.until("the watcher reports the error", async || env.watcher_report().await.trouble.is_some()).await;
+        env.until("the watcher reports the error", async || env.watcher_report().await.degraded_reason.is_some()).await;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         let report = env.watcher_report().await;
         assert_eq!((report.read_number, report.blocks_orphaned), (before, 0));

@@ -32,7 +32,7 @@ pub(crate) fn fullest(kind: ActorKind, name: &str) -> String {
     match kind {
         ActorKind::Watcher | ActorKind::Settler => format!("{}/{name}", path("chains")),
         ActorKind::Endpoint => format!("{}/{name}", path("webhooks")),
-        ActorKind::SendingDesk => path("sendings"),
+        ActorKind::OutboundSupervisor => path("sendings"),
         ActorKind::Shard => format!("{}/{name}", path("shards")),
         kind => page(kind, name),
     }
@@ -98,8 +98,8 @@ const fn duty(kind: ActorKind) -> &'static str {
         ActorKind::Watcher => "Reads a chain and notifies payments about transfers and finality.",
         ActorKind::Settler => "Sends transactions to a chain: settlements and outbound transfers.",
         ActorKind::Screening => "Screens the source of funds with the screening provider.",
-        ActorKind::ComplianceDesk => "Verifies customers with the identity provider.",
-        ActorKind::SendingDesk => "Supervises payouts and withdrawals.",
+        ActorKind::ComplianceService => "Verifies customers with the identity provider.",
+        ActorKind::OutboundSupervisor => "Supervises payouts and withdrawals.",
         ActorKind::Sending => "Runs one payout or withdrawal.",
         ActorKind::WebhookSender => "Supervises the endpoints, one for each PSP with events to deliver.",
         ActorKind::Endpoint => "Delivers the webhooks of one PSP.",
@@ -114,9 +114,9 @@ fn work(node: &NodeView) -> Option<(String, &'static str)> {
         ActorKind::Watcher | ActorKind::Settler => Some((of_subject(), "Chain")),
         ActorKind::WebhookSender => Some((path("webhooks"), "All endpoints")),
         ActorKind::Endpoint => Some((of_subject(), "Deliveries")),
-        ActorKind::SendingDesk => Some((of_subject(), "Live payouts and withdrawals")),
+        ActorKind::OutboundSupervisor => Some((of_subject(), "Live payouts and withdrawals")),
         ActorKind::Shard => Some((of_subject(), "Payments")),
-        ActorKind::ComplianceDesk => Some((path("customers"), "All customers")),
+        ActorKind::ComplianceService => Some((path("customers"), "All customers")),
         ActorKind::Auditor => Some((path("stuck"), "Needs attention")),
         _ => None,
     }
@@ -206,7 +206,7 @@ pub(crate) async fn show_outbound(
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let tree = system.tree();
-    let found = tree.root.children.iter().find(|node| node.kind == ActorKind::SendingDesk);
+    let found = tree.root.children.iter().find(|node| node.kind == ActorKind::OutboundSupervisor);
     let supervisor = found.ok_or_else(|| Failure::not_found("desk", "sendings"))?;
     let after: Option<OutboundId> = from.after("payout or withdrawal")?;
     let line = |OutboundLine { id, status: in_status, in_review, chain, version, mailbox, since }| {

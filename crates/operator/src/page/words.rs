@@ -42,8 +42,8 @@ pub(crate) fn plain(name: &str) -> String {
 /// Name of a kind of actor. Stored names and labels of metrics keep older words.
 pub(crate) fn actor_kind(kind: ActorKind) -> String {
     match kind {
-        ActorKind::ComplianceDesk => "compliance service".to_owned(),
-        ActorKind::SendingDesk => "outbound supervisor".to_owned(),
+        ActorKind::ComplianceService => "compliance service".to_owned(),
+        ActorKind::OutboundSupervisor => "outbound supervisor".to_owned(),
         ActorKind::Sending => "outbound transfer".to_owned(),
         kind => plain(kind.as_str()),
     }
