@@ -77,8 +77,8 @@ impl Chains {
     }
 
     /// Reason why a chain cannot currently be read, if any; known even before the first read.
-    pub fn trouble(&self, chain: Chain) -> Option<String> {
-        self.watchlist.trouble(chain)
+    pub fn degraded_reason(&self, chain: Chain) -> Option<String> {
+        self.watchlist.degraded_reason(chain)
     }
 
     /// The configured chains, in their usual order.
@@ -159,7 +159,7 @@ impl Chains {
         if view.is_stale(now) {
             return Err(format!("its last block is {} s old", view.head_age_ms(now) / 1_000));
         }
-        if view.trouble.is_some() {
+        if view.degraded_reason.is_some() {
             return Err("cannot be read at the moment".to_owned());
         }
         let fee_wei = view.base_fee_wei.saturating_add(spec.fees.priority_fee_min_wei);
@@ -192,7 +192,7 @@ mod tests {
             safe: None,
             finalized: None,
             base_fee_wei,
-            trouble: None,
+            degraded_reason: None,
             outage: Duration::from_secs(30),
             blocks: Arc::default(),
         }

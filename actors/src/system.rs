@@ -30,7 +30,7 @@ use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
-use crate::observe::{ActorSubject, TreeBooks};
+use crate::observe::{ActorSubject, TreeMetrics};
 use crate::outbound::OutboundTransfers;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, Payments, ResultRows};
@@ -124,7 +124,7 @@ impl System {
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
-    fn registry(&self) -> &TreeBooks {
+    fn registry(&self) -> &TreeMetrics {
         &self.services().registry
     }
 
@@ -251,10 +251,10 @@ impl System {
             ActorKind::Settler,
             ActorKind::WebhookSender,
             ActorKind::Screening,
-            ActorKind::ComplianceDesk,
+            ActorKind::ComplianceService,
             ActorKind::Auditor,
         ];
-        for kinds in [outer, vec![ActorKind::Shard, ActorKind::SendingDesk]] {
+        for kinds in [outer, vec![ActorKind::Shard, ActorKind::OutboundSupervisor]] {
             let retired =
                 ractor::call_t!(self.inner.root, |reply| RootMessage::Retire(kinds, reply), RETIRE_TIMEOUT_MS);
             if let Err(error) = retired {

@@ -23,7 +23,7 @@ use super::supervisor::SupervisorMessage;
 use super::{Aggregate, log_about};
 use crate::chains::Chains;
 use crate::compliance::{ScreenRequest, Screening};
-use crate::observe::{ActorSubject, TreeBooks};
+use crate::observe::{ActorSubject, TreeMetrics};
 use crate::pauses::Pauses;
 
 /// Number of logical shards of ids.
@@ -40,7 +40,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,
     pub(crate) pauses: Pauses,
-    pub(crate) registry: TreeBooks,
+    pub(crate) registry: TreeMetrics,
     pub(crate) chains: Arc<Chains>,
     /// Set at the start of the actor and at each restart.
     pub(crate) screening: RwLock<Option<Screening>>,

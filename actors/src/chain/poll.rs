@@ -47,7 +47,7 @@ pub(super) enum PollError {
 
 impl PollError {
     /// Kind of the error.
-    pub(super) fn trouble(&self) -> Degradation {
+    pub(super) fn degradation(&self) -> Degradation {
         match self {
             Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Degradation::of_call(source),
             Self::Spec(SpecError::ChainId { .. }) => Degradation::WrongChain,
@@ -149,7 +149,7 @@ impl WatcherState {
         self.notify_observed(&changed).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
-        self.tell_progress(&links);
+        self.notify_progress(&links);
         self.finalise_waiting();
         Ok(())
     }
@@ -307,7 +307,7 @@ impl WatcherState {
             safe: self.tag(heads.safe.as_ref(), spec.has_safe, heads),
             finalized,
             base_fee_wei: heads.latest.base_fee_wei,
-            trouble: None,
+            degraded_reason: None,
             outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
             blocks: Arc::new(blocks),
         })
@@ -321,7 +321,7 @@ impl WatcherState {
     }
 
     /// Notifies of outages first, so that no deadline passes that an outage extends.
-    fn tell_progress(&self, links: &[Link]) {
+    fn notify_progress(&self, links: &[Link]) {
         let ChainContext { spec, inbox, .. } = &self.args.context;
         let before = links.first().and_then(|first| first.number.checked_sub(1));
         let before = before.and_then(|number| self.known.link(number));

@@ -46,7 +46,7 @@ impl SettlerState {
         self.reached(Step::Recorded)?;
         let number = renumbered.first().map_or(lowest, |row| row.number);
         tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, operation.number = number,
-            "operation {} is queued again as number {number}: {why}; was the database restored?", row.id);
+            "operation {} is queued again as number {number}: {why}; check whether the database was restored from a backup", row.id);
         self.args.handle.nudge();
         // It continues by itself, but the operator must find out why the counter fell back.
         let what = format!("operation {} is queued again with a new number", row.id);

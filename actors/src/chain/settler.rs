@@ -46,7 +46,7 @@ struct HandleInner {
     /// True if outcomes are to be sent again.
     repeats_outcomes: AtomicBool,
     submitted: AtomicU64,
-    trouble: RwLock<Option<(Timestamp, String)>>,
+    blocked_reason: RwLock<Option<(Timestamp, String)>>,
     gas_balance_wei: RwLock<Option<u128>>,
 }
 
@@ -74,13 +74,13 @@ impl SettlerHandle {
     }
 
     /// Reason why settling is blocked, if it is, from the last pass of any incarnation.
-    pub fn trouble(&self) -> Option<String> {
-        self.inner.trouble.read().as_ref().map(|(_, why)| why.clone())
+    pub fn blocked_reason(&self) -> Option<String> {
+        self.inner.blocked_reason.read().as_ref().map(|(_, why)| why.clone())
     }
 
     /// Wall-clock time since when settling is blocked, even if the reason has changed since.
-    pub fn trouble_since(&self) -> Option<Timestamp> {
-        self.inner.trouble.read().as_ref().map(|(since, _)| *since)
+    pub fn blocked_since(&self) -> Option<Timestamp> {
+        self.inner.blocked_reason.read().as_ref().map(|(since, _)| *since)
     }
 
     /// Native coin balance of the signing account in wei; of two accounts, the lower balance. The last value read;
@@ -89,10 +89,10 @@ impl SettlerHandle {
         *self.inner.gas_balance_wei.read()
     }
 
-    fn set_trouble(&self, trouble: Option<&str>, now: Timestamp) {
-        let mut shown = self.inner.trouble.write();
+    fn set_blocked_reason(&self, blocked_reason: Option<&str>, now: Timestamp) {
+        let mut shown = self.inner.blocked_reason.write();
         let since = shown.as_ref().map_or(now, |(since, _)| *since);
-        *shown = trouble.map(|why| (since, why.to_owned()));
+        *shown = blocked_reason.map(|why| (since, why.to_owned()));
     }
 
     pub(super) fn count_submitted(&self) {
@@ -187,7 +187,8 @@ pub struct SettlerReport {
     /// Consecutive passes with errors.
     pub failures: u32,
     /// Reason why settling is blocked, if it is.
-    pub trouble: Option<String>,
+    #[serde(rename = "trouble")]
+    pub blocked_reason: Option<String>,
 }
 
 /// Progress of an unmined transaction.
@@ -241,8 +242,8 @@ impl Behaviour for Settler {
         let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
         args.context.client = args.context.client.of_chain(chain, chain_id);
         let polls = PollRequests::default();
-        // Keep showing the trouble of the previous settler, so that its end is reported as well.
-        let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
+        // Keep showing the error of the previous settler, so that its end is reported as well.
+        let report = SettlerReport { blocked_reason: args.handle.blocked_reason(), ..SettlerReport::default() };
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let balance_reader = AbortOnDropHandle::new(tokio::spawn(read_gas_balance(args.clone())));
         Ok(SettlerState {
@@ -285,7 +286,7 @@ impl Behaviour for Settler {
                     let outcome = Box::pin(state.submit(&mut errors)).await;
                     errors.take(outcome)?;
                     state.sending.conclude(errors.into_blocking_errors());
-                    state.report_trouble();
+                    state.report_blocked();
                 }
             }
             SettlerMessage::Poll => {
@@ -295,7 +296,7 @@ impl Behaviour for Settler {
                     let outcome = Box::pin(state.poll_settler(myself, &mut errors)).await;
                     errors.take(outcome)?;
                     state.tracking.conclude(errors.into_blocking_errors());
-                    state.report_trouble();
+                    state.report_blocked();
                 }
             }
             SettlerMessage::Observe(reply) => {
@@ -324,7 +325,7 @@ async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, polls: PollRe
 }
 
 /// Reads the gas balance of the accounts periodically, until it is dropped. Keeps the last value on read errors. A settler
-/// that cannot pay reports it by itself ([`SettlerHandle::trouble`]).
+/// that cannot pay reports it by itself ([`SettlerHandle::blocked_reason`]).
 async fn read_gas_balance(args: SettlerArgs) {
     let chain = args.spec.chain;
     loop {
@@ -394,22 +395,22 @@ impl SettlerState {
     }
 
     /// Reports, once per change, the most severe error that blocks settling, if any.
-    fn report_trouble(&mut self) {
+    fn report_blocked(&mut self) {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
         let refused = self.unmined.values().filter_map(|tx| tx.refused.as_ref());
         let all = self.tracking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
-        let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
+        let blocked_reason = gather(all.cloned()).map(|blocking_error| blocking_error.why);
         self.report.failures = self.tracking.failures().max(self.sending.failures());
-        metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(trouble.is_some()));
-        if self.report.trouble != trouble {
-            if let Some(reason) = &trouble {
+        metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(blocked_reason.is_some()));
+        if self.report.blocked_reason != blocked_reason {
+            if let Some(reason) = &blocked_reason {
                 tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");
             } else {
                 tracing::info!(%chain, "settling on {chain} continues");
             }
-            self.args.handle.set_trouble(trouble.as_deref(), self.args.clock.real_now());
-            self.report.trouble = trouble;
+            self.args.handle.set_blocked_reason(blocked_reason.as_deref(), self.args.clock.real_now());
+            self.report.blocked_reason = blocked_reason;
         }
     }
 }

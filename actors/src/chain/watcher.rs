@@ -91,7 +91,8 @@ pub struct WatcherReport {
     /// Consecutive errors.
     pub failures: u32,
     /// Reason why the chain cannot be read, if any.
-    pub trouble: Option<String>,
+    #[serde(rename = "trouble")]
+    pub degraded_reason: Option<String>,
 }
 
 /// Internal state of a running watcher. All of it can be rebuilt.
@@ -258,13 +259,13 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::poll_failed(self.args.spec.chain, error.trouble());
+        metrics::poll_failed(self.args.spec.chain, error.degradation());
         if error.wants_reload() {
             self.reload().await;
         }
         // Nodes behind one address are often a block apart, so a short lag is not reported.
         if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
-            self.note(Some((error.trouble(), error.to_string())));
+            self.note(Some((error.degradation(), error.to_string())));
         }
         self.note_standstill();
     }
@@ -285,19 +286,19 @@ impl WatcherState {
     }
 
     /// Logs, once per change, why the chain cannot be read, or that it can be read again.
-    fn note(&mut self, trouble: Option<(Degradation, String)>) {
+    fn note(&mut self, degraded: Option<(Degradation, String)>) {
         let chain = self.args.spec.chain;
-        metrics::record_degradation(chain, trouble.as_ref().map(|(kind, _)| *kind));
-        let (kind, trouble) = trouble.unzip();
-        if self.report.trouble != trouble {
-            if let (Some(kind), Some(reason)) = (kind, &trouble) {
+        metrics::record_degradation(chain, degraded.as_ref().map(|(kind, _)| *kind));
+        let (kind, reason) = degraded.unzip();
+        if self.report.degraded_reason != reason {
+            if let (Some(kind), Some(reason)) = (kind, &reason) {
                 tracing::warn!(%chain, kind = kind.as_str(), %reason, "chain {chain} cannot be read: {reason}");
             } else {
                 tracing::info!(%chain, "chain {chain} can be read again");
             }
-            self.report.trouble.clone_from(&trouble);
+            self.report.degraded_reason.clone_from(&reason);
         }
-        self.args.watchlist.set_trouble(chain, trouble);
+        self.args.watchlist.set_degraded_reason(chain, reason);
     }
 
     /// Logs, once per change, that there are no new blocks, whatever the reason.

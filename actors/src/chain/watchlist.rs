@@ -66,7 +66,7 @@ pub(crate) struct Retired {
 struct Lane {
     view: RwLock<Option<ChainView>>,
     /// Reason why the chain cannot be read, if any; known even before the first read.
-    trouble: RwLock<Option<String>>,
+    degraded_reason: RwLock<Option<String>>,
     waits: Mutex<HashMap<TransferKey, FinalityWait>>,
     wake: Notify,
     moved: watch::Sender<()>,
@@ -109,7 +109,7 @@ pub struct ChainView {
     /// Base fee of the head, wei per gas.
     pub base_fee_wei: u128,
     /// Reason why the chain cannot currently be read, if any.
-    pub trouble: Option<String>,
+    pub degraded_reason: Option<String>,
     /// A head older than this is stale.
     pub outage: Duration,
     /// Blocks read since the newest final one: number to hash and time.
@@ -262,16 +262,16 @@ impl Watchlist {
     }
 
     /// Records why the chain cannot be read, if so.
-    pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) {
-        (*self.lane(chain).trouble.write()).clone_from(&trouble);
+    pub(crate) fn set_degraded_reason(&self, chain: Chain, reason: Option<String>) {
+        (*self.lane(chain).degraded_reason.write()).clone_from(&reason);
         if let Some(view) = self.lane(chain).view.write().as_mut() {
-            view.trouble = trouble;
+            view.degraded_reason = reason;
         }
     }
 
     /// Reason why the chain cannot currently be read, if any.
-    pub fn trouble(&self, chain: Chain) -> Option<String> {
-        self.lane(chain).trouble.read().clone()
+    pub fn degraded_reason(&self, chain: Chain) -> Option<String> {
+        self.lane(chain).degraded_reason.read().clone()
     }
 
     /// Removes and returns the waits that are over.

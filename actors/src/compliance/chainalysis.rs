@@ -138,13 +138,13 @@ impl KytScreener for ChainalysisApi {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let trouble = |trouble: HttpFailure| KytError(format!("the Chainalysis API {trouble}"));
-        let assessment = self.assess(request.address).await.map_err(trouble)?;
+        let failed = |failure: HttpFailure| KytError(format!("the Chainalysis API {failure}"));
+        let assessment = self.assess(request.address).await.map_err(failed)?;
         if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
-            return Err(trouble(HttpFailure::NotAssessed));
+            return Err(failed(HttpFailure::NotAssessed));
         }
-        let level = assessment.risk.as_deref().ok_or_else(|| trouble(HttpFailure::NotAssessed))?.to_ascii_lowercase();
-        let decision = self.decisions.of(&level).ok_or_else(|| trouble(HttpFailure::UnknownLevel))?;
+        let level = assessment.risk.as_deref().ok_or_else(|| failed(HttpFailure::NotAssessed))?.to_ascii_lowercase();
+        let decision = self.decisions.of(&level).ok_or_else(|| failed(HttpFailure::UnknownLevel))?;
         let verdict = verdict::bare(NAME, decision, self.clock.now());
         Ok(Verdict { risk_level: Some(level), flags: assessment.flags(), ..verdict })
     }

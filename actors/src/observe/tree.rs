@@ -14,7 +14,7 @@ use super::{ActorSubject, metrics};
 
 /// Metrics of one tree. Clones share them.
 #[derive(Clone, derive_more::Deref)]
-pub struct TreeBooks {
+pub struct TreeMetrics {
     /// Metrics of the actors.
     #[deref]
     actors: ActorRegistry,
@@ -22,13 +22,13 @@ pub struct TreeBooks {
     tally: Arc<Tally>,
 }
 
-impl Default for TreeBooks {
+impl Default for TreeMetrics {
     fn default() -> Self {
         Self::new(Clock::default())
     }
 }
 
-impl TreeBooks {
+impl TreeMetrics {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
         metrics::describe();

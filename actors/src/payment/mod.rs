@@ -192,7 +192,7 @@ impl Aggregate for Payment {
         };
         let psp = payments.psps.get(self.terms.psp_id).await?;
         let send_max = psp.ceilings.send_max;
-        if asked_of(&transition).is_some_and(|amount| amount > send_max) {
+        if requested_amount(&transition).is_some_and(|amount| amount > send_max) {
             return Err(Failed::refused(CommandError::AboveSendLimit(send_max)));
         }
         let rows = payments::RequestRows {
@@ -307,7 +307,7 @@ fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
 
 /// Amount that the PSP itself requested to send. Amounts that follow from its policies are part of the payment, which
 /// has its own limit; funds that could not be settled are returned in full or not at all.
-fn asked_of(transition: &Transition) -> Option<Amount> {
+fn requested_amount(transition: &Transition) -> Option<Amount> {
     transition.events.iter().find_map(|event| match event {
         Event::RefundRequested { refund, withdraws_settlement: false } if refund.requested_by == Requester::Psp => {
             Some(refund.amount)

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 
 use super::System;
 use crate::aggregate::{ActorMemory, Aggregate, Aggregates, Message};
-use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeBooks, TreeView};
+use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeMetrics, TreeView};
 
 /// Maximum time for a payment to reply.
 pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -80,9 +80,9 @@ fn in_field_of_its_kind<S: Serializer>(id: &ActorSubject, serializer: S) -> Resu
 
 /// The metrics of the tree: its actors, the supervision log, and the quarantined subjects.
 impl Deref for System {
-    type Target = TreeBooks;
+    type Target = TreeMetrics;
 
-    fn deref(&self) -> &TreeBooks {
+    fn deref(&self) -> &TreeMetrics {
         self.registry()
     }
 }

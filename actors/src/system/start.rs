@@ -27,7 +27,7 @@ use crate::chains::Chains;
 use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
-use crate::observe::TreeBooks;
+use crate::observe::TreeMetrics;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, PaymentServices};
 use crate::reconcile;
@@ -104,7 +104,7 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let registry = TreeBooks::new(clock.clone());
+        let registry = TreeMetrics::new(clock.clone());
         registry.tally().doubt();
         let root = registry
             .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)
@@ -232,7 +232,7 @@ impl System {
             *parts.compliance.write() = Some(compliance);
             Ok(cell)
         };
-        self.adopt(ActorKind::ComplianceDesk, identity::NAME, context, start, || ()).await
+        self.adopt(ActorKind::ComplianceService, identity::NAME, context, start, || ()).await
     }
 
     async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {

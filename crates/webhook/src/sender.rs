@@ -106,7 +106,7 @@ pub enum TestError {
     /// The database is not available.
     #[error("the database is not available: {0}")]
     Database(#[from] sea_orm::DbErr),
-    /// The stored secret does not open with this key.
+    /// The stored secret cannot be decrypted with the current master key.
     #[error(transparent)]
     Secret(#[from] endpoints::SecretError),
 }

@@ -30,7 +30,7 @@ const FEW: usize = 1_000;
 const MANY_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
 pub(super) const CONNECTIONS: usize = 128;
-/// Time without load before memory or idle CPU time is read: timers, checkpoints and caches come to rest.
+/// Time without load before memory or idle CPU time is read: timers, checkpoints and caches become idle.
 pub(super) const REST: Duration = Duration::from_secs(3);
 pub(super) const REST_QUICK: Duration = Duration::from_millis(500);
 /// Longest wait until the actors of finished payments have stopped.

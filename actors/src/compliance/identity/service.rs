@@ -127,7 +127,7 @@ impl ComplianceService {
     }
 
     /// Returns the reason why the provider does not answer, if so.
-    pub fn trouble(&self) -> Option<ProviderOutage> {
+    pub fn outage(&self) -> Option<ProviderOutage> {
         self.check_context.outage.lock().clone()
     }
 
@@ -202,7 +202,7 @@ struct State {
 }
 
 impl Behaviour for ComplianceActor {
-    const KIND: ActorKind = ActorKind::ComplianceDesk;
+    const KIND: ActorKind = ActorKind::ComplianceService;
     type Msg = Message;
     type State = State;
     type Arguments = ();

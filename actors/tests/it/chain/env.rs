@@ -486,7 +486,7 @@ impl Env {
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         let state = async || {
             let view = self.watchlist.view(Chain::Base);
-            let view = view.map(|view| (view.read_number, view.head_number, view.trouble));
+            let view = view.map(|view| (view.read_number, view.head_number, view.degraded_reason));
             let operations = self.operations().await;
             let (head, some, txs) = (self.devchain.head(), &operations[..operations.len().min(5)], self.txs().await);
             format!("chain {head:?}, view {view:?}, operations {some:?}, txs {txs:?}")

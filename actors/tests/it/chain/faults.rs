@@ -18,9 +18,9 @@ async fn survives(env: &Env, name: &str, faults: Faults, reads_on: bool) {
     if reads_on {
         env.read_all().await;
         assert_eq!(env.inbox.observed(payment).len(), 1, "{name}");
-        assert_eq!(env.watcher_report().await.trouble, None, "{name}");
+        assert_eq!(env.watcher_report().await.degraded_reason, None, "{name}");
     } else {
-        env.until(&format!("{name}: an error"), async || env.watcher_report().await.trouble.is_some()).await;
+        env.until(&format!("{name}: an error"), async || env.watcher_report().await.degraded_reason.is_some()).await;
         let failures = env.watcher_report().await.failures;
         env.until(&format!("{name}: again"), async || env.watcher_report().await.failures > failures).await;
         let report = env.watcher_report().await;

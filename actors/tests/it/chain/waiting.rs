@@ -27,7 +27,7 @@ async fn fees_rise_only_while_the_chain_produces_blocks() {
     env.until_signed(2).await;
     env.settler_passes(PASSES).await;
     assert_eq!((env.attempts_len().await, env.report().await.raised), (1, 0), "no block left it out");
-    assert_eq!(env.report().await.trouble, None);
+    assert_eq!(env.report().await.blocked_reason, None);
     env.until("its fee is raised", async || {
         env.pass_by(1).await;
         env.attempts_len().await >= 2
@@ -83,8 +83,8 @@ async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
 
     env.settle().await;
     let is_said = async || {
-        let trouble = env.report().await.trouble;
-        trouble.is_some_and(|trouble| trouble.starts_with("nonce 0 is missing: "))
+        let reason = env.report().await.blocked_reason;
+        reason.is_some_and(|reason| reason.starts_with("nonce 0 is missing: "))
     };
     env.until("the gap is reported", async || is_said().await).await;
     env.settler_passes(PASSES).await;
@@ -101,7 +101,7 @@ async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
     env.until("both are final and nothing is held up", async || {
         env.mine(1).await;
         let is_final = env.txs().await.iter().all(|tx| tx.status == "final");
-        is_final && env.report().await.trouble.is_none()
+        is_final && env.report().await.blocked_reason.is_none()
     })
     .await;
 }
@@ -137,8 +137,8 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     let args = SettlerArgs { context: ChainContext { client, ..env.context() }, ..env.settler_args() };
     env.settle_with(args).await;
     env.until("the settler reports that it cannot know", async || {
-        let trouble = env.report().await.trouble;
-        trouble.is_some_and(|trouble| trouble.contains(&format!("block {block} ")))
+        let reason = env.report().await.blocked_reason;
+        reason.is_some_and(|reason| reason.contains(&format!("block {block} ")))
     })
     .await;
     env.settler_passes(PASSES).await;

@@ -126,8 +126,8 @@ async fn wrong_chain_is_not_read() {
     let error = env.spec.check(&env.client()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", env.spec.treasury));
     env.watch().await;
-    env.until("the watcher reports it", async || env.watcher_report().await.trouble.is_some()).await;
-    assert_eq!(env.watcher_report().await.trouble, Some(error.to_string()));
+    env.until("the watcher reports it", async || env.watcher_report().await.degraded_reason.is_some()).await;
+    assert_eq!(env.watcher_report().await.degraded_reason, Some(error.to_string()));
     assert!(env.watchlist.view(Chain::Base).is_none());
     env.stop_watcher().await;
 

@@ -170,7 +170,7 @@ async fn no_deadline_passes_while_the_head_is_halted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_on_through_alternating_heads() {
     let env = reads_on(behind(1), vec![Fault::of(What::Head(ReportedHead::Alternating(0, 3)))]).await;
-    assert_eq!(env.view().trouble, None);
+    assert_eq!(env.view().degraded_reason, None);
     assert!(metric("payferry_chain_looks_failed_total", &["chain=base", "kind=lagging"]) > 0);
 }
 

@@ -398,7 +398,7 @@ impl Env {
     fn state(&self) -> String {
         let Some(system) = self.runs() else { return "the service does not run".to_owned() };
         let views = self.chains.keys().filter_map(|chain| system.chain_view(*chain));
-        let views: Vec<_> = views.map(|view| (view.head_number, view.read_number, view.trouble)).collect();
+        let views: Vec<_> = views.map(|view| (view.head_number, view.read_number, view.degraded_reason)).collect();
         format!("{views:?} {:#?}\n{}", system.observe(), senses::log_tail())
     }
 

@@ -43,7 +43,7 @@ pub async fn play(row: &Row) -> Result<(), String> {
         let notified = step.words.join(" ");
         player.step(step).await.map_err(|wrong| format!("line {}: {notified}: {wrong}", step.line))?;
     }
-    player.env.rest().await.map_err(|busy| format!("the story never came to rest: {busy}"))?;
+    player.env.rest().await.map_err(|busy| format!("the story never became idle: {busy}"))?;
     let mut found = outcome::lines(&player.env, &player.subjects, &player.others).await;
     if row.expected.iter().any(|line| line.starts_with(outcome::BALANCE)) {
         found.push(format!("{}{}", outcome::BALANCE, outcome::balances(&player.env).await));

@@ -119,11 +119,11 @@ async fn play(seed: u64) -> Ended {
     calm_down(&player.env, plan.ends_well).await;
     let mut wrong = Vec::new();
     if let Err(busy) = player.env.rest().await {
-        wrong.push(format!("it never came to rest: {busy}"));
+        wrong.push(format!("it never became idle: {busy}"));
     }
     player.env.advance(LONG_SECS).await;
     if let Err(busy) = player.env.rest().await {
-        wrong.push(format!("it never came to rest after a long time: {busy}"));
+        wrong.push(format!("it never became idle after a long time: {busy}"));
     }
     wrong.extend(truths::check(&player.env).await);
     let counts = outcome_counts(&player).await;

@@ -122,7 +122,7 @@ fn actor(name: &str) -> Result<ActorKind, Refused> {
         "screening" => ActorKind::Screening,
         "shard" => ActorKind::Shard,
         "webhooks" => ActorKind::WebhookSender,
-        "sendings" => ActorKind::SendingDesk,
+        "sendings" => ActorKind::OutboundSupervisor,
         other => return Err(format!("unknown actor: {other}")),
     })
 }

@@ -37,7 +37,7 @@ const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
 };
 
 /// Account balances by subject (a payment or empty), chain, token and account.
-type Books = BTreeMap<(String, String, Address, Account), i64>;
+type Balances = BTreeMap<(String, String, Address, Account), i64>;
 
 /// Returns all violated invariants of a story that has finished.
 pub async fn check(env: &Env) -> Vec<String> {
@@ -47,21 +47,21 @@ pub async fn check(env: &Env) -> Vec<String> {
         ledger_postings::Entity::find().order_by_asc(ledger_postings::Column::Position).all(reader).await.unwrap();
     let rows = payments::Entity::find().all(reader).await.unwrap();
     let payments: Vec<Payment> = rows.iter().map(|row| payferry_journal::payments::payment_of(row).unwrap()).collect();
-    let books = books(&postings, &mut wrong);
+    let sums = balances_of(&postings, &mut wrong);
     for payment in &payments {
         let broken = invariants::check(payment);
         if !broken.is_empty() {
             wrong.push(format!("{} breaks {broken:?}", payment.id()));
         }
-        accounts_of(payment, &books, &mut wrong);
+        accounts_of(payment, &sums, &mut wrong);
         let (subject, found) = (payment.terms.public_id(), wrong.len());
-        let own = |asset| [Account::Payment, Account::Suspense].map(|account| stands(&books, &subject, asset, account));
+        let own = |asset| [Account::Payment, Account::Suspense].map(|account| stands(&sums, &subject, asset, account));
         let who = format!("the vault of {subject}");
         held_as_booked(env, &who, |_| payment.terms.wallet, |asset| own(asset).iter().sum(), &mut wrong).await;
         wrong.extend((wrong.len() > found).then(|| format!("{payment:#?}")));
         is_explained(env, payment, &mut wrong);
     }
-    let booked = |asset, account| stands(&books, "", asset, account);
+    let booked = |asset, account| stands(&sums, "", asset, account);
     let of_psp = |asset| booked(asset, Account::Psp) + booked(asset, Account::InFlight);
     held_as_booked(env, "the PSP's vault", |_| env.psp_vault(), of_psp, &mut wrong).await;
     let of_treasury = |asset| booked(asset, Account::Treasury);
@@ -87,8 +87,8 @@ pub async fn check(env: &Env) -> Vec<String> {
     wrong
 }
 
-fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books {
-    let mut books = Books::new();
+fn balances_of(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Balances {
+    let mut sums = Balances::new();
     for row in postings {
         let (kind, debit, credit): (PostingKind, Account, Account) =
             (row.kind.parse().unwrap(), row.debit.parse().unwrap(), row.credit.parse().unwrap());
@@ -100,21 +100,21 @@ fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books 
         for (account, change) in [(debit, -row.amount), (credit, row.amount)] {
             let is_own = matches!(account, Account::Payment | Account::Suspense);
             let of = if is_own { row.subject.clone() } else { String::new() };
-            *books.entry((of, asset.0.clone(), asset.1, account)).or_default() += change;
+            *sums.entry((of, asset.0.clone(), asset.1, account)).or_default() += change;
         }
     }
-    if books.values().sum::<i64>() != 0 {
-        wrong.push(format!("debits and credits do not balance: {books:?}"));
+    if sums.values().sum::<i64>() != 0 {
+        wrong.push(format!("debits and credits do not balance: {sums:?}"));
     }
-    books
+    sums
 }
 
-fn stands(books: &Books, of: &str, asset: Asset, account: Account) -> i64 {
-    books.get(&(of.to_owned(), asset.chain.as_str().to_owned(), asset.address, account)).copied().unwrap_or(0)
+fn stands(sums: &Balances, of: &str, asset: Asset, account: Account) -> i64 {
+    sums.get(&(of.to_owned(), asset.chain.as_str().to_owned(), asset.address, account)).copied().unwrap_or(0)
 }
 
 /// Checks that the balances of a payment's accounts match its state.
-fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
+fn accounts_of(payment: &Payment, sums: &Balances, wrong: &mut Vec<String>) {
     let subject = payment.terms.public_id();
     let sent =
         payment.refunds.iter().filter(|refund| refund.state == RefundState::Sent && refund.source == Vault::Payment);
@@ -130,11 +130,11 @@ fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
         let settled = payment.settlement.as_deref().filter(|s| s.state == SettlementState::Settled && asset == own);
         let settled = settled.map_or(0, |settlement| settlement.amount.units());
         let expected = of(TransferStatus::Final) - refunded - settled;
-        let found = stands(books, &subject, asset, Account::Payment);
+        let found = stands(sums, &subject, asset, Account::Payment);
         if expected != found {
             wrong.push(format!("{subject} should have {expected} on its account but has {found}: {payment:#?}"));
         }
-        let (expected, found) = (of(TransferStatus::Ignored), stands(books, &subject, asset, Account::Suspense));
+        let (expected, found) = (of(TransferStatus::Ignored), stands(sums, &subject, asset, Account::Suspense));
         if expected != found {
             wrong.push(format!("{subject} should have {expected} in suspense but has {found}"));
         }
@@ -315,16 +315,16 @@ async fn unbooked_money_and_missing_events_are_detected() {
     let writer = env.system().database().writer();
     let notified = events::Column::Name.eq("payin.confirmed");
     events::Entity::delete_many().filter(notified).exec(writer).await.unwrap();
-    let untold = events::Entity::find().filter(events::Column::Name.eq("payin.settled"));
-    let untold = untold.one(env.database.reader()).await.unwrap().unwrap();
-    let of_it = deliveries::Entity::find().filter(deliveries::Column::EventId.eq(&untold.id));
+    let missing = events::Entity::find().filter(events::Column::Name.eq("payin.settled"));
+    let missing = missing.one(env.database.reader()).await.unwrap().unwrap();
+    let of_it = deliveries::Entity::find().filter(deliveries::Column::EventId.eq(&missing.id));
     let of_it = of_it.one(env.database.reader()).await.unwrap().unwrap();
     let attempts = delivery_attempts::Column::DeliveryId.eq(&of_it.id);
     delivery_attempts::Entity::delete_many().filter(attempts).exec(writer).await.unwrap();
     deliveries::Entity::delete_by_id(of_it.id).exec(writer).await.unwrap();
-    env.receiver.forget(&untold.id);
+    env.receiver.forget(&missing.id);
     let wrong = check(&env).await.join("\n");
-    let undelivered = format!("payin.settled {} was delivered as [] and received as []", untold.id);
+    let undelivered = format!("payin.settled {} was delivered as [] and received as []", missing.id);
     for expected in [
         "the PSP's vault holds 9900001 usdc",
         "the treasury holds 1 usdt",

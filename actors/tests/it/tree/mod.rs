@@ -1,6 +1,5 @@
 //! The whole actor tree over a real database and an in-process chain, with actors that are killed.
 
-mod books;
 mod crashes;
 mod many_payments;
 mod money;
@@ -9,6 +8,7 @@ mod outbound;
 mod payments;
 mod service;
 mod unknown;
+mod views;
 mod waits;
 mod watched;
 

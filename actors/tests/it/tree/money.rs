@@ -72,7 +72,7 @@ async fn withdrawals_are_sent_once_when_actors_die() {
     let env = Env::new().await;
     settle_payments(&env, 3).await;
     let kinds = [
-        ActorKind::SendingDesk,
+        ActorKind::OutboundSupervisor,
         ActorKind::Settler,
         ActorKind::Screening,
         ActorKind::Watcher,

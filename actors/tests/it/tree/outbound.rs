@@ -128,11 +128,11 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
     );
 
     // A restarted supervisor does not start it, but starts the other.
-    env.system().inject_crash(ActorKind::SendingDesk);
-    env.until("the supervisor restarted", async || env.node(ActorKind::SendingDesk).restarts == 1).await;
+    env.system().inject_crash(ActorKind::OutboundSupervisor);
+    env.until("the supervisor restarted", async || env.node(ActorKind::OutboundSupervisor).restarts == 1).await;
     running(&env, other).await;
     assert_eq!(env.system().observe_outbound(bad).await.unwrap().since, None);
-    assert_eq!(env.node(ActorKind::SendingDesk).children_live, 1);
+    assert_eq!(env.node(ActorKind::OutboundSupervisor).children_live, 1);
 
     // The ordered transfer is sent anyway, but its actor does not record it until it is released.
     env.chain().devchain.resume_mining();
@@ -216,17 +216,17 @@ async fn supervisor_backs_off_and_restarts_live_transfers() {
         live.push(in_review(&env).await);
     }
     for nth in 0..3 {
-        env.system().inject_crash(ActorKind::SendingDesk);
-        let of_desk = |incident: &Incident| incident.kind == ActorKind::SendingDesk;
-        let seen = async || env.system().log().since(0).into_iter().filter(of_desk).nth(nth);
+        env.system().inject_crash(ActorKind::OutboundSupervisor);
+        let is_its = |incident: &Incident| incident.kind == ActorKind::OutboundSupervisor;
+        let seen = async || env.system().log().since(0).into_iter().filter(is_its).nth(nth);
         let incident = env.until_some("noticed", seen).await;
         let back =
-            async || Some(env.node(ActorKind::SendingDesk)).filter(|supervisor| supervisor.state == NodeState::Running);
+            async || Some(env.node(ActorKind::OutboundSupervisor)).filter(|node| node.state == NodeState::Running);
         let since = Timestamp::from(env.until_some("running", back).await.since.unwrap());
         let waited = since.millis_since(incident.at.into());
         assert!(waited >= FIRST_PAUSE_OF_SUPERVISOR_MS << nth, "it restarted {waited} ms after crash {nth}");
         env.until("the live transfers are running", async || {
-            env.node(ActorKind::SendingDesk).children_live == live.len()
+            env.node(ActorKind::OutboundSupervisor).children_live == live.len()
         })
         .await;
     }

@@ -242,7 +242,7 @@ pub async fn sweep_on(documents: DocumentStore, database: Database) {
 /// Deletes objects older than `age` without a row, and returns how many. It keeps objects that the service's keys
 /// cannot decrypt, since a bucket may be shared by mistake.
 pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration) -> anyhow::Result<u64> {
-    let born_before = Utc::now() - chrono::Duration::from_std(age)?;
+    let created_before = Utc::now() - chrono::Duration::from_std(age)?;
     let mut removed = 0;
     let mut objects = documents.list().try_ready_chunks(STEP);
     loop {
@@ -251,7 +251,7 @@ pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration
             Ok(None) => return Ok(removed),
             Err(error) => return Err(error.1.into()),
         };
-        let old = chunk.iter().filter(|object| object.last_modified <= born_before);
+        let old = chunk.iter().filter(|object| object.last_modified <= created_before);
         let places: Vec<_> = old.filter_map(|object| DocumentLocation::of_path(object.location.as_ref())).collect();
         for orphan in unnamed(database, places).await? {
             match documents.get(orphan).await {

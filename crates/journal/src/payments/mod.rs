@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 mod unapplied;
-mod units;
+mod writes;
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -22,8 +22,8 @@ use serde::Serialize;
 
 pub use payferry_entities::StoreError;
 pub use unapplied::Unapplied;
-pub(crate) use units::new_event;
-pub use units::{RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
+pub(crate) use writes::new_event;
+pub use writes::{RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
 
 /// Maximum number of payments per lookup statement.
 const LOOKUP_PAYMENTS_MAX: usize = 512;

@@ -52,11 +52,11 @@ pub async fn undelivered(
     limit: u64,
     offset: u64,
 ) -> Result<(u64, Vec<LogEntry>), DbErr> {
-    let stuck = deliveries::Entity::find()
+    let waiting = deliveries::Entity::find()
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
         .filter(deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]));
-    let total = stuck.clone().count(database.reader()).await?;
-    let page = stuck.order_by_asc(deliveries::Column::Position).limit(limit).offset(offset);
+    let total = waiting.clone().count(database.reader()).await?;
+    let page = waiting.order_by_asc(deliveries::Column::Position).limit(limit).offset(offset);
     let rows = page.all(database.reader()).await?;
     Ok((total, complete(database, rows).await?))
 }

@@ -130,7 +130,7 @@ impl Journal {
             observer,
             wakes: Arc::default(),
             // A commit of the previous process may still be in progress.
-            is_wary: AtomicBool::new(true),
+            outcome_unknown: AtomicBool::new(true),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             #[cfg(test)]

@@ -38,7 +38,7 @@ pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
 }
 
 const fn supervises(kind: ActorKind) -> bool {
-    matches!(kind, ActorKind::Root | ActorKind::Shard | ActorKind::SendingDesk | ActorKind::WebhookSender)
+    matches!(kind, ActorKind::Root | ActorKind::Shard | ActorKind::OutboundSupervisor | ActorKind::WebhookSender)
 }
 
 /// Mailbox, messages and times.
@@ -187,7 +187,7 @@ fn who(incident: &Incident) -> Markup {
             // The id includes the kind.
             ActorKind::Payment => (payment_link(name)),
             ActorKind::Sending => (outbound_link(name)),
-            of @ ActorKind::SendingDesk => a href=(fullest_path(of, name)) { (kind) },
+            of @ ActorKind::OutboundSupervisor => a href=(fullest_path(of, name)) { (kind) },
             of @ ActorKind::Endpoint => { (kind) " " a.mono href=(fullest_path(of, name)) { (name) } },
             of => a href=(fullest_path(of, name)) { (kind) @if let Some(name) = own_name(incident.kind, name) { " " (name) } },
         }

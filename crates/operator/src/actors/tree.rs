@@ -42,7 +42,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                     (row(root, now, 0))
                     @for node in &others {
                         (row(node, now, 1))
-                        @if node.kind == ActorKind::SendingDesk {
+                        @if node.kind == ActorKind::OutboundSupervisor {
                             @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, outbound_given_up), "payouts and withdrawals", 2)) }
                         }
                         @for child in endpoints(node).into_iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }

@@ -158,7 +158,7 @@ fn degraded_chains(system: &System) -> Vec<AttentionItem> {
 fn delayed_settlers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |chain: Chain| {
         let settler = system.chains().settler(chain)?;
-        Some(AttentionItem::new(chain.as_str(), settler.trouble_since(), now, settler.trouble()?))
+        Some(AttentionItem::new(chain.as_str(), settler.blocked_since(), now, settler.blocked_reason()?))
     };
     system.chains().running().filter_map(|spec| item(spec.chain)).collect()
 }
@@ -206,8 +206,8 @@ fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
 pub(super) async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let compliance = system.compliance();
     let now = system.clock().real_now();
-    let item = match (compliance.provider(), compliance.trouble()) {
-        (Some(name), Some(trouble)) => AttentionItem::new(name, Some(trouble.since), now, trouble.reason),
+    let item = match (compliance.provider(), compliance.outage()) {
+        (Some(name), Some(outage)) => AttentionItem::new(name, Some(outage.since), now, outage.reason),
         (Some(_), None) => return Ok((Count::default(), Vec::new())),
         (None, _) => {
             let waiting = compliance.backlog().await?;

@@ -109,7 +109,7 @@ pub fn health(system: &System) -> Vec<ChainHealth> {
     let now = system.clock().now();
     let health = |chain: Chain| {
         let view = system.chain_view(chain);
-        let trouble = system.chains().trouble(chain);
+        let trouble = system.chains().degraded_reason(chain);
         let state = match &view {
             None => ChainState::NeverRead,
             Some(view) if view.is_stale(now) => ChainState::Stale,
@@ -149,7 +149,7 @@ fn settler(system: &System, chain: Chain, work: Work) -> SettlerLine {
     let handle = system.chains().settler(chain);
     let paused = |role| handle.is_some_and(|handle| handle.is_paused(role));
     SettlerLine {
-        trouble: handle.and_then(SettlerHandle::trouble),
+        trouble: handle.and_then(SettlerHandle::blocked_reason),
         settling_paused: paused(Role::Settle),
         sending_paused: paused(Role::Send),
         work,

@@ -30,7 +30,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let tree = system.tree();
-    let found = tree.root.children.iter().find(|node| node.kind == ActorKind::SendingDesk);
+    let found = tree.root.children.iter().find(|node| node.kind == ActorKind::OutboundSupervisor);
     let supervisor = found.ok_or_else(|| Failure::not_found("supervisor", "sendings"))?;
     let after: Option<OutboundId> = from.after("payout or withdrawal")?;
     let line = |OutboundLine { id, status: in_status, in_review, chain, version, mailbox, since }| {

@@ -41,8 +41,8 @@ pub(crate) fn plain(name: &str) -> String {
 /// Name of a kind of actor. Stored names and labels of metrics keep older words.
 pub(crate) fn actor_kind(kind: ActorKind) -> String {
     match kind {
-        ActorKind::ComplianceDesk => "compliance service".to_owned(),
-        ActorKind::SendingDesk => "outbound supervisor".to_owned(),
+        ActorKind::ComplianceService => "compliance service".to_owned(),
+        ActorKind::OutboundSupervisor => "outbound supervisor".to_owned(),
         ActorKind::Sending => "outbound transfer".to_owned(),
         kind => plain(kind.as_str()),
     }
@@ -208,7 +208,7 @@ pub(crate) fn fullest_path(kind: ActorKind, name: &str) -> String {
     match kind {
         ActorKind::Watcher | ActorKind::Settler => format!("{}/{name}", path("chains")),
         ActorKind::Endpoint => format!("{}/{name}", path("webhooks")),
-        ActorKind::SendingDesk => path("sendings"),
+        ActorKind::OutboundSupervisor => path("sendings"),
         ActorKind::Shard => format!("{}/{name}", path("shards")),
         kind => actor_path(kind, name),
     }

@@ -43,13 +43,13 @@ pub struct Evidence {
     /// The `webhook-id`s of deliveries that did not verify.
     pub unverified: Vec<String>,
     /// The PSP's balances and ledger.
-    pub books: PspBooks,
+    pub ledger: PspLedger,
     pub chains: BTreeMap<Chain, ChainEvidence>,
 }
 
 /// The PSP's balances and ledger as reported by the service.
 #[derive(Debug, Clone, Default)]
-pub struct PspBooks {
+pub struct PspLedger {
     pub balances: Vec<Value>,
     /// All ledger entries, oldest first.
     pub entries: Vec<Value>,
@@ -106,7 +106,7 @@ pub async fn gather(
         feed: psp.feed().await,
         deliveries: receiver.deliveries(),
         unverified: receiver.unverified(),
-        books: PspBooks { balances, entries: psp.entries().await, complaint: None },
+        ledger: PspLedger { balances, entries: psp.entries().await, complaint: None },
         chains,
     }
 }

@@ -124,7 +124,7 @@ impl Run {
             evidence::rest(&psp, &deployments, &stories).await;
             report.resting_secs = rests_since.elapsed().as_secs_f64();
             let mut evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
-            evidence.books.complaint = self.reconcile(&folder);
+            evidence.ledger.complaint = self.reconcile(&folder);
             served.stop();
             Self::fill(&mut report, &evidence, kill_log);
             report.findings.extend(audit::audit(&evidence));

@@ -16,8 +16,8 @@ const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
 
 /// Returns the content of the file.
 pub fn page(report: &LoadReport) -> String {
-    let asked = &report.asked;
-    let title = format!("{} payments at {}/s", asked.payments, asked.rate.get());
+    let request = &report.request;
+    let title = format!("{} payments at {}/s", request.payments, request.rate.get());
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -34,7 +34,7 @@ pub fn page(report: &LoadReport) -> String {
                         p.over { "Payferry " (report.version) " · load test " (report.run) " · " (report.began_at) }
                         h1 { (title) }
                         p.asked {
-                            (asked.arrivals()) " arrivals, " (asked.mix) ", " (asked.hold) " held, against " (asked.target)
+                            (request.arrivals()) " arrivals, " (request.mix) ", " (request.hold) " held, against " (request.target)
                         }
                         @for note in &report.notes { p.asked { (note) } }
                         p class=(if report.is_ok() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }

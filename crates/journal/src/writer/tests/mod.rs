@@ -11,7 +11,7 @@ mod postgres;
 mod preconditions;
 mod statements;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,8 +26,9 @@ use payferry_harness::database::{Lock, TestDatabase};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
 use tokio::task::JoinHandle;
 
+use super::preconditions::Preconditions;
 use super::statements::Statements;
-use super::write::{Attempt, FailedPreconditions, attempt};
+use super::write::{Attempt, attempt};
 use super::{
     ChainBatch, ChainTxOutcome, ChainTxSubmission, Consequences, DeliveryOutcome, Initiation, Journal, JournalError,
     JournalTask, JournalTransition, JournalWrite, MovedAmounts, NewEvent, OperationOutcome, Receipt, SignedOperation,
@@ -77,9 +78,9 @@ impl Faults {
                 other => Some(other),
             },
             Fault::Nothing => None,
-            Fault::FirstOvertaken => Some(Attempt::Lost(FailedPreconditions {
+            Fault::FirstOvertaken => Some(Attempt::Lost(Preconditions {
                 lost: [(0, JournalError::Conflict)].into(),
-                outdone: HashSet::new(),
+                ..Preconditions::default()
             })),
         }
     }

@@ -7,13 +7,13 @@ const DUE_AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const FEE_BPS: u16 = 33;
 
 /// Makes a payment without any response.
-fn asked(behaviour: Behaviour) -> Record {
+fn unanswered(behaviour: Behaviour) -> Record {
     Record::new(Intent::nth(0, behaviour), Instant::now(), DUE_AT, FEE_BPS)
 }
 
 /// Makes a payment that was initiated, and paid if it is to be paid.
 pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
-    let mut record = asked(behaviour);
+    let mut record = unanswered(behaviour);
     let at = Instant::now();
     record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
     record.sent = record.intent.paid_amount().map(|_| (HASH, at));
@@ -182,7 +182,7 @@ fn a_webhook_may_overtake_the_payers_answer() {
 #[test]
 fn a_webhook_may_overtake_the_answer_to_the_initiation() {
     for is_same in [true, false] {
-        let mut record = asked(Behaviour::Never);
+        let mut record = unanswered(Behaviour::Never);
         let event = event(&record, 0);
         assert!(matches!(receive(&mut record, &event), Novelty::New(_)));
         assert!(record.faults.is_empty(), "{:?}", record.faults);

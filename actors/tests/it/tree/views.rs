@@ -26,7 +26,7 @@ async fn tree_lists_permanent_actors_and_counts_payments_per_shard() {
     for kind in [
         ActorKind::Journal,
         ActorKind::Screening,
-        ActorKind::ComplianceDesk,
+        ActorKind::ComplianceService,
         ActorKind::WebhookSender,
         ActorKind::Watcher,
         ActorKind::Settler,
