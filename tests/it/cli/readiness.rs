@@ -1,7 +1,7 @@
 //! `/readyz` of a service that starts with many live payments.
 
 use futures::future::join_all;
-use payferry_harness::database::Trouble;
+use payferry_harness::database::DatabaseFault;
 use payferry_harness::{eventually, expect};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn service_is_not_ready_while_it_loads_its_payments() {
     first.kill();
 
     // The payments are unreadable until the test restores the table; everything else works.
-    let away = Trouble::table_away(&home.database_url(), "payments").await;
+    let away = DatabaseFault::table_away(&home.database_url(), "payments").await;
     let again = Running::start(&home);
     let rest_is_well = |readiness: &Value| readiness["database"]["ok"] == true && readiness["chains"]["ok"] == true;
     let (status, readiness) = until_readiness(&again, rest_is_well).await;

@@ -1,6 +1,6 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
-use payferry_harness::database::Trouble;
+use payferry_harness::database::DatabaseFault;
 use payferry_harness::receiver::Receiver;
 use payferry_runtime::observe::ActorKind;
 
@@ -111,7 +111,7 @@ async fn repeatedly_failing_payment_is_quarantined_and_released() {
     let id = id_of(&service.app.add_payment().await);
     service.quarantine(id).await;
     let release = format!("/ops/actors/{id}/release");
-    let away = Trouble::table_away(service.app.database.url(), "audit_log").await;
+    let away = DatabaseFault::table_away(service.app.database.url(), "audit_log").await;
     assert!(service.post(&release, &Value::Null).await.status.is_server_error());
     assert!(service.post(&format!("/ops/view/payments/{id}/release"), &Value::Null).await.status.is_server_error());
     assert_eq!(service.get(&format!("/ops/actors/{id}")).await["actor"]["state"], "quarantined");

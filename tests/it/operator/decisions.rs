@@ -4,8 +4,8 @@ use payferry::sandbox::Payer;
 use payferry_domain::payment::{Decision, MISDIRECTED_LISTED_MAX};
 use payferry_evm::wallet::checksummed;
 
+use super::attention::until_stuck;
 use super::reply;
-use super::stuck::until_stuck;
 use crate::prelude::*;
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";

@@ -5,6 +5,7 @@ mod admin;
 mod admission;
 mod alarms;
 mod aside;
+mod attention;
 mod customers;
 mod decisions;
 mod events;
@@ -14,7 +15,6 @@ mod outage;
 mod pages;
 mod pauses;
 mod sendings;
-mod stuck;
 mod unknown;
 mod wallets;
 

@@ -4,8 +4,8 @@ use payferry_domain::WithdrawalId;
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::Decision;
 
+use super::attention::paged;
 use super::reply;
-use super::stuck::paged;
 use crate::http::customers::paid_out::{TREASURER, balances, register, withdrawal};
 use crate::prelude::*;
 

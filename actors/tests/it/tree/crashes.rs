@@ -6,7 +6,7 @@ use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, CommandError, Finality, FinalityPolicy, PaymentId};
 use payferry_entities::{payments, transfers};
 use payferry_evm::ChainSpec;
-use payferry_harness::database::Trouble;
+use payferry_harness::database::DatabaseFault;
 use payferry_runtime::observe::ActorKind;
 use payferry_webhook::{UrlPolicy, endpoints};
 use sea_orm::sea_query::Expr;
@@ -36,7 +36,7 @@ async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
     let env = Env::new().await;
     env.initiate_many(20).await;
     until_ready(&env, true).await;
-    let away = Trouble::table_away(env.test_database.url(), "payments").await;
+    let away = DatabaseFault::table_away(env.test_database.url(), "payments").await;
     env.system().inject_crash(ActorKind::Shard);
     until_ready(&env, false).await;
     // Some shards have failed more than once: earlier reads no longer count.
